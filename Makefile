@@ -1,0 +1,57 @@
+# Needs git, make and Python 3.11 or newer; everything else is installed into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := $(wildcard src tests examples bench)
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check fix bench soak lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+serve: ## Run the server (comes in a later version)
+	@echo "The ortoo server comes in a later version."
+	@echo "Until then the queue runs embedded in your Python program: see README.md."
+
+test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
+	$(BIN)/pytest -n auto $(ARGS)
+
+check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+fix: .venv/.ready ## Format the code and repair what the linter can
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+bench: .venv/.ready ## Run the benchmarks (ARGS passes options on)
+	$(BIN)/python -m bench $(ARGS)
+
+soak: .venv/.ready ## Run the long randomised tests
+	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
+
+lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--group dev pyproject.toml --output-file requirements.lock $(ARGS)
+
+clean: ## Remove the environment, caches and build output
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "ortoo needs Python 3.11 or newer, and '$(PYTHON)' is missing or older." >&2; \
+		echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+		echo "'$(PYTHON)' cannot create virtual environments: its venv or ensurepip module is missing." >&2; \
+		echo "On Debian and Ubuntu install it with: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
+
+.venv/.ready: requirements.lock pyproject.toml | $(BIN)/uv
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@

@@ -1,0 +1,117 @@
+"""Deciding what becomes of topics and groups."""
+
+from __future__ import annotations
+
+from ..model.commands import (
+    ChangeTopic,
+    CreateGroup,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    Heartbeat,
+    Leave,
+    PurgeTopic,
+    Seek,
+)
+from ..model.errors import ExistsError, InvalidError
+from ..model.names import check_name
+from ..model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
+from .decision import Decision, Slate
+from .group import Group
+from .lease import draft_group, resolve
+from .settle import give_up_lease
+from .state import State
+from .topic import Topic
+
+
+def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decision:
+    found = state.names.get(command.topic)
+    if found is None:
+        slate = Slate(state, now)
+        topic = slate.create_topic(command.topic, command.config)
+        return Decision(slate.records, topic.id)
+    if not command.exist_ok or found.config != command.config:
+        raise ExistsError(f"topic {str(command.topic)!r} exists already, with other settings; change it instead")
+    return Decision([], found.id)
+
+
+def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    old, new = topic.config, command.config
+    if new.ordering != old.ordering:
+        raise InvalidError("the ordering of a topic cannot be changed: what is in flight was promised the old one")
+    if new.partitions < old.partitions:
+        raise InvalidError(f"partitions can be increased only; topic {str(topic.name)!r} has {old.partitions}")
+    if new.partitions > old.partitions and new.ordering == "key" and not new.allow_reorder:
+        raise InvalidError("more partitions move keys to other partitions, out of order with what they hold; set allow_reorder")
+    return Decision([TopicChanged(now, topic.id, new)] if new != old else [], topic.id)
+
+
+def decide_delete_topic(state: State, command: DeleteTopic, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    return Decision([TopicDeleted(now, topic.id)], topic.id)
+
+
+def decide_purge_topic(state: State, command: PurgeTopic, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    return Decision([TopicPurged(now, topic.id)], topic.messages())
+
+
+def decide_create_group(state: State, command: CreateGroup, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    found = topic.group_names.get(command.group)
+    if found is not None:
+        raise ExistsError(f"topic {str(topic.name)!r} has a group {command.group!r} already; seek moves it")
+    slate = Slate(state, now)
+    group = draft_group(slate, topic, command.group, command.start, command.ephemeral)
+    return Decision(slate.records, group.id)
+
+
+def decide_delete_group(state: State, command: DeleteGroup, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    group = state.group(topic, command.group)
+    return Decision([GroupDeleted(now, topic.id, group.id)], group.id)
+
+
+def decide_seek(state: State, command: Seek, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    group = state.group(topic, command.group)
+    cursors = [resolve(partition, command.position) for partition in topic.partitions]
+    untils = None
+    if command.until is not None:
+        ends = [resolve(partition, command.until) for partition in topic.partitions]
+        untils = [max(cursor, end) for cursor, end in zip(cursors, ends, strict=True)]
+    return Decision([GroupSought(now, topic.id, group.id, cursors, untils)], cursors)
+
+
+def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
+    topic = state.topic(command.topic)
+    group = state.group(topic, command.group)
+    check_name("a consumer's name", command.consumer)
+    joined = group.members.touch(command.consumer, now, 0, command.session_ms)
+    if joined and topic.config.is_fifo:
+        group.members.rebalance(len(group.feeds), group.held_partitions(), now)
+    state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+    return Decision([], group.members.owned(command.consumer))
+
+
+def decide_leave(state: State, command: Leave, now: int) -> Decision:
+    slate = Slate(state, now)
+    for topic, group in state.groups():
+        if (command.topic is None or topic.name == command.topic) and command.group in (None, group.name):
+            leave(slate, topic, group, command.consumer)
+    return Decision(slate.records)
+
+
+def leave(slate: Slate, topic: Topic, group: Group, consumer: str) -> None:
+    """The consumer's leases return, uncounted; its partitions go to the others; an ephemeral group goes with its last."""
+    known = group.members.remove(consumer)
+    if group.ephemeral and known and not group.members.alive_until:
+        slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
+        return
+    for lease in group.leases_of(consumer):
+        give_up_lease(slate, topic, group, lease, "left")
+    if known and topic.config.is_fifo:
+        held = {partition: who for partition, who in group.held_partitions().items() if who != consumer}
+        group.members.rebalance(len(group.feeds), held, slate.now)
+        slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())

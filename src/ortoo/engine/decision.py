@@ -1,0 +1,69 @@
+"""What deciding a command gives, and the slate a decision is drafted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..model import limits
+from ..model.errors import NotFoundError, TooManyError
+from ..model.names import GroupId, TopicId, TopicName, check_name
+from ..model.records import Record, TopicCreated
+from ..model.topic import TopicConfig
+from .state import State
+from .topic import Topic
+
+
+class Decision(msgspec.Struct):
+    records: list[Record]
+    reply: Any = None
+
+
+class Slate:
+    """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
+
+    __slots__ = ("created", "ends", "now", "number", "records", "state")
+
+    def __init__(self, state: State, now: int) -> None:
+        self.state = state
+        self.now = now
+        self.number = state.number
+        self.records: list[Record] = []
+        self.created: dict[TopicName, Topic] = {}
+        self.ends: dict[tuple[TopicId, int], int] = {}  # where the drafted appends leave each partition
+
+    def reserve(self, topic: Topic, partition: int, count: int) -> int:
+        """The offset of the first of `count` messages that this decision appends."""
+        base = self.ends.get((topic.id, partition), topic.partitions[partition].end)
+        self.ends[topic.id, partition] = base + count
+        return base
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def next_group(self) -> GroupId:
+        return GroupId(self.next_number())
+
+    def find_topic(self, name: TopicName) -> Topic | None:
+        return self.state.names.get(name) or self.created.get(name)
+
+    def topic_for_publishing(self, name: TopicName) -> Topic:
+        """Only publishing creates a topic by itself, when that is allowed."""
+        topic = self.find_topic(name)
+        if topic is not None:
+            return topic
+        if not self.state.auto_create:
+            raise NotFoundError(f"there is no topic {str(name)!r}, and topics are not created by first use here")
+        return self.create_topic(name, TopicConfig())
+
+    def create_topic(self, name: TopicName, config: TopicConfig) -> Topic:
+        check_name("a topic's name", name.name)
+        check_name("a namespace", name.namespace)
+        if len(self.state.topics) + len(self.created) >= limits.TOPICS_MAX:
+            raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
+        record = TopicCreated(self.now, TopicId(self.next_number()), name.namespace, name.name, config)
+        self.records.append(record)
+        topic = self.created[name] = Topic(record)
+        return topic

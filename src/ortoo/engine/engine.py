@@ -1,0 +1,72 @@
+"""The engine's face: commands in, records and replies out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..model import commands as c
+from ..model.records import Opened, Published, Record
+from . import admin, lease, messages, publish, settle, transactions
+from .decision import Decision
+from .due import decide_due
+from .replay import apply
+from .state import State
+
+
+class Engine:
+    def __init__(self, auto_create: bool = True) -> None:
+        self.state = State(auto_create)
+
+    def open(self, now: int) -> Record:
+        """The record that begins a new ownership. Apply and store it like any other, before the first command."""
+        return Opened(max(now, self.state.now), self.state.epoch + 1)
+
+    def decide(self, command: c.Command, now: int) -> Decision:
+        """What the command makes happen at `now`, or an OrtooError. Nothing has happened until the records are applied."""
+        return _DECIDE[type(command)](self.state, command, now)
+
+    def apply(self, record: Record) -> None:
+        apply(self.state, record)
+
+    def confirm(self, record: Record) -> None:
+        """The record is durable: what it published may be leased."""
+        if type(record) is Published:
+            topic = self.state.topics.get(record.topic)
+            if topic is not None:
+                partition = topic.partitions[record.partition]
+                partition.durable = max(partition.durable, record.base + record.count)
+
+    def tick(self, now: int) -> list[Record] | None:
+        """What one due alarm makes happen; None when none is due any more. Apply the records before asking again."""
+        alarm = self.state.alarms.pop(now)
+        return None if alarm is None else decide_due(self.state, alarm, now).records
+
+    def next_deadline(self) -> int | None:
+        return self.state.alarms.next()
+
+
+_DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
+    c.CreateTopic: admin.decide_create_topic,
+    c.ChangeTopic: admin.decide_change_topic,
+    c.DeleteTopic: admin.decide_delete_topic,
+    c.PurgeTopic: admin.decide_purge_topic,
+    c.CreateGroup: admin.decide_create_group,
+    c.DeleteGroup: admin.decide_delete_group,
+    c.Seek: admin.decide_seek,
+    c.Publish: publish.decide_publish,
+    c.Lease: lease.decide_lease,
+    c.Settle: settle.decide_settle,
+    c.Extend: settle.decide_extend,
+    c.Transact: transactions.decide_transact,
+    c.Begin: transactions.decide_begin,
+    c.Stage: transactions.decide_stage,
+    c.Commit: transactions.decide_commit,
+    c.Abort: transactions.decide_abort,
+    c.Heartbeat: admin.decide_heartbeat,
+    c.Leave: admin.decide_leave,
+    c.DeleteMessage: messages.decide_delete_message,
+    c.RetryNow: messages.decide_retry_now,
+    c.DeadLetter: messages.decide_dead_letter,
+    c.Redrive: messages.decide_redrive,
+}

@@ -1,0 +1,228 @@
+"""Keys as numbers, and the order they impose.
+
+A key is a 64-bit hash of its text, eight bytes a message. Two keys that share a hash would only wait for each other;
+nothing would be lost or reordered, and with 64 bits it does not happen.
+
+`KeyColumn` remembers the key of every message of a partition. `KeyOrder` is the part of a group's delivery state that
+keeps one key's messages in order; it knows only keys with something delivered or set aside, never all pending ones.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import insort
+
+from xxhash import xxh3_64_intdigest
+
+NO_KEY = 0
+_CHUNK_BITS = 16
+_CHUNK = 1 << _CHUNK_BITS
+
+
+def key_hash(key: str) -> int:
+    """Stable across restarts, versions and machines: it decides the partition. Never 0, which means no key."""
+    return xxh3_64_intdigest(key.encode()) or 1
+
+
+def key_hashes(keys: list[str | None]) -> array[int]:
+    digest = xxh3_64_intdigest
+    return array("Q", [(digest(key.encode()) or 1) if key is not None else NO_KEY for key in keys])
+
+
+class KeyColumn:
+    """The key hash of each offset, from the first message that had a key."""
+
+    __slots__ = ("base", "chunks", "end")
+
+    def __init__(self) -> None:
+        self.base = 0  # offset of the first entry of the first chunk
+        self.end = 0
+        self.chunks: list[array[int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.chunks)
+
+    def append(self, base: int, count: int, hashes: array[int] | None) -> None:
+        if not self.chunks:
+            if hashes is None:
+                return
+            self.base = self.end = base
+            self.chunks.append(array("Q"))
+        more = hashes if hashes is not None else array("Q", bytes(8 * count))
+        while more:
+            if len(self.chunks[-1]) == _CHUNK:
+                self.chunks.append(array("Q"))
+            room = _CHUNK - len(self.chunks[-1])
+            self.chunks[-1].extend(more[:room])
+            more = more[room:]
+        self.end = base + count
+
+    def at(self, offset: int) -> int:
+        index = offset - self.base
+        if index < 0 or offset >= self.end:
+            return NO_KEY
+        return self.chunks[index >> _CHUNK_BITS][index & (_CHUNK - 1)]
+
+    def span(self, start: int, end: int) -> array[int]:
+        """The hashes of [start, end), zeros where nothing is known."""
+        low, high = max(start, self.base), min(end, self.end)
+        if not self.chunks or low >= high:
+            return array("Q", bytes(8 * (end - start)))
+        found = array("Q", bytes(8 * (low - start)))
+        at, stop = low - self.base, high - self.base
+        while at < stop:
+            chunk, inside = divmod(at, _CHUNK)
+            upto = min(stop - chunk * _CHUNK, _CHUNK)
+            found.extend(self.chunks[chunk][inside:upto])
+            at += upto - inside
+        found.extend(array("Q", bytes(8 * (end - high))))
+        return found
+
+    def of(self, offsets: array[int]) -> array[int]:
+        """The hashes of ascending offsets."""
+        if not offsets:
+            return array("Q")
+        first, last = offsets[0], offsets[-1]
+        if last - first < 4 * len(offsets):
+            span = self.span(first, last + 1)
+            return span if len(span) == len(offsets) else array("Q", [span[offset - first] for offset in offsets])
+        return array("Q", map(self.at, offsets))
+
+    def trim(self, start: int) -> None:
+        gone = min((start - self.base) >> _CHUNK_BITS, len(self.chunks) - 1)
+        if gone > 0:
+            del self.chunks[:gone]
+            self.base += gone << _CHUNK_BITS
+
+
+class Waiting:
+    """Offsets set aside, ascending; a list that is cheap to pop at the front."""
+
+    __slots__ = ("items", "start")
+
+    def __init__(self) -> None:
+        self.items: array[int] = array("Q")
+        self.start = 0
+
+    def __len__(self) -> int:
+        return len(self.items) - self.start
+
+    def __getitem__(self, index: int) -> int:
+        return self.items[self.start + index]
+
+    def push(self, offset: int) -> None:
+        if self.start == len(self.items) or offset > self.items[-1]:
+            self.items.append(offset)
+        else:
+            insort(self.items, offset, lo=self.start)
+
+    def pop(self) -> int:
+        offset = self.items[self.start]
+        self.start += 1
+        if self.start > 32 and self.start * 2 > len(self.items):
+            del self.items[: self.start]
+            self.start = 0
+        return offset
+
+    def discard(self, offset: int) -> bool:
+        for index in range(self.start, len(self.items)):
+            if self.items[index] == offset:
+                del self.items[index]
+                return True
+        return False
+
+
+class KeyState:
+    """One key of one group that has something delivered or set aside.
+
+    held   > 0: that many of its messages are delivered and not settled (leased, or waiting for a retry); none is ready
+    held  == 0: `head` is its only ready message
+    waiting   : later messages that must wait for those
+    """
+
+    __slots__ = ("head", "held", "waiting")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.head = -1
+        self.waiting: Waiting | None = None
+
+    def wait(self, offset: int) -> None:
+        if self.waiting is None:
+            self.waiting = Waiting()
+        self.waiting.push(offset)
+
+
+class KeyOrder:
+    """Which of a key's messages may be ready: only the first unsettled one. Returns what the feed must (un)ready."""
+
+    __slots__ = ("states",)
+
+    def __init__(self) -> None:
+        self.states: dict[int, KeyState] = {}
+
+    def offer(self, key: int, offset: int) -> tuple[int, int]:
+        """A message wants to be ready. Returns (offset to ready, offset to take back), -1 for none."""
+        state = self.states.get(key)
+        if state is None:
+            state = self.states[key] = KeyState()
+            state.head = offset
+            return offset, -1
+        if state.held:
+            state.wait(offset)
+            return -1, -1
+        if offset < state.head:  # only a message that came due after later ones were offered
+            behind, state.head = state.head, offset
+            state.wait(behind)
+            return offset, behind
+        state.wait(offset)
+        return -1, -1
+
+    def hold(self, key: int, offset: int) -> None:
+        """A ready message, or the next in line of one held by the same lease, was delivered."""
+        state = self.states[key]
+        state.held += 1
+        if state.head == offset:
+            state.head = -1
+        elif state.waiting is not None:
+            if state.waiting and state.waiting[0] == offset:
+                state.waiting.pop()
+            else:
+                state.waiting.discard(offset)
+
+    def let_go(self, key: int) -> int:
+        """A held message was settled. Gives the offset that becomes ready, or -1."""
+        state = self.states[key]
+        state.held -= 1
+        return self._promote(key, state)
+
+    def give_back(self, key: int, offset: int) -> int:
+        """A held message wants its place in line again. Gives the offset that becomes ready, or -1."""
+        self.states[key].wait(offset)
+        return self.let_go(key)
+
+    def forget(self, key: int, offset: int) -> int:
+        """A message that was not held is gone (trimmed, deleted, expired). Gives the offset that becomes ready, or -1."""
+        state = self.states.get(key)
+        if state is None:
+            return -1
+        if state.head == offset:
+            state.head = -1
+            return self._promote(key, state)
+        if state.waiting is not None:
+            state.waiting.discard(offset)
+        return -1
+
+    def _promote(self, key: int, state: KeyState) -> int:
+        if state.held or state.head >= 0:
+            return -1
+        if state.waiting:
+            state.head = state.waiting.pop()
+            return state.head
+        del self.states[key]
+        return -1
+
+    def blocked(self) -> list[int]:
+        return sorted(
+            state.waiting[index] for state in self.states.values() if state.waiting for index in range(len(state.waiting))
+        )

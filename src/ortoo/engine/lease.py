@@ -1,0 +1,163 @@
+"""Deciding a lease: the most urgent lane across all partitions first, and within a lane the oldest message first."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from ..model import limits
+from ..model.commands import Lease, Position
+from ..model.errors import InvalidError, TooManyError
+from ..model.names import LeaseId, TopicName, check_name
+from ..model.offsets import OffsetSet
+from ..model.records import Acked, GroupCreated, Leased
+from ..model.replies import LeaseTaken, Taken
+from .decision import Decision, Slate
+from .feed import Feed
+from .group import Group
+from .keys import key_hash
+from .partition import Partition
+from .picker import Budget, Picker
+from .state import State
+from .topic import Topic
+
+FOREVER = 1 << 62
+
+
+def decide_lease(state: State, command: Lease, now: int) -> Decision:
+    _check(command)
+    slate = Slate(state, now)
+    taken: list[Taken] = []
+    wanted = command.max_messages
+    budget = Budget(limits.SCAN_MESSAGES_MAX)
+    for number, topic in enumerate(_topics(state, command)):
+        found = _lease_from(slate, topic, command, state.next_lease(number), wanted, budget)
+        taken.extend(found)
+        wanted -= sum(len(run.offsets) for run in found)
+        if wanted <= 0:
+            break
+    return Decision(slate.records, LeaseTaken(taken, more=budget.left <= 0 and not taken))
+
+
+def _check(command: Lease) -> None:
+    if not 1 <= command.max_messages <= limits.BATCH_MESSAGES_MAX:
+        raise InvalidError(f"max_messages must be 1 to {limits.BATCH_MESSAGES_MAX}, not {command.max_messages}")
+    if command.lease_ms is not None and not 1 <= command.lease_ms <= limits.LEASE_MS_MAX:
+        raise InvalidError(f"a lease lasts 1 ms to {limits.LEASE_MS_MAX // 3_600_000} hours, not {command.lease_ms} ms")
+    if (command.topic is None) == (command.labels is None):
+        raise InvalidError("name a topic to lease from, or the labels of several, and not both")
+    check_name("a consumer's name", command.consumer)
+
+
+def _topics(state: State, command: Lease) -> list[Topic]:
+    if command.topic is not None:
+        return [state.topic(TopicName(command.namespace, command.topic))]
+    wanted = (command.labels or {}).items()
+    found = [
+        topic
+        for topic in state.topics.values()
+        if topic.name.namespace == command.namespace and wanted <= topic.config.labels.items()
+    ]
+    return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
+
+
+def _lease_from(
+    slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget
+) -> list[Taken]:
+    group = topic.group_names.get(command.group) or draft_group(slate, topic, command.group, command.start)
+    feeds = _eligible(slate, topic, group, command)
+    key = _key(topic, command)
+    runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
+    if not runs:
+        return []
+    until = slate.now + (command.lease_ms or int(topic.config.lease * 1000))
+    together: dict[int, OffsetSet] = {}
+    for partition, offsets in runs:
+        together.setdefault(partition, OffsetSet()).update(OffsetSet(offsets))
+    now, consumer = slate.now, command.consumer
+    for partition, taken in together.items():
+        slate.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
+        if command.auto_ack:
+            slate.records.append(Acked(now, topic.id, group.id, partition, lease, taken))
+    return [
+        Taken(topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets))
+        for partition, offsets in runs
+    ]
+
+
+def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int] | None:
+    failures = group.feeds[partition].failures
+    if not failures:
+        return None
+    return {offset: failures[offset].count + 1 for offset in offsets if offset in failures} or None
+
+
+def _key(topic: Topic, command: Lease) -> int | None:
+    if command.key is None:
+        return None
+    if topic.config.ordering != "key":
+        raise InvalidError(f"leasing by key needs ordering='key'; topic {str(topic.name)!r} has {topic.config.ordering!r}")
+    return key_hash(command.key)
+
+
+def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[Feed]:
+    """The feeds this consumer may lease from. Leasing is a sign of life, and joins the group."""
+    joined = group.members.touch(command.consumer, slate.now, command.wait_ms)
+    slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+    feeds = group.feeds
+    if topic.config.is_fifo:
+        if joined or group.members.moving or len(group.members.target) != len(feeds):
+            group.members.rebalance(len(feeds), group.held_partitions(), slate.now)
+            slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+        feeds = [feeds[partition] for partition in group.members.owned(command.consumer)]
+    if command.partition is None:
+        return feeds
+    if not 0 <= command.partition < len(topic.partitions):
+        raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
+    return [feed for feed in feeds if feed.partition.index == command.partition]
+
+
+def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
+    """Runs of (partition, offsets) in the order of delivery."""
+    heads: list[tuple[int, int, int]] = []  # (lane, time of the next message, which picker)
+    for which, picker in enumerate(pickers):
+        if (head := picker.head(wanted)) is not None:
+            heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))
+    heapify(heads)
+    runs: list[tuple[int, list[int]]] = []
+    while heads and wanted > 0:
+        lane, _, which = heappop(heads)
+        picker = pickers[which]
+        before = FOREVER
+        if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours is older
+            before = picker.feed.partition.timeline.first_after(heads[0][1]) or FOREVER
+        offsets = picker.take(lane, wanted, before)
+        if offsets:
+            wanted -= len(offsets)
+            runs.append((picker.feed.partition.index, offsets))
+        if offsets and wanted > 0 and (head := picker.head(wanted)) is not None:
+            heappush(heads, (head[0], picker.feed.partition.timeline.time_of(head[1]), which))
+    return runs
+
+
+def draft_group(slate: Slate, topic: Topic, name: str, start: Position, ephemeral: bool = False) -> Group:
+    """A group as it will be once the record is applied, to decide the rest of the command on."""
+    check_name("a group's name", name)
+    if len(topic.groups) >= limits.GROUPS_MAX:
+        raise TooManyError(f"topic {str(topic.name)!r} has {limits.GROUPS_MAX} groups already; delete some first")
+    cursors = [resolve(partition, start) for partition in topic.partitions]
+    record = GroupCreated(slate.now, topic.id, slate.next_group(), name, cursors, ephemeral)
+    slate.records.append(record)
+    group = Group(record.group, name, topic.config.ordering, ephemeral)
+    for partition, cursor in zip(topic.partitions, cursors, strict=True):
+        group.add_feed(partition, cursor)
+    return group
+
+
+def resolve(partition: Partition, position: Position) -> int:
+    """The offset a position means in one partition."""
+    if position.offset is not None:
+        return min(max(position.offset, partition.start), partition.end)
+    if position.time is not None:
+        found = partition.timeline.first_at(int(position.time * 1000))
+        return partition.end if found is None else max(found, partition.start)
+    return partition.start if position.at == "start" else partition.end

@@ -1,0 +1,84 @@
+"""Who consumes a group, and in FIFO order who owns which partition. Soft state: it is rebuilt by the living after a restart.
+
+Assignment is sticky and incremental: on a join or leave only the partitions that must move do. One that its old owner has
+leased messages of pauses (nobody leases more of it) until these are settled or a second has passed, then it moves.
+"""
+
+from __future__ import annotations
+
+from ..model import limits
+
+
+class Members:
+    __slots__ = ("alive_until", "moving", "owners", "session_ms", "target")
+
+    def __init__(self) -> None:
+        self.alive_until: dict[str, int] = {}
+        self.session_ms: dict[str, int] = {}
+        self.owners: dict[int, str] = {}  # partition -> who may lease from it now
+        self.target: dict[int, str] = {}  # partition -> who should
+        self.moving: dict[int, int] = {}  # partition -> when its old owner's leases are revoked
+
+    def touch(self, consumer: str, now: int, wait_ms: int = 0, session_ms: int | None = None) -> bool:
+        """A sign of life. Returns whether the consumer is new."""
+        is_new = consumer not in self.alive_until
+        if session_ms is not None:
+            self.session_ms[consumer] = session_ms
+        lives = now + wait_ms + self.session_ms.get(consumer, limits.SESSION_TIMEOUT_MS)
+        self.alive_until[consumer] = max(lives, self.alive_until.get(consumer, 0))
+        return is_new
+
+    def remove(self, consumer: str) -> bool:
+        self.session_ms.pop(consumer, None)
+        self.owners = {partition: owner for partition, owner in self.owners.items() if owner != consumer}
+        return self.alive_until.pop(consumer, None) is not None
+
+    def silent(self, now: int) -> list[str]:
+        return [consumer for consumer, until in self.alive_until.items() if until <= now]
+
+    def next_deadline(self) -> int | None:
+        return min([*self.alive_until.values(), *self.moving.values()], default=None)
+
+    def rebalance(self, partitions: int, held: dict[int, str], now: int) -> None:
+        """Gives each member its share. `held` names the partitions with leased messages, and by whom."""
+        self.target = _shares(sorted(self.alive_until), self.owners, partitions)
+        for partition, consumer in self.target.items():
+            owner = self.owners.get(partition)
+            if owner == consumer:
+                self.moving.pop(partition, None)
+            elif owner is not None and held.get(partition) == owner:
+                self.moving.setdefault(partition, now + limits.REVOKE_GRACE_MS)
+            else:
+                self.hand_over(partition)
+        for partition in self.owners.keys() - self.target.keys():
+            del self.owners[partition]
+
+    def hand_over(self, partition: int) -> None:
+        self.moving.pop(partition, None)
+        if partition in self.target:
+            self.owners[partition] = self.target[partition]
+
+    def owned(self, consumer: str) -> list[int]:
+        """Partitions the consumer may lease from now; one that is moving away pauses."""
+        return [p for p, owner in sorted(self.owners.items()) if owner == consumer and p not in self.moving]
+
+
+def _shares(members: list[str], owners: dict[int, str], partitions: int) -> dict[int, str]:
+    """Partition -> member: fair to within one, and as close to `owners` as fairness allows."""
+    if not members:
+        return {}
+    share, extra = divmod(partitions, len(members))
+    kept: dict[str, list[int]] = {member: [] for member in members}
+    for partition in range(partitions):
+        owner = owners.get(partition)
+        if owner in kept:
+            kept[owner].append(partition)
+    # The members that own most keep the extra partitions, so that fewest move.
+    ranked = sorted(members, key=lambda member: (-len(kept[member]), member))
+    quota = {member: share + (rank < extra) for rank, member in enumerate(ranked)}
+    target = {partition: member for member in members for partition in kept[member][: quota[member]]}
+    free = iter([partition for partition in range(partitions) if partition not in target])
+    for member in ranked:
+        for _ in range(quota[member] - min(len(kept[member]), quota[member])):
+            target[next(free)] = member
+    return dict(sorted(target.items()))

@@ -1,0 +1,76 @@
+"""Deciding about single messages: delete, retry now, move to the dead letters, redrive from there."""
+
+from __future__ import annotations
+
+from ..model.batch import Batch
+from ..model.commands import END, DeadLetter, DeleteMessage, Redrive, RetryNow
+from ..model.errors import InvalidError, NotFoundError
+from ..model.names import MessageRef
+from ..model.offsets import OffsetSet
+from ..model.records import Deleted, Hastened, Origin, Published, Redriven
+from .bury import Death, bury
+from .decision import Decision, Slate
+from .group import Group
+from .lease import draft_group
+from .state import State
+from .topic import Topic
+
+
+def decide_delete_message(state: State, command: DeleteMessage, now: int) -> Decision:
+    ref = command.message
+    state.message(ref)
+    return Decision([Deleted(now, ref.topic, ref.partition, OffsetSet([ref.offset]))], ref)
+
+
+def _groups(state: State, topic: Topic, name: str | None) -> list[Group]:
+    return [state.group(topic, name)] if name is not None else list(topic.groups.values())
+
+
+def decide_retry_now(state: State, command: RetryNow, now: int) -> Decision:
+    """Whatever the message waits for, for each group it becomes deliverable at once; a done one is delivered once more."""
+    ref = command.message
+    topic, _ = state.message(ref)
+    groups = _groups(state, topic, command.group)
+    one = OffsetSet([ref.offset])
+    return Decision([Hastened(now, ref.topic, group.id, ref.partition, one.copy()) for group in groups], len(groups))
+
+
+def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
+    ref = command.message
+    topic, _ = state.message(ref)
+    one = OffsetSet([ref.offset])
+    deaths = []
+    for group in _groups(state, topic, command.group):
+        feed = group.feeds[ref.partition]
+        if feed.unsettled(one):
+            past = feed.failures.get(ref.offset)
+            deaths.append(Death(group, ref.partition, ref.offset, "moved", past.count if past else 0, command.error))
+    if not deaths:
+        raise InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
+    slate = Slate(state, now)
+    bury(slate, topic, deaths)
+    return Decision(slate.records, len(deaths))
+
+
+def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
+    copy, origin = command.copy, command.origin
+    dlq, _ = state.message(copy)
+    topic = state.topics.get(origin.topic)
+    if topic is None or origin.partition >= len(topic.partitions):
+        raise NotFoundError(f"the topic that dead letter {copy} came from was deleted; publish its value anew if it matters")
+    slate = Slate(state, now)
+    group = topic.group_names.get(command.group)
+    if group is None:  # deleted since: it begins anew at the end, with just this message
+        group = draft_group(slate, topic, command.group, END)
+    slate.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
+    partition = topic.partitions[origin.partition]
+    if origin.offset >= partition.start and origin.offset not in partition.deleted:
+        one = OffsetSet([origin.offset])
+        slate.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
+        return Decision(slate.records, origin)
+    ref = MessageRef(topic.id, origin.partition, slate.reserve(topic, origin.partition, 1))
+    source = Origin(copy, command.group, "redriven", 0, None)
+    slate.records.append(
+        Published(now, topic.id, ref.partition, ref.offset, 1, 0, Batch([b""]), [source], only_group=group.id)
+    )
+    return Decision(slate.records, ref)

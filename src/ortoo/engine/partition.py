@@ -1,0 +1,198 @@
+"""What the engine knows of one partition's log. Shared by all groups; message values are not here, the store has them."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..model.batch import Batch
+from ..model.names import GroupId
+from ..model.offsets import OffsetSet
+from ..model.records import Published
+from ..model.topic import ANY_PRIORITY, TopicConfig
+from .keys import KeyColumn, key_hashes
+from .timeline import Timeline
+from .wheel import Wheel
+
+TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's item
+
+
+class Partition:
+    """
+    start       first offset the log still has
+    end         offset the next message gets
+    durable     messages below are on disk and may be leased (soft: the broker moves it)
+    windowed    with a window buffer, messages from here on wait for the window to close
+    delayed     not due yet; `delays` knows when
+    expired     outlived their time to live; evicted: waited longer than max_wait before their first delivery
+    deleted     removed one by one; private: seen by one group only
+    lanes       offsets by priority, for priorities other than the usual one
+    keys        key hashes, kept only where the order asks for them
+    ripened     (due, offset) of messages that were delayed: retention counts their age from there
+    """
+
+    __slots__ = (
+        "bytes_total",
+        "deleted",
+        "delayed",
+        "delays",
+        "durable",
+        "end",
+        "evicted",
+        "expired",
+        "expiries",
+        "index",
+        "keys",
+        "lanes",
+        "private",
+        "ripened",
+        "start",
+        "timeline",
+        "windowed",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.start = 0
+        self.end = 0
+        self.durable = 0
+        self.windowed: int | None = None
+        self.bytes_total = 0  # of all messages ever appended
+        self.delayed = OffsetSet()
+        self.delays = Wheel()
+        self.expired = OffsetSet()
+        self.evicted = OffsetSet()
+        self.expiries = Wheel()
+        self.deleted = OffsetSet()
+        self.private: dict[int, GroupId] = {}
+        self.lanes: dict[int, OffsetSet] = {}
+        self.keys = KeyColumn()
+        self.ripened: deque[tuple[int, int]] = deque()
+        self.timeline = Timeline()
+
+    @property
+    def visible(self) -> int:
+        """Messages below may be leased, as far as the log is concerned."""
+        return self.durable if self.windowed is None else min(self.durable, self.windowed)
+
+    @property
+    def bytes_held(self) -> int:
+        return self.bytes_total - self.timeline.bytes_at(self.start)
+
+    def lane_of(self, offset: int) -> int:
+        for lane, offsets in self.lanes.items():
+            if offset in offsets:
+                return lane
+        return ANY_PRIORITY
+
+    def has_gone(self) -> bool:
+        """Whether some messages are not there for everybody."""
+        return bool(self.deleted or self.expired or self.evicted or self.private)
+
+    def gone_for(self, group: GroupId) -> OffsetSet:
+        gone = self.deleted | self.expired
+        gone.update(self.evicted)
+        for offset, owner in self.private.items():
+            if owner != group:
+                gone.add(offset)
+        return gone
+
+    def append(self, record: Published, config: TopicConfig) -> None:
+        base, end, batch = record.base, record.base + record.count, record.batch
+        self.timeline.append(base, record.at, self.bytes_total)
+        self.bytes_total += record.bytes
+        self.end = end
+        if config.ordering == "key":
+            hashes = key_hashes(batch.keys) if batch.keys and not record.origins else None
+            self.keys.append(base, record.count, hashes)
+        if record.only_group is not None:
+            self.private.update(dict.fromkeys(range(base, end), record.only_group))
+        if batch.priorities and not record.origins:
+            self._append_lanes(base, batch.priorities)
+        if batch.dues:
+            self._append_delays(base, batch.dues, record.at)
+        if batch.expires or config.max_wait is not None:
+            self._append_expiries(base, record, config)
+
+    def _append_lanes(self, base: int, priorities: list[int]) -> None:
+        found: dict[int, list[int]] = {}
+        for offset, priority in enumerate(priorities, base):
+            if priority in found:
+                found[priority].append(offset)
+            else:
+                found[priority] = [offset]
+        found.pop(ANY_PRIORITY, None)
+        for priority, offsets in found.items():
+            if priority in self.lanes:
+                self.lanes[priority].update(OffsetSet(offsets))
+            else:
+                self.lanes[priority] = OffsetSet(offsets)
+
+    def _append_delays(self, base: int, dues: list[int], at: int) -> None:
+        if dues.count(dues[0]) == len(dues):
+            if dues[0] > at:
+                self.delayed.add_span(base, base + len(dues))
+                self.delays.add_all(dues[0], range(base, base + len(dues)))
+            return
+        late = [(due, offset) for offset, due in enumerate(dues, base) if due > at]
+        self.delayed.update(OffsetSet([offset for _, offset in late]))
+        for due, offset in late:
+            self.delays.add(due, offset)
+
+    def _append_expiries(self, base: int, record: Published, config: TopicConfig) -> None:
+        batch: Batch = record.batch
+        for offset, expires in enumerate(batch.expires or (), base):
+            if expires:
+                self.expiries.add(expires, offset << 1 | TTL)
+        if config.max_wait is not None:
+            wait = int(config.max_wait * 1000)
+            dues = batch.dues or [record.at] * record.count
+            for offset, due in enumerate(dues, base):
+                self.expiries.add(max(due, record.at) + wait, offset << 1 | MAX_WAIT)
+
+    def ripen(self, now: int) -> list[int]:
+        """Takes out the delayed messages that are due, lowest offset first."""
+        due = [(when, offset) for when, offset in self.delays.pop(now) if offset in self.delayed]
+        self.ripened.extend(due)
+        offsets = sorted(offset for _, offset in due)
+        self.delayed.subtract(OffsetSet(offsets))
+        return offsets
+
+    def hasten(self, offset: int, now: int) -> None:
+        """A delayed message is due now after all."""
+        if offset in self.delayed:
+            self.delayed.discard(offset)
+            self.ripened.append((now, offset))
+
+    def expiring(self, now: int) -> tuple[OffsetSet, OffsetSet]:
+        """What expires and what is evicted by `now`. Nothing changes."""
+        due = self.expiries.peek(now)
+        live = [item for _, item in due if item >> 1 >= self.start and item >> 1 not in self.deleted]
+        return (
+            OffsetSet([item >> 1 for item in live if item & 1 == TTL]),
+            OffsetSet([item >> 1 for item in live if item & 1 == MAX_WAIT]),
+        )
+
+    def expire(self, now: int) -> None:
+        expired, evicted = self.expiring(now)
+        self.expiries.pop(now)
+        self.expired.update(expired)
+        self.evicted.update(evicted)
+        self.delayed.subtract(expired)
+
+    def unripe_before(self, cutoff: int) -> int:
+        """No offset from here on may be trimmed by an age limit: not due yet, or due only after `cutoff`."""
+        while self.ripened and self.ripened[0][0] < cutoff:
+            self.ripened.popleft()
+        bound = min((offset for _, offset in self.ripened), default=self.end)
+        return min(bound, self.delayed.first()) if self.delayed else bound
+
+    def trim(self, start: int) -> None:
+        self.start = start
+        self.timeline.trim(start)
+        if self.keys:
+            self.keys.trim(start)
+        for offsets in (self.delayed, self.expired, self.evicted, self.deleted, *self.lanes.values()):
+            offsets.remove_span(0, start)
+        self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
+        self.private = {offset: group for offset, group in self.private.items() if offset >= start}
+        self.ripened = deque(pair for pair in self.ripened if pair[1] >= start)

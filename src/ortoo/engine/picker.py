@@ -1,0 +1,133 @@
+"""Looks at one feed on behalf of one lease: what would be delivered next, and what to take. Only looks; replay takes."""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappop, heappush
+
+from ..model.offsets import OffsetSet
+from ..model.topic import ANY_PRIORITY
+from .feed import Feed
+from .keys import NO_KEY
+
+
+class Budget:
+    """How many messages one lease may still look at before it lets others run."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Picker:
+    """
+    A lane's ready messages are taken from the front, so `floors` (first offset not taken, per lane) is all that must be
+    remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
+    """
+
+    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "ready")
+
+    def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
+        self.feed = feed
+        self.budget = budget
+        self.floors: dict[int, int] = {}
+        self.freed: dict[int, list[int]] = {}
+        self.freed_count: dict[int, int] = {}  # per key
+        self.ready = feed.ready
+        if key is not None:
+            self.ready = self._only(key)
+
+    def _only(self, key: int) -> dict[int, OffsetSet]:
+        self.feed.admit(self.feed.partition.visible)
+        key_at = self.feed.partition.keys.at
+        views = {lane: OffsetSet([o for o in ready if key_at(o) == key]) for lane, ready in self.feed.ready.items()}
+        return {lane: view for lane, view in views.items() if view}
+
+    def head(self, wanted: int) -> tuple[int, int] | None:
+        """(lane, offset) of the next message, or None."""
+        feed = self.feed
+        if feed.fifo and feed.is_held:
+            return None
+        while (head := self._ready_head()) is None or self._must_see_all():
+            if not self._look_further(wanted):
+                break
+        return head if head is None or not feed.fifo else (feed.partition.lane_of(head[1]), head[1])
+
+    def _ready_head(self) -> tuple[int, int] | None:
+        best: tuple[int, int] | None = None
+        for lane, ready in self.ready.items():
+            if best is None or lane < best[0]:
+                offset = ready.next_from(self.floors.get(lane, 0))
+                if offset >= 0:
+                    best = (lane, offset)
+        for lane, heap in self.freed.items():
+            if heap and (best is None or (lane, heap[0]) < best):
+                best = (lane, heap[0])
+        return best
+
+    def _must_see_all(self) -> bool:
+        """With several lanes the most urgent message may be the newest."""
+        feed = self.feed
+        return bool(feed.partition.lanes) and not feed.fifo and feed.cursor < feed.partition.visible
+
+    def _look_further(self, wanted: int) -> bool:
+        feed = self.feed
+        visible = feed.partition.visible
+        if feed.cursor >= visible or self.budget.left <= 0 or self.ready is not feed.ready:
+            return False
+        upto = visible if self._must_see_all() else min(visible, feed.cursor + wanted)
+        seen = feed.admit(upto)
+        self.budget.left -= seen if feed.keys is not None and feed.partition.keys else 1
+        return True
+
+    def take(self, lane: int, count: int, before: int) -> list[int]:
+        """Up to `count` offsets of the lane, ascending, all below `before`."""
+        feed = self.feed
+        if feed.fifo:
+            lane = ANY_PRIORITY
+        floor = self.floors.get(lane, 0)
+        ready = self.ready.get(lane)
+        have = ready.count_within(floor, before) if ready is not None else 0
+        if have < count and feed.cursor < before and not self._must_see_all() and self._look_further(count - have):
+            ready = self.ready.get(lane)
+        chosen = ready.within(floor, before).take(count).to_array() if ready is not None else array("Q")
+        if feed.keys is not None and feed.partition.keys:
+            return self._with_followers(lane, chosen, count, before)
+        if chosen:
+            self.floors[lane] = chosen[-1] + 1
+        return chosen.tolist()
+
+    def _with_followers(self, lane: int, chosen: array[int], count: int, before: int) -> list[int]:
+        """Merges in the messages that follow, in their key, one already taken by this lease."""
+        taken: list[int] = []
+        freed = self.freed.setdefault(lane, [])
+        assert self.feed.keys is not None
+        states = self.feed.keys.states
+        for offset, key in zip(chosen, self.feed.partition.keys.of(chosen), strict=True):
+            while freed and freed[0] < offset and len(taken) < count:
+                self._take_freed(freed, taken)
+            if len(taken) == count:
+                return taken
+            taken.append(offset)
+            self.floors[lane] = offset + 1
+            if key != NO_KEY and states[key].waiting:
+                self._free_next(key)
+        while freed and freed[0] < before and len(taken) < count:
+            self._take_freed(freed, taken)
+        return taken
+
+    def _take_freed(self, freed: list[int], taken: list[int]) -> None:
+        offset = heappop(freed)
+        taken.append(offset)
+        self._free_next(self.feed.partition.keys.at(offset))
+
+    def _free_next(self, key: int) -> None:
+        assert self.feed.keys is not None
+        waiting = self.feed.keys.states[key].waiting
+        done = self.freed_count.get(key, 0)
+        if waiting is not None and done < len(waiting):
+            offset = waiting[done]
+            self.freed_count[key] = done + 1
+            lane = self.feed.partition.lane_of(offset)
+            heappush(self.freed.setdefault(lane, []), offset)

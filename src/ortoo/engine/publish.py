@@ -1,0 +1,152 @@
+"""Deciding a publish: which partition, which offset, which instants; or that the message was published before."""
+
+from __future__ import annotations
+
+from ..model import limits
+from ..model.batch import Batch, Outgoing, pick
+from ..model.commands import Publish
+from ..model.errors import FullError, InvalidError
+from ..model.names import MessageRef
+from ..model.records import Published
+from ..model.replies import Placed
+from ..model.topic import TopicConfig
+from .decision import Decision, Slate
+from .keys import key_hashes
+from .state import State
+from .topic import Topic
+
+
+def decide_publish(state: State, command: Publish, now: int) -> Decision:
+    slate = Slate(state, now)
+    reply = place(slate, slate.topic_for_publishing(command.topic), command.batch)
+    return Decision(slate.records, reply)
+
+
+def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
+    """Drafts the records that append `outgoing` to the topic."""
+    check_fits(topic, outgoing)
+    firsts = _known(slate, topic, outgoing) if outgoing.dedup_ids else {}
+    new = len(outgoing) - len(firsts)
+    if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
+        raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {topic.config.max_depth}; retry later")
+    batch = _to_batch(outgoing, topic.config, slate.now)
+    rows = _rows_by_partition(topic, outgoing, firsts)
+    partitions, offsets = [0] * len(outgoing), [0] * len(outgoing)
+    for index, chosen in rows.items():
+        base = slate.reserve(topic, index, len(chosen))
+        part = batch if len(chosen) == len(outgoing) else pick(batch, chosen)
+        size = sum(map(len, part.values))
+        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part))
+        for offset, row in enumerate(chosen, base):
+            partitions[row] = index
+            offsets[row] = offset
+    for row, first in firsts.items():
+        if isinstance(first, int):  # an earlier row of this very batch
+            partitions[row], offsets[row] = partitions[first], offsets[first]
+        else:
+            partitions[row], offsets[row] = first.partition, first.offset
+    duplicates = [row in firsts for row in range(len(outgoing))] if firsts else None
+    return Placed(topic.id, partitions, offsets, duplicates)
+
+
+def check_fits(topic: Topic, outgoing: Outgoing) -> None:
+    largest = max(map(len, outgoing.values))
+    if largest > topic.config.max_message_bytes:
+        allowed = topic.config.max_message_bytes
+        raise InvalidError(f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}")
+    for partition in outgoing.partitions or ():
+        if partition is not None and not (isinstance(partition, int) and 0 <= partition < len(topic.partitions)):
+            raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
+    if outgoing.priorities:
+        lanes = set(outgoing.priorities).union(*(partition.lanes for partition in topic.partitions))
+        if len(lanes) > limits.LANES_MAX:
+            raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
+
+
+def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
+    """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
+    table = slate.state.dedup_table(topic)
+    window = int(topic.config.dedup_window * 1000)
+    firsts: dict[int, MessageRef | int] = {}
+    seen: dict[str, int] = {}
+    for row, dedup_id in enumerate(outgoing.dedup_ids or ()):
+        if dedup_id is None:
+            continue
+        known = table.find(dedup_id, slate.now, window)
+        if known is not None:
+            firsts[row] = known
+        elif dedup_id in seen:
+            firsts[row] = seen[dedup_id]
+        else:
+            seen[dedup_id] = row
+    return firsts
+
+
+def _rows_by_partition(topic: Topic, outgoing: Outgoing, firsts: dict[int, MessageRef | int]) -> dict[int, list[int] | range]:
+    """A key decides by its hash; without one, the whole batch goes to one partition and the next batch to the next."""
+    count = len(topic.partitions)
+    spread = topic.spread % count
+    if not firsts and outgoing.partitions is None and (outgoing.keys is None or count == 1):
+        return {spread: range(len(outgoing))}
+    hashes = key_hashes(outgoing.keys) if outgoing.keys else [0] * len(outgoing)
+    if outgoing.partitions is None:
+        places = [key % count if key else spread for key in hashes]
+    else:
+        named = zip(outgoing.partitions, hashes, strict=True)
+        places = [place if place is not None else key % count if key else spread for place, key in named]
+    rows: dict[int, list[int] | range] = {}
+    lists: dict[int, list[int]] = {}
+    for row, place in enumerate(places):
+        if row in firsts:
+            continue
+        if place in lists:
+            lists[place].append(row)
+        else:
+            lists[place] = [row]
+    for place in sorted(lists):
+        rows[place] = lists[place]
+    return rows
+
+
+def _to_batch(outgoing: Outgoing, config: TopicConfig, now: int) -> Batch:
+    dues = _dues(outgoing, config, now)
+    return Batch(
+        outgoing.values,
+        outgoing.keys,
+        outgoing.headers,
+        outgoing.priorities,
+        outgoing.json,
+        dues,
+        _expiries(outgoing, config, dues, now),
+        outgoing.dedup_ids,
+    )
+
+
+def _dues(outgoing: Outgoing, config: TopicConfig, now: int) -> list[int] | None:
+    if outgoing.delays is None and outgoing.deliver_ats is None:
+        return [now + int(config.delay * 1000)] * len(outgoing) if config.delay else None
+    nones: list[float | None] = [None] * len(outgoing)
+    standing = config.delay
+    dues = []
+    for delay, at in zip(outgoing.delays or nones, outgoing.deliver_ats or nones, strict=True):
+        if at is not None:
+            due = int(at * 1000)
+        else:
+            due = now + int((standing if delay is None else delay) * 1000)
+        dues.append(due if due > now else 0)
+    if max(dues) > now + limits.DELAY_MS_MAX:
+        raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
+    return dues if any(dues) else None
+
+
+def _expiries(outgoing: Outgoing, config: TopicConfig, dues: list[int] | None, now: int) -> list[int] | None:
+    """A time to live counts from the moment the message can first be delivered."""
+    if outgoing.ttls is None and config.ttl is None:
+        return None
+    ttls = outgoing.ttls or [None] * len(outgoing)
+    expiries = []
+    for row, ttl in enumerate(ttls):
+        lives = config.ttl if ttl is None else ttl
+        begins = max(now, dues[row]) if dues else now
+        expiries.append(begins + max(1, int(lives * 1000)) if lives is not None else 0)
+    return expiries

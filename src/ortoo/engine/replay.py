@@ -1,0 +1,346 @@
+"""Applying records: the only code that changes hard state, live and at recovery alike. It never refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..model import limits
+from ..model import records as r
+from ..model.names import LEASES_PER_EPOCH, MessageRef
+from ..model.offsets import OffsetSet
+from .dedup import DedupTable
+from .feed import Feed
+from .group import Group, LeaseState
+from .state import State, Transaction
+from .topic import Topic
+
+
+def apply(state: State, record: r.Record) -> None:
+    state.now = max(state.now, record.at)
+    _APPLY[type(record)](state, record)
+
+
+def _opened(state: State, record: r.Opened) -> None:
+    state.epoch = record.epoch
+    state.lease_number = 0
+
+
+# -- topics and groups
+
+
+def _topic_created(state: State, record: r.TopicCreated) -> None:
+    topic = Topic(record)
+    state.topics[topic.id] = state.names[topic.name] = topic
+    state.number = max(state.number, record.topic)
+    state.alarms.set(("retention",), record.at + limits.RETENTION_INTERVAL_MS)
+
+
+def _topic_changed(state: State, record: r.TopicChanged) -> None:
+    state.topics[record.topic].change(record.config)
+
+
+def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
+    topic = state.topics.pop(record.topic)
+    del state.names[topic.name]
+    for group in topic.groups.values():
+        _forget_leases(state, group)
+    if topic.name.namespace in state.dedups:
+        state.dedups[topic.name.namespace].forget_topic(topic.id)
+
+
+def _topic_purged(state: State, record: r.TopicPurged) -> None:
+    topic = state.topics[record.topic]
+    for group in topic.groups.values():
+        _forget_leases(state, group)
+    for partition in topic.partitions:
+        partition.trim(partition.end)
+        if partition.windowed is not None:
+            partition.windowed = partition.end
+    topic.window_since, topic.window_count = None, 0
+    ends = [partition.end for partition in topic.partitions]
+    for group in topic.groups.values():
+        group.reset(ends)
+
+
+def _group_created(state: State, record: r.GroupCreated) -> None:
+    topic = state.topics[record.topic]
+    group = Group(record.group, record.name, topic.config.ordering, record.ephemeral)
+    topic.add_group(group, record.cursors)
+    state.number = max(state.number, record.group)
+    if record.ephemeral:  # it needs a consumer soon, or it goes
+        state.alarms.set(("members", topic.id, group.id), record.at + limits.SESSION_TIMEOUT_MS)
+
+
+def _group_deleted(state: State, record: r.GroupDeleted) -> None:
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
+    _forget_leases(state, group)
+    topic.remove_group(group)
+
+
+def _group_sought(state: State, record: r.GroupSought) -> None:
+    group = state.topics[record.topic].groups[record.group]
+    _forget_leases(state, group)
+    if record.untils is None:
+        group.reset(record.cursors)
+        return
+    for lease in list(group.leases.values()):
+        for partition, offsets in lease.held.items():
+            group.feeds[partition].give_back(offsets)
+    group.leases.clear()
+    group.settled.clear()
+    for feed, start, end in zip(group.feeds, record.cursors, record.untils, strict=True):
+        again = OffsetSet.span(start, min(end, feed.cursor)) if start < min(end, feed.cursor) else OffsetSet()
+        again.subtract(feed.open)
+        again.subtract(feed.partition.gone_for(group.id))
+        for offset in [offset for offset in feed.failures if start <= offset < end]:
+            if offset in feed.retrying:
+                feed.hasten(offset)
+            del feed.failures[offset]
+        feed.reopen(again)
+
+
+def _forget_leases(state: State, group: Group) -> None:
+    for lease in group.leases:
+        state.lease_groups.pop(lease, None)
+
+
+# -- the log
+
+
+def _published(state: State, record: r.Published) -> None:
+    topic = state.topics[record.topic]
+    partition = topic.partitions[record.partition]
+    partition.append(record, topic.config)
+    topic.spread += 1
+    state.counters.published += record.count
+    if record.batch.dedup_ids and not record.origins:
+        _remember_dedup_ids(state, topic, record)
+    state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
+    state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
+    if partition.windowed is not None:
+        _fill_window(state, topic, record)
+
+
+def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None:
+    config = topic.config
+    if config.dedup_scope == "topic":
+        table = topic.dedup
+    else:
+        table = state.dedups.setdefault(topic.name.namespace, DedupTable())
+    for offset, dedup_id in enumerate(record.batch.dedup_ids or (), record.base):
+        if dedup_id is not None:
+            table.remember(dedup_id, record.at, MessageRef(topic.id, record.partition, offset))
+    table.prune(record.at, int(config.dedup_window * 1000), config.dedup_count)
+
+
+def _fill_window(state: State, topic: Topic, record: r.Published) -> None:
+    topic.window_count += record.count
+    if topic.window_since is None:
+        topic.window_since = record.at
+    if topic.config.window_count and topic.window_count >= topic.config.window_count:
+        _close_window(topic)
+    else:
+        state.alarms.set(("window", topic.id), topic.window_since + int(topic.config.window_seconds * 1000))
+
+
+def _window_closed(state: State, record: r.WindowClosed) -> None:
+    _close_window(state.topics[record.topic])
+
+
+def _close_window(topic: Topic) -> None:
+    topic.window_since, topic.window_count = None, 0
+    for partition in topic.partitions:
+        if partition.windowed is not None:
+            partition.windowed = partition.end
+
+
+def _came_due(state: State, record: r.CameDue) -> None:
+    topic = state.topics[record.topic]
+    partition = topic.partitions[record.partition]
+    if record.group is not None:
+        feed = topic.groups[record.group].feeds[record.partition]
+        feed.retries_due(record.at)
+        state.alarms.set(("retries", topic.id, record.partition, record.group), feed.retries.next())
+        return
+    due = partition.ripen(record.at)
+    for group in topic.groups.values():
+        group.feeds[record.partition].came_due(due)
+    state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
+
+
+def _expired(state: State, record: r.Expired) -> None:
+    partition = state.topics[record.topic].partitions[record.partition]
+    partition.expire(record.at)
+    state.alarms.set(("expiries", record.topic, record.partition), partition.expiries.next())
+
+
+def _deleted(state: State, record: r.Deleted) -> None:
+    topic = state.topics[record.topic]
+    for group in topic.groups.values():
+        group.close(record.partition, record.offsets)
+    partition = topic.partitions[record.partition]
+    partition.deleted.update(record.offsets)
+    partition.delayed.subtract(record.offsets)
+
+
+def _trimmed(state: State, record: r.Trimmed) -> None:
+    topic = state.topics[record.topic]
+    partition = topic.partitions[record.partition]
+    for group in topic.groups.values():
+        feed = group.feeds[record.partition]
+        group.revoke(record.partition, feed.open.within(0, record.start))
+        state.counters.skipped += feed.skip_before(record.start)
+    partition.trim(record.start)
+
+
+# -- delivery
+
+
+def _leased(state: State, record: r.Leased) -> None:
+    group = state.topics[record.topic].groups[record.group]
+    lease = group.leases.get(record.lease)
+    if lease is None:
+        lease = group.leases[record.lease] = LeaseState(record.lease, record.consumer, record.at, record.until)
+        state.lease_groups[record.lease] = (record.topic, record.group)
+        state.lease_number = max(state.lease_number, record.lease % LEASES_PER_EPOCH)
+        state.leases_due.add(record.until, record.lease)
+        state.alarms.set(("leases",), record.until)
+    lease.held[record.partition] = record.offsets.copy()
+    group.feeds[record.partition].take(record.offsets)
+    state.counters.delivered += len(record.offsets)
+
+
+def _extended(state: State, record: r.Extended) -> None:
+    lease = state.topics[record.topic].groups[record.group].leases.get(record.lease)
+    if lease is not None:
+        lease.until = record.until
+        state.leases_due.add(record.until, record.lease)
+        state.alarms.set(("leases",), record.until)
+
+
+def _delivery(state: State, record: Any) -> tuple[Group, Feed, LeaseState]:
+    group = state.topics[record.topic].groups[record.group]
+    return group, group.feeds[record.partition], group.leases[record.lease]
+
+
+def _retire(state: State, group: Group, lease: LeaseState) -> None:
+    if not lease.held:
+        group.retire(lease)
+        state.lease_groups.pop(lease.id, None)
+
+
+def _acked(state: State, record: r.Acked) -> None:
+    group, feed, lease = _delivery(state, record)
+    lease.ack(record.partition, record.offsets)
+    feed.settle(record.offsets)
+    _retire(state, group, lease)
+    state.counters.acked += len(record.offsets)
+
+
+def _retried(state: State, record: r.Retried) -> None:
+    group, feed, lease = _delivery(state, record)
+    lease.drop(record.partition, OffsetSet(record.offsets))
+    for offset, due in zip(record.offsets, record.dues, strict=True):
+        feed.retry(offset, due, record.first, record.at)
+    _retire(state, group, lease)
+    state.alarms.set(("retries", record.topic, record.partition, record.group), feed.retries.next())
+    state.counters.retried += len(record.offsets)
+
+
+def _released(state: State, record: r.Released) -> None:
+    group, feed, lease = _delivery(state, record)
+    lease.drop(record.partition, record.offsets)
+    feed.give_back(record.offsets)
+    _retire(state, group, lease)
+    state.counters.released += len(record.offsets)
+
+
+def _dropped(state: State, record: r.Dropped) -> None:
+    group = state.topics[record.topic].groups[record.group]
+    group.close(record.partition, record.offsets)
+    state.counters.dropped += len(record.offsets)
+
+
+def _dead_lettered(state: State, record: r.DeadLettered) -> None:
+    group = state.topics[record.topic].groups[record.group]
+    group.revoke(record.partition, record.offsets)
+    feed = group.feeds[record.partition]
+    feed.admit(record.offsets.last() + 1)
+    feed.bury(record.offsets)
+    state.counters.dead_lettered += len(record.offsets)
+
+
+def _redriven(state: State, record: r.Redriven) -> None:
+    feed = state.topics[record.topic].groups[record.group].feeds[record.partition]
+    fresh = record.offsets.within(feed.cursor, feed.partition.end)
+    feed.reopen(record.offsets - feed.open - fresh)
+
+
+def _hastened(state: State, record: r.Hastened) -> None:
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
+    group.revoke(record.partition, record.offsets)
+    feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
+    for offset in record.offsets:
+        feed.admit(offset + 1)
+        if offset in partition.delayed:
+            partition.hasten(offset, record.at)
+            for other in topic.groups.values():
+                other.feeds[record.partition].came_due([offset])
+        elif offset in feed.open:
+            feed.hasten(offset)
+        else:
+            feed.reopen(OffsetSet([offset]))
+
+
+# -- transactions
+
+
+def _transaction_began(state: State, record: r.TransactionBegan) -> None:
+    state.transactions[record.namespace, record.transaction] = Transaction(record.until)
+    state.alarms.set(("transactions",), record.until)
+
+
+def _staged(state: State, record: r.Staged) -> None:
+    state.transactions[record.namespace, record.transaction].stage(record.part, record.publish)
+
+
+def _transaction_ended(state: State, record: r.TransactionEnded) -> None:
+    state.transactions.pop((record.namespace, record.transaction), None)
+    state.ended[record.namespace, record.transaction] = (record.at, record.committed)
+    for name, (at, _) in list(state.ended.items()):
+        if record.at - at < limits.TRANSACTION_REMEMBERED_MS:
+            break
+        del state.ended[name]
+
+
+_APPLY: dict[type, Callable[[State, Any], None]] = {
+    r.Opened: _opened,
+    r.TopicCreated: _topic_created,
+    r.TopicChanged: _topic_changed,
+    r.TopicDeleted: _topic_deleted,
+    r.TopicPurged: _topic_purged,
+    r.GroupCreated: _group_created,
+    r.GroupDeleted: _group_deleted,
+    r.GroupSought: _group_sought,
+    r.Published: _published,
+    r.Leased: _leased,
+    r.Extended: _extended,
+    r.Acked: _acked,
+    r.Retried: _retried,
+    r.Released: _released,
+    r.Dropped: _dropped,
+    r.DeadLettered: _dead_lettered,
+    r.Redriven: _redriven,
+    r.Hastened: _hastened,
+    r.Deleted: _deleted,
+    r.CameDue: _came_due,
+    r.Expired: _expired,
+    r.WindowClosed: _window_closed,
+    r.Trimmed: _trimmed,
+    r.TransactionBegan: _transaction_began,
+    r.Staged: _staged,
+    r.TransactionEnded: _transaction_ended,
+}

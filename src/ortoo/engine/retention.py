@@ -1,0 +1,65 @@
+"""What retention may remove: by age, by bytes, by being done with in all groups. Whole prefixes of a log only."""
+
+from __future__ import annotations
+
+from ..model.records import Record, Trimmed
+from .partition import Partition
+from .topic import Topic
+
+
+def retain(topic: Topic, now: int) -> list[Record]:
+    if topic.config.retention_waits_for_archive:
+        return []  # nothing has been archived as far as the engine knows
+    done = _done_long_enough(topic, now)
+    records: list[Record] = []
+    for partition in topic.partitions:
+        start = max(_by_age(topic, partition, now), _by_bytes(topic, partition), done[partition.index])
+        start = min(start, partition.durable)
+        if start > partition.start:
+            records.append(Trimmed(now, topic.id, partition.index, start))
+    return records
+
+
+def _by_age(topic: Topic, partition: Partition, now: int) -> int:
+    if topic.config.retention_seconds is None:
+        return 0
+    cutoff = now - int(topic.config.retention_seconds * 1000)
+    young = partition.timeline.first_at(cutoff + 1)
+    return min(partition.end if young is None else young, partition.unripe_before(cutoff + 1))
+
+
+def _by_bytes(topic: Topic, partition: Partition) -> int:
+    """Each partition gives up its share of what the topic has too much."""
+    if topic.config.retention_bytes is None or not partition.bytes_held:
+        return 0
+    held = sum(other.bytes_held for other in topic.partitions)
+    excess = (held - topic.config.retention_bytes) * partition.bytes_held / held
+    if excess <= 0:
+        return 0
+    gone = partition.timeline.bytes_at(partition.start)
+    first = partition.timeline.first_beyond(gone + int(excess))
+    return min(partition.end if first is None else first, _not_due(partition))
+
+
+def _done_long_enough(topic: Topic, now: int) -> list[int]:
+    """What every durable group had settled when retention looked, at least retention_done_seconds ago."""
+    nothing = [0] * len(topic.partitions)
+    groups = [group for group in topic.groups.values() if not group.ephemeral]
+    if topic.config.retention_done_seconds is None or not groups:
+        topic.floors.clear()
+        return nothing
+    floors = [
+        min(min(group.feeds[partition.index].floor for group in groups), _not_due(partition))
+        for partition in topic.partitions
+    ]
+    topic.floors.append((now, floors))
+    long_ago = now - int(topic.config.retention_done_seconds * 1000)
+    done = nothing
+    while topic.floors and topic.floors[0][0] <= long_ago:
+        done = topic.floors.popleft()[1]
+    # A seek may have gone back since, and a partition may be new since.
+    return [min(then, today) for then, today in zip(done + nothing, floors, strict=False)]
+
+
+def _not_due(partition: Partition) -> int:
+    return partition.delayed.first() if partition.delayed else partition.end

@@ -1,0 +1,210 @@
+"""Deciding what becomes of delivered messages: ack, nack, reject, release, extend, and leases that run out.
+
+Where order matters, a message that goes back in line takes the later ones of its key (or partition) in the same lease with
+it: they are revoked, uncounted, or they would overtake it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..model import limits
+from ..model.commands import Extend, Run, Settle
+from ..model.errors import InvalidError
+from ..model.offsets import OffsetSet
+from ..model.records import Acked, Extended, Record, Released, ReleaseReason, Retried, RetryReason
+from ..model.replies import Settled
+from .bury import Death, bury
+from .decision import Decision, Slate
+from .feed import Feed
+from .group import Group, LeaseState
+from .keys import NO_KEY
+from .retry import backoff_ms
+from .state import State
+from .topic import Topic
+
+
+class Held:
+    """The part of a run that its receipts still hold."""
+
+    __slots__ = ("feed", "group", "lease", "offsets", "topic")
+
+    def __init__(self, topic: Topic, group: Group, lease: LeaseState, feed: Feed, offsets: OffsetSet) -> None:
+        self.topic = topic
+        self.group = group
+        self.lease = lease
+        self.feed = feed
+        self.offsets = offsets
+
+    @property
+    def partition(self) -> int:
+        return self.feed.partition.index
+
+
+def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
+    """What of the run is still held, and which offsets are lost. What this very lease has acked before is neither."""
+    topic = state.topics.get(run.topic)
+    group = topic.groups.get(run.group) if topic else None
+    lease = group.lease(run.lease) if group else None
+    if topic is None or group is None or lease is None or not 0 <= run.partition < len(group.feeds):
+        return None, run.offsets
+    asked = OffsetSet(run.offsets)
+    held = lease.held.get(run.partition)
+    if run.through:
+        asked = held.within(0, asked.last() + 1) if held else OffsetSet()
+        return Held(topic, group, lease, group.feeds[run.partition], asked), []
+    mine = asked & held if held else OffsetSet()
+    lost: list[int] = []
+    if len(mine) != len(asked):
+        rest = asked - mine
+        if run.partition in lease.acked:
+            rest.subtract(lease.acked[run.partition])
+        lost = list(rest)
+    return Held(topic, group, lease, group.feeds[run.partition], mine) if mine else None, lost
+
+
+def decide_settle(state: State, command: Settle, now: int) -> Decision:
+    if command.delay_ms is not None and not 0 <= command.delay_ms <= limits.DELAY_MS_MAX:
+        raise InvalidError(f"a retry may be delayed by 0 to {limits.DELAY_MS_MAX} ms, not {command.delay_ms}")
+    error = command.error[: limits.ERROR_CHARS_MAX] if command.error else None
+    slate = Slate(state, now)
+    lost: list[list[int]] = []
+    deaths: dict[Topic, list[Death]] = {}
+    for held, missing in (find_held(state, run) for run in _merge(command.runs)):
+        lost.append(missing)
+        if held is None:
+            continue
+        if command.outcome == "ack":
+            slate.records.append(ack(held, now))
+        elif command.outcome == "reject":
+            deaths.setdefault(held.topic, []).extend(_rejected(held, error))
+        elif command.outcome == "release":
+            slate.records.extend(_put_back(held, now, "release"))
+        else:
+            fallen = fail(slate, held, "nack", error, command.delay_ms)
+            deaths.setdefault(held.topic, []).extend(fallen)
+    for topic, fallen in deaths.items():
+        bury(slate, topic, fallen)
+    return Decision(slate.records, Settled(lost if any(lost) else None))
+
+
+def _merge(runs: list[Run]) -> list[Run]:
+    """A lease and partition may be settled only once per decision; the usual single run passes untouched."""
+    if len(runs) < 2:
+        return runs
+    merged: dict[tuple[int, int, int, int, bool], list[int]] = {}
+    for run in runs:
+        merged.setdefault((run.topic, run.group, run.lease, run.partition, run.through), []).extend(run.offsets)
+    if len(merged) == len(runs):
+        return runs
+    raise InvalidError("the same lease and partition is named by two runs; put its offsets into one")
+
+
+def ack(held: Held, now: int) -> Record:
+    return Acked(now, held.topic.id, held.group.id, held.partition, held.lease.id, held.offsets)
+
+
+def _attempt(feed: Feed, offset: int) -> int:
+    past = feed.failures.get(offset)
+    return past.count + 1 if past else 1
+
+
+def _rejected(held: Held, error: str | None) -> Iterable[Death]:
+    return [
+        Death(held.group, held.partition, offset, "rejected", _attempt(held.feed, offset), error) for offset in held.offsets
+    ]
+
+
+def fail(slate: Slate, held: Held, reason: RetryReason, error: str | None, delay_ms: int | None) -> list[Death]:
+    """Drafts the retry of failed deliveries; returns those that have had their last."""
+    failed, revoked = _in_line(held)
+    config, feed, lease, now = held.topic.config, held.feed, held.lease, slate.now
+    offsets, dues, deaths = [], [], []
+    for offset in failed:
+        attempt = _attempt(feed, offset)
+        past = feed.failures.get(offset)
+        first = past.first if past else lease.at
+        if offset in feed.partition.expired:
+            deaths.append(Death(held.group, held.partition, offset, "ttl", attempt, error))
+        elif attempt >= config.max_attempts:
+            deaths.append(Death(held.group, held.partition, offset, "attempts", attempt, error))
+        elif now - first >= config.total_timeout * 1000:
+            deaths.append(Death(held.group, held.partition, offset, "timeout", attempt, error))
+        else:
+            wait = delay_ms if delay_ms is not None else backoff_ms(config, attempt, held.partition, offset)
+            offsets.append(offset)
+            dues.append(now + wait)
+    ids = (held.topic.id, held.group.id, held.partition, lease.id)
+    if offsets:
+        slate.records.append(Retried(now, *ids, offsets, dues, lease.at, reason, error))
+    if revoked:
+        slate.records.append(Released(now, *ids, revoked, "revoked"))
+    return deaths
+
+
+def _put_back(held: Held, now: int, reason: ReleaseReason) -> list[Record]:
+    first, later = _in_line(held)
+    ids = (held.topic.id, held.group.id, held.partition, held.lease.id)
+    records: list[Record] = [Released(now, *ids, first, reason)]
+    if later:
+        records.append(Released(now, *ids, later, "revoked"))
+    return records
+
+
+def _in_line(held: Held) -> tuple[OffsetSet, OffsetSet]:
+    """Of the messages that go back in line, the first of each key; and all later ones of those keys in the lease."""
+    feed = held.feed
+    everything = held.lease.held[held.partition]
+    if feed.fifo:
+        first = held.offsets.first()
+        return OffsetSet([first]), everything.within(first + 1, everything.last() + 1)
+    if feed.keys is None or not feed.partition.keys:
+        return held.offsets, OffsetSet()
+    firsts, later, stopped = OffsetSet(), OffsetSet(), set[int]()
+    array = everything.to_array()
+    for offset, key in zip(array, feed.partition.keys.of(array), strict=True):
+        if key != NO_KEY and key in stopped:
+            later.add(offset)
+        elif offset in held.offsets:
+            firsts.add(offset)
+            if key != NO_KEY:
+                stopped.add(key)
+    return firsts, later
+
+
+def give_up_lease(
+    slate: Slate, topic: Topic, group: Group, lease: LeaseState, reason: ReleaseReason, only: int | None = None
+) -> None:
+    """Everything the lease holds, or holds of one partition, returns uncounted."""
+    for partition, offsets in lease.held.items():
+        if only is None or partition == only:
+            record = Released(slate.now, topic.id, group.id, partition, lease.id, offsets.copy(), reason)
+            slate.records.append(record)
+
+
+def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState) -> list[Death]:
+    """The lease ran out: its deliveries failed. Returns those that were the last."""
+    deaths: list[Death] = []
+    for partition, offsets in lease.held.items():
+        held = Held(topic, group, lease, group.feeds[partition], offsets)
+        deaths.extend(fail(slate, held, "expired", "the lease ran out", None))
+    return deaths
+
+
+def decide_extend(state: State, command: Extend, now: int) -> Decision:
+    """Extends whole leases: messages leased together stay together."""
+    if command.lease_ms is not None and not 1 <= command.lease_ms <= limits.LEASE_MS_MAX:
+        raise InvalidError(f"a lease lasts 1 ms to {limits.LEASE_MS_MAX // 3_600_000} hours, not {command.lease_ms} ms")
+    records: list[Record] = []
+    lost: list[list[int]] = []
+    extended = set()
+    for run in command.runs:
+        held, missing = find_held(state, run)
+        lost.append(missing)
+        if held is None or run.lease in extended:
+            continue
+        extended.add(run.lease)
+        until = now + (command.lease_ms or int(held.topic.config.lease * 1000))
+        held.group.members.touch(held.lease.consumer, now)
+        records.append(Extended(now, held.topic.id, held.group.id, held.lease.id, until))
+    return Decision(records, Settled(lost if any(lost) else None))

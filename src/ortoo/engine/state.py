@@ -1,0 +1,121 @@
+"""The whole state of the queue, and how to find things in it. What changes it is in replay.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.batch import Outgoing
+from ..model.commands import Publish
+from ..model.errors import NotFoundError
+from ..model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ..model.replies import Counters
+from .alarms import Alarms
+from .dedup import DedupTable
+from .group import Group, LeaseState
+from .partition import Partition
+from .topic import Topic
+from .wheel import Wheel
+
+
+class Transaction:
+    """A named transaction that is open: what was staged, by whom."""
+
+    __slots__ = ("count", "parts", "until")
+
+    def __init__(self, until: int) -> None:
+        self.until = until
+        self.count = 0
+        self.parts: dict[str, list[Publish]] = {}
+
+    def stage(self, part: str, publish: Publish) -> None:
+        self.parts.setdefault(part, []).append(publish)
+        self.count += len(publish.batch)
+
+    def staged(self, parts: list[str] | None) -> dict[TopicName, list[Outgoing]]:
+        chosen = self.parts if parts is None else {part: self.parts.get(part, []) for part in parts}
+        found: dict[TopicName, list[Outgoing]] = {}
+        for publishes in chosen.values():
+            for publish in publishes:
+                found.setdefault(publish.topic, []).append(publish.batch)
+        return found
+
+
+class State:
+    __slots__ = (
+        "alarms",
+        "auto_create",
+        "counters",
+        "dedups",
+        "ended",
+        "epoch",
+        "lease_groups",
+        "lease_number",
+        "leases_due",
+        "names",
+        "now",
+        "number",
+        "topics",
+        "transactions",
+    )
+
+    def __init__(self, auto_create: bool = True) -> None:
+        self.auto_create = auto_create
+        self.now = 0
+        self.epoch = 0
+        self.number = 0  # the last given to a topic or group; never given again
+        self.lease_number = 0  # the last given in this epoch
+        self.topics: dict[TopicId, Topic] = {}
+        self.names: dict[TopicName, Topic] = {}
+        self.dedups: dict[str, DedupTable] = {}  # by namespace, for topics that share one
+        self.transactions: dict[tuple[str, str], Transaction] = {}
+        self.ended: dict[tuple[str, str], tuple[int, bool]] = {}  # (when, committed), oldest first
+        self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
+        self.leases_due = Wheel()
+        self.alarms = Alarms()
+        self.counters = Counters()
+
+    def next_lease(self, ahead: int = 0) -> LeaseId:
+        return LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1 + ahead)
+
+    def topic(self, name: TopicName) -> Topic:
+        topic = self.names.get(name)
+        if topic is None:
+            raise NotFoundError(f"there is no topic {str(name)!r}; publish to it or create it first")
+        return topic
+
+    def topic_by_id(self, topic: TopicId) -> Topic:
+        found = self.topics.get(topic)
+        if found is None:
+            raise NotFoundError(f"the topic with id {topic} does not exist any more")
+        return found
+
+    def group(self, topic: Topic, name: str) -> Group:
+        group = topic.group_names.get(name)
+        if group is None:
+            raise NotFoundError(f"topic {str(topic.name)!r} has no group {name!r}")
+        return group
+
+    def message(self, ref: MessageRef) -> tuple[Topic, Partition]:
+        """The place of a message that the log still has."""
+        topic = self.topic_by_id(ref.topic)
+        if ref.partition < len(topic.partitions):
+            partition = topic.partitions[ref.partition]
+            if partition.start <= ref.offset < partition.end and ref.offset not in partition.deleted:
+                return topic, partition
+        raise NotFoundError(f"there is no message {ref}; it never was, was deleted, or retention removed it")
+
+    def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
+        topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))
+        topic = self.topics.get(topic_id)
+        group = topic.groups.get(group_id) if topic else None
+        return topic, group, group.leases.get(lease) if group else None
+
+    def dedup_table(self, topic: Topic) -> DedupTable:
+        if topic.config.dedup_scope == "topic":
+            return topic.dedup
+        return self.dedups.get(topic.name.namespace) or DedupTable()
+
+    def groups(self) -> Iterator[tuple[Topic, Group]]:
+        for topic in self.topics.values():
+            for group in topic.groups.values():
+                yield topic, group

@@ -1,0 +1,91 @@
+"""A topic: its partitions, its groups, its window, and the dedup ids it remembers."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from xxhash import xxh3_64_hexdigest
+
+from ..model import limits
+from ..model.names import GroupId, TopicId, TopicName
+from ..model.records import TopicCreated
+from ..model.topic import TopicConfig
+from .dedup import DedupTable
+from .group import Group
+from .partition import Partition
+
+
+class Topic:
+    __slots__ = (
+        "config",
+        "created",
+        "dedup",
+        "floors",
+        "group_names",
+        "groups",
+        "id",
+        "name",
+        "partitions",
+        "spread",
+        "window_count",
+        "window_since",
+    )
+
+    def __init__(self, record: TopicCreated) -> None:
+        self.id: TopicId = record.topic
+        self.name = TopicName(record.namespace, record.name)
+        self.created = record.at
+        self.config = record.config
+        self.partitions: list[Partition] = []
+        self.groups: dict[GroupId, Group] = {}
+        self.group_names: dict[str, Group] = {}
+        self.dedup = DedupTable()
+        self.spread = 0  # which partition the next batch without keys goes to
+        self.window_since: int | None = None  # when the oldest message came that waits for the window to close
+        self.window_count = 0
+        self.floors: deque[tuple[int, list[int]]] = deque()  # soft: (when, what all groups were done with), for retention
+        self._grow()
+
+    def change(self, config: TopicConfig) -> None:
+        self.config = config
+        self._grow()
+
+    def _grow(self) -> None:
+        for index in range(len(self.partitions), self.config.partitions):
+            partition = Partition(index)
+            if self.config.window_seconds:
+                partition.windowed = 0
+            self.partitions.append(partition)
+            for group in self.groups.values():
+                group.add_feed(partition, 0)
+        for partition in self.partitions:
+            if not self.config.window_seconds:
+                partition.windowed = None
+            elif partition.windowed is None:
+                partition.windowed = partition.end
+
+    def add_group(self, group: Group, cursors: list[int]) -> None:
+        for index, partition in enumerate(self.partitions):
+            group.add_feed(partition, cursors[index] if index < len(cursors) else 0)
+        self.groups[group.id] = group
+        self.group_names[group.name] = group
+
+    def remove_group(self, group: Group) -> None:
+        del self.groups[group.id], self.group_names[group.name]
+
+    def depth(self) -> int:
+        """The largest backlog of a durable group; before there is one, everything the log has."""
+        backlogs = [group.backlog() for group in self.groups.values() if not group.ephemeral]
+        return max(backlogs) if backlogs else self.messages()
+
+    def messages(self) -> int:
+        return sum(p.end - p.start - len(p.deleted) for p in self.partitions)
+
+    def dlq_name(self) -> TopicName:
+        if self.config.dlq_topic is not None:
+            return TopicName(self.name.namespace, self.config.dlq_topic)
+        name = f"{self.name.name}.dlq"
+        if len(name.encode()) > limits.NAME_BYTES_MAX:  # a name at its limit: cut it, and keep it unique
+            head = self.name.name.encode()[:200].decode(errors="ignore")
+            name = f"{head}.{xxh3_64_hexdigest(self.name.name.encode())}.dlq"
+        return TopicName(self.name.namespace, name)

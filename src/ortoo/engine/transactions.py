@@ -1,0 +1,105 @@
+"""Deciding transactions: acks and publishes together, and named transactions that several connections fill."""
+
+from __future__ import annotations
+
+from ..model import limits
+from ..model.batch import Outgoing, join
+from ..model.commands import Abort, Begin, Commit, Publish, Stage, Transact
+from ..model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError
+from ..model.names import ReceiptRef, TopicName, check_name
+from ..model.records import Staged, TransactionBegan, TransactionEnded
+from ..model.replies import Placed
+from .decision import Decision, Slate
+from .publish import check_fits, place
+from .settle import ack, find_held
+from .state import State, Transaction
+
+
+def decide_transact(state: State, command: Transact, now: int) -> Decision:
+    slate = Slate(state, now)
+    for run in command.acks:
+        held, lost = find_held(state, run)
+        if lost:
+            names = [str(ReceiptRef(run.topic, run.group, run.lease, run.partition, offset)) for offset in lost]
+            raise LeaseLostError("a lease was lost, so nothing of the transaction happened", names)
+        if held is not None:
+            slate.records.append(ack(held, now))
+    return Decision(slate.records, _publish_together(slate, command.publishes))
+
+
+def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
+    """One answer per publish, though publishes to one topic are placed as one batch."""
+    by_topic: dict[TopicName, list[int]] = {}
+    for index, publish in enumerate(publishes):
+        by_topic.setdefault(publish.topic, []).append(index)
+    replies: dict[int, Placed] = {}
+    for name, indexes in by_topic.items():
+        batches = [publishes[index].batch for index in indexes]
+        whole = place(slate, slate.topic_for_publishing(name), join(batches))
+        at = 0
+        for index, batch in zip(indexes, batches, strict=True):
+            upto = at + len(batch)
+            duplicates = whole.duplicates[at:upto] if whole.duplicates else None
+            replies[index] = Placed(whole.topic, whole.partitions[at:upto], whole.offsets[at:upto], duplicates)
+            at = upto
+    return [replies[index] for index in range(len(publishes))]
+
+
+def decide_begin(state: State, command: Begin, now: int) -> Decision:
+    name = (command.namespace, command.transaction)
+    check_name("a transaction's name", command.transaction)
+    if name in state.ended:
+        outcome = "committed" if state.ended[name][1] else "aborted"
+        raise ExistsError(f"transaction {command.transaction!r} was {outcome} already; begin one with another name")
+    if not 1 <= command.timeout_ms <= limits.TRANSACTION_TIMEOUT_MS_MAX:
+        raise InvalidError(f"a transaction may stay open for 1 to {limits.TRANSACTION_TIMEOUT_MS_MAX} ms")
+    if name in state.transactions:
+        return Decision([])
+    if len(state.transactions) >= limits.TRANSACTIONS_OPEN_MAX:
+        raise TooManyError(f"{limits.TRANSACTIONS_OPEN_MAX} transactions are open already; commit or abort some")
+    until = now + command.timeout_ms
+    return Decision([TransactionBegan(now, command.namespace, command.transaction, until)])
+
+
+def _open(state: State, namespace: str, name: str) -> Transaction:
+    transaction = state.transactions.get((namespace, name))
+    if transaction is None:
+        ended = state.ended.get((namespace, name))
+        fate = "is not open; begin it first" if ended is None else "was committed" if ended[1] else "was aborted or timed out"
+        raise NotFoundError(f"transaction {name!r} {fate}")
+    return transaction
+
+
+def decide_stage(state: State, command: Stage, now: int) -> Decision:
+    transaction = _open(state, command.namespace, command.transaction)
+    check_name("the part of a transaction", command.part)
+    batch: Outgoing = command.publish.batch
+    if transaction.count + len(batch) > limits.TRANSACTION_MESSAGES_MAX:
+        raise TooManyError(f"a transaction holds at most {limits.TRANSACTION_MESSAGES_MAX} messages; use several")
+    # A topic that is not there yet is made at the commit, or refused now if topics are not made by first use.
+    check_fits(Slate(state, now).topic_for_publishing(command.publish.topic), batch)
+    record = Staged(now, command.namespace, command.transaction, command.part, command.publish)
+    return Decision([record], transaction.count + len(batch))
+
+
+def decide_commit(state: State, command: Commit, now: int) -> Decision:
+    ended = state.ended.get((command.namespace, command.transaction))
+    if ended is not None and ended[1]:
+        return Decision([], 0)  # committing again changes nothing
+    transaction = _open(state, command.namespace, command.transaction)
+    slate = Slate(state, now)
+    count = 0
+    for name, batches in transaction.staged(command.parts).items():
+        whole = join(batches)
+        count += len(whole)
+        place(slate, slate.topic_for_publishing(name), whole)
+    slate.records.append(TransactionEnded(now, command.namespace, command.transaction, committed=True))
+    return Decision(slate.records, count)
+
+
+def decide_abort(state: State, command: Abort, now: int) -> Decision:
+    ended = state.ended.get((command.namespace, command.transaction))
+    if ended is not None and not ended[1]:
+        return Decision([])
+    _open(state, command.namespace, command.transaction)
+    return Decision([TransactionEnded(now, command.namespace, command.transaction, committed=False)])

@@ -1,0 +1,227 @@
+"""Batches as columns: one list per field, None where no message of the batch uses the field.
+
+`Outgoing` is what a producer asks for (delays relative, partitions open); `Batch` is what the log keeps (instants absolute,
+partition decided). Both travel whole from producer to log to consumer: nothing on the way looks at a message by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import limits
+from .errors import InvalidError
+from .message import PRIORITY_NAMES, Message
+from .topic import ANY_PRIORITY
+
+T = TypeVar("T")
+
+
+class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
+    values: list[bytes]
+    keys: list[str | None] | None = None
+    headers: list[dict[str, str] | None] | None = None
+    priorities: list[int] | None = None
+    json: list[bool] | None = None
+    delays: list[float | None] | None = None
+    deliver_ats: list[float | None] | None = None
+    ttls: list[float | None] | None = None
+    dedup_ids: list[str | None] | None = None
+    partitions: list[int | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+    values: list[bytes]
+    keys: list[str | None] | None = None
+    headers: list[dict[str, str] | None] | None = None
+    priorities: list[int] | None = None
+    json: list[bool] | None = None
+    dues: list[int] | None = None  # ms since the epoch; 0 is at once
+    expires: list[int] | None = None  # ms since the epoch; 0 is never
+    dedup_ids: list[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+COLUMNS = ("keys", "headers", "priorities", "json", "dues", "expires", "dedup_ids")
+
+
+def pick(batch: Batch, rows: Sequence[int]) -> Batch:
+    """The batch of those rows, in that order."""
+    columns = {name: [column[row] for row in rows] for name in COLUMNS if (column := getattr(batch, name)) is not None}
+    return Batch([batch.values[row] for row in rows], **columns)
+
+
+_BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
+
+
+def join(batches: Sequence[Outgoing]) -> Outgoing:
+    """One batch after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    columns: dict[str, list[Any]] = {}
+    for name in Outgoing.__struct_fields__:
+        if any(getattr(batch, name) is not None for batch in batches):
+            blank = _BLANKS.get(name)
+            column: list[Any] = []
+            for batch in batches:
+                column.extend(getattr(batch, name) or [blank] * len(batch))
+            columns[name] = column
+    return Outgoing(**columns)
+
+
+_value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
+_OPTIONAL = [
+    ("delays", attrgetter("delay")),
+    ("deliver_ats", attrgetter("deliver_at")),
+    ("ttls", attrgetter("ttl")),
+    ("dedup_ids", attrgetter("dedup_id")),
+    ("partitions", attrgetter("partition")),
+]
+
+
+def to_outgoing(messages: Sequence[Message]) -> Outgoing:
+    """Turns messages into columns, checking each field's type and size on the way."""
+    values, json = _values(list(map(_value, messages)))
+    columns: dict[str, Any] = {}
+    for name, getter in _OPTIONAL:
+        column = list(map(getter, messages))
+        if _is_used(column):
+            columns[name] = column
+    keys = list(map(_key, messages))
+    headers = list(map(_headers, messages))
+    outgoing = Outgoing(
+        values,
+        keys=keys if _is_used(keys) else None,
+        headers=headers if any(headers) else None,
+        priorities=_priorities(list(map(_priority, messages))),
+        json=json,
+        **columns,
+    )
+    check_outgoing(outgoing)
+    return outgoing
+
+
+def _is_used(column: list[Any]) -> bool:
+    return column.count(None) != len(column)
+
+
+def _values(raw: list[Any]) -> tuple[list[bytes], list[bool] | None]:
+    if set(map(type, raw)) <= {bytes}:
+        return raw, None
+    values = [_value_bytes(value) for value in raw]
+    json = [isinstance(value, dict | list) for value in raw]
+    return values, json if any(json) else None
+
+
+def _value_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict | list):
+        try:
+            return msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidError(f"the value cannot be written as JSON: {error}") from None
+    raise InvalidError(f"a value is bytes, str, dict or list, not {type(value).__name__}")
+
+
+def _priorities(raw: list[int | str]) -> list[int] | None:
+    if raw.count(ANY_PRIORITY) == len(raw):
+        return None
+    return [_priority_number(priority) for priority in raw]
+
+
+def _priority_number(priority: Any) -> int:
+    if isinstance(priority, str):
+        if priority not in PRIORITY_NAMES:
+            raise InvalidError(f"priority is a number or one of {', '.join(PRIORITY_NAMES)}, not {priority!r}")
+        return PRIORITY_NAMES[priority]
+    return int(priority) if isinstance(priority, int) else _wrong("priority", priority, "a number")
+
+
+def check_outgoing(batch: Outgoing) -> None:
+    """Refuses what no topic would take. Doors that build columns themselves call this too."""
+    count = len(batch.values)
+    if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
+        raise InvalidError(f"a batch has 1 to {limits.BATCH_MESSAGES_MAX} messages, this one has {count}")
+    for name in batch.__struct_fields__:
+        column = getattr(batch, name)
+        if column is not None and len(column) != count:
+            raise InvalidError(f"the column {name} has {len(column)} entries for {count} messages")
+    if batch.keys:
+        _check_texts("key", batch.keys, limits.KEY_BYTES_MAX)
+    if batch.dedup_ids:
+        _check_texts("dedup_id", batch.dedup_ids, limits.DEDUP_ID_BYTES_MAX)
+    if batch.headers:
+        for headers in batch.headers:
+            if headers:
+                _check_headers(headers)
+    if batch.priorities and not limits.PRIORITY_MIN <= min(batch.priorities) <= max(batch.priorities) <= limits.PRIORITY_MAX:
+        raise InvalidError(f"priority is {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}, lower is sooner")
+    _check_times(batch)
+
+
+def _check_texts(what: str, texts: list[str | None], bytes_max: int) -> None:
+    for text in texts:
+        if text is None:
+            continue
+        if type(text) is not str:
+            _wrong(what, text, "a string")
+        # A character has at most four bytes, so only long texts need to be encoded to be measured; surrogates must not pass.
+        if not text.isascii() or len(text) > bytes_max:
+            _check_utf8(what, text, bytes_max)
+
+
+def _check_utf8(what: str, text: str, bytes_max: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidError(f"{what} {text!r} is not valid Unicode") from None
+    if size > bytes_max:
+        raise InvalidError(f"a {what} has at most {bytes_max} bytes, this one has {size}")
+
+
+def _check_headers(headers: Any) -> None:
+    if not isinstance(headers, dict):
+        _wrong("headers", headers, "a dict of strings")
+    if len(headers) > limits.HEADERS_MAX:
+        raise InvalidError(f"a message has at most {limits.HEADERS_MAX} headers, this one has {len(headers)}")
+    for name, value in headers.items():
+        _check_texts("header", [name, value], limits.HEADER_BYTES_MAX)
+        if value is None:
+            _wrong("a header's value", value, "a string")
+    if sum(len(name) + len(value) for name, value in headers.items()) > limits.HEADER_BYTES_MAX:
+        raise InvalidError(f"the headers of a message have at most {limits.HEADER_BYTES_MAX} bytes together")
+
+
+_DELAY_SECONDS_MAX = limits.DELAY_MS_MAX / 1000
+_SECONDS_MAX = {"delay": _DELAY_SECONDS_MAX, "deliver_at": 1e11, "ttl": _DELAY_SECONDS_MAX}
+
+
+def _check_times(batch: Outgoing) -> None:
+    for what, column in (("delay", batch.delays), ("deliver_at", batch.deliver_ats), ("ttl", batch.ttls)):
+        for seconds in column or ():
+            if seconds is None:
+                continue
+            if not isinstance(seconds, int | float) or seconds != seconds:  # noqa: PLR0124 - NaN
+                _wrong(what, seconds, "a number of seconds")
+            if not 0 <= seconds <= _SECONDS_MAX[what] or (what == "ttl" and seconds == 0):
+                raise InvalidError(f"{what} must lie between 0 and {_SECONDS_MAX[what]:.0f} seconds, this is {seconds}")
+    for delay, at in zip(batch.delays or (), batch.deliver_ats or (), strict=False):
+        if delay is not None and at is not None:
+            raise InvalidError("give delay or deliver_at, not both")
+
+
+def _wrong(what: str, value: object, wanted: str) -> Any:
+    raise InvalidError(f"{what} must be {wanted}, not {type(value).__name__}")

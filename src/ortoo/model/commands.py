@@ -1,0 +1,205 @@
+"""What can be asked of the queue, in the imperative. A command says what is wanted; the engine decides what happens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .batch import Outgoing
+from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from .topic import TopicConfig
+
+Outcome = Literal["ack", "nack", "reject", "release"]
+
+
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place in every partition of a topic: its start, its end, an offset, or the first message at or after a time."""
+
+    at: Literal["start", "end"] = "start"
+    offset: int | None = None
+    time: float | None = None
+
+
+START = Position("start")
+END = Position("end")
+
+
+class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Messages of one lease from one partition: receipts, gathered. `through` means all of the lease up to the last offset."""
+
+    topic: TopicId
+    group: GroupId
+    lease: LeaseId
+    partition: int
+    offsets: list[int]
+    through: bool = False
+
+
+class CreateTopic(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    config: TopicConfig
+    exist_ok: bool = True  # a topic with the very same config counts as made
+
+
+class ChangeTopic(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    config: TopicConfig
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+
+
+class PurgeTopic(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+
+
+class CreateGroup(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    group: str
+    start: Position = START
+    ephemeral: bool = False
+
+
+class DeleteGroup(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    group: str
+
+
+class Seek(msgspec.Struct, frozen=True, tag=True):
+    """Moves a group. With `until`, makes only [position, until) deliverable again and leaves the rest as it is."""
+
+    topic: TopicName
+    group: str
+    position: Position
+    until: Position | None = None
+
+
+class Publish(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    batch: Outgoing
+
+
+class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    topic: str | None = None
+    labels: dict[str, str] | None = None  # in the place of a topic: every topic that has them
+    namespace: str = DEFAULT_NAMESPACE
+    group: str = DEFAULT_GROUP
+    consumer: str
+    max_messages: int = 1
+    lease_ms: int | None = None  # the topic's own when None
+    wait_ms: int = 0  # the consumer counts as alive while it waits
+    partition: int | None = None
+    key: str | None = None
+    auto_ack: bool = False
+    start: Position = START  # where the group begins if this lease makes it
+
+
+class Settle(msgspec.Struct, frozen=True, tag=True):
+    outcome: Outcome
+    runs: list[Run]
+    error: str | None = None
+    delay_ms: int | None = None  # nack only; the backoff policy when None
+
+
+class Extend(msgspec.Struct, frozen=True, tag=True):
+    runs: list[Run]
+    lease_ms: int | None = None  # counted from now
+
+
+class Transact(msgspec.Struct, frozen=True, tag=True):
+    """Acks and publishes that happen together or not at all."""
+
+    acks: list[Run]
+    publishes: list[Publish]
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True):
+    transaction: str
+    namespace: str = DEFAULT_NAMESPACE
+    timeout_ms: int = 3_600_000
+
+
+class Stage(msgspec.Struct, frozen=True, tag=True):
+    """Adds messages to a named transaction. `part` names who stages, so that a commit can leave out a failed attempt."""
+
+    transaction: str
+    part: str
+    publish: Publish
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Commit(msgspec.Struct, frozen=True, tag=True):
+    transaction: str
+    parts: list[str] | None = None  # all when None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True):
+    transaction: str
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    group: str
+    consumer: str
+    session_ms: int | None = None
+
+
+class Leave(msgspec.Struct, frozen=True, tag=True):
+    """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in."""
+
+    consumer: str
+    topic: TopicName | None = None
+    group: str | None = None
+
+
+class DeleteMessage(msgspec.Struct, frozen=True, tag=True):
+    message: MessageRef
+
+
+class RetryNow(msgspec.Struct, frozen=True, tag=True):
+    message: MessageRef
+    group: str | None = None  # every group when None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, tag=True):
+    message: MessageRef
+    group: str | None = None
+    error: str | None = None
+
+
+class Redrive(msgspec.Struct, frozen=True, tag=True):
+    """Makes the original of a dead letter deliverable again for the group that failed it, and removes the copy."""
+
+    copy: MessageRef
+    origin: MessageRef
+    group: str
+
+
+Command = (
+    CreateTopic
+    | ChangeTopic
+    | DeleteTopic
+    | PurgeTopic
+    | CreateGroup
+    | DeleteGroup
+    | Seek
+    | Publish
+    | Lease
+    | Settle
+    | Extend
+    | Transact
+    | Begin
+    | Stage
+    | Commit
+    | Abort
+    | Heartbeat
+    | Leave
+    | DeleteMessage
+    | RetryNow
+    | DeadLetter
+    | Redrive
+)

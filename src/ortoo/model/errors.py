@@ -1,0 +1,121 @@
+"""Every error Ortoo raises, as one tree ordered by whose fault it is and what to do about it.
+
+    OrtooError
+    ├── RequestError          the request is at fault; sending it again changes nothing
+    │   ├── InvalidError          invalid            a value is malformed or out of bounds
+    │   ├── NotFoundError         not_found          the topic, group, message or transaction does not exist
+    │   ├── ExistsError           exists             it is there already, and different
+    │   ├── LeaseLostError        lease_lost         the receipt is stale; the message went, or will go, to another consumer
+    │   ├── UnauthenticatedError  unauthenticated
+    │   └── ForbiddenError        forbidden
+    ├── CapacityError         there is no room now; try again later
+    │   ├── FullError             full               the topic has reached its max_depth
+    │   ├── TooManyError          too_many           a limit of limits.py is reached
+    │   └── RateLimitedError      rate_limited
+    ├── UnavailableError      the queue cannot serve now; try again, perhaps elsewhere
+    │   ├── ClosedError           closed             the queue is closed or closing
+    │   ├── NotOwnerError         not_owner
+    │   └── StoreFailedError      store_failed       the store refused before anything was written
+    ├── OutcomeUnknownError   outcome_unknown    the write may or may not have happened; retry with a dedup_id
+    ├── NoReplyError          no_reply           nobody answered a request in time
+    ├── ProtocolError         protocol           a peer sent bytes that the protocol does not allow
+    ├── CorruptionError       corruption         stored bytes are not what was written
+    └── ConfigError           config             a setting is unknown or out of bounds
+
+The codes are stable: doors put them on the wire and users may match on them.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class OrtooError(Exception):
+    """Anything that went wrong in Ortoo. `code` is stable, the message says what to do."""
+
+    code: ClassVar[str] = "error"
+
+
+class RequestError(OrtooError):
+    code = "request"
+
+
+class InvalidError(RequestError):
+    code = "invalid"
+
+
+class NotFoundError(RequestError):
+    code = "not_found"
+
+
+class ExistsError(RequestError):
+    code = "exists"
+
+
+class LeaseLostError(RequestError):
+    """Some receipts were stale. What could be settled was settled; `lost` names the receipts that could not."""
+
+    code = "lease_lost"
+
+    def __init__(self, message: str, lost: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lost = list(lost)
+
+
+class UnauthenticatedError(RequestError):
+    code = "unauthenticated"
+
+
+class ForbiddenError(RequestError):
+    code = "forbidden"
+
+
+class CapacityError(OrtooError):
+    code = "capacity"
+
+
+class FullError(CapacityError):
+    code = "full"
+
+
+class TooManyError(CapacityError):
+    code = "too_many"
+
+
+class RateLimitedError(CapacityError):
+    code = "rate_limited"
+
+
+class UnavailableError(OrtooError):
+    code = "unavailable"
+
+
+class ClosedError(UnavailableError):
+    code = "closed"
+
+
+class NotOwnerError(UnavailableError):
+    code = "not_owner"
+
+
+class StoreFailedError(UnavailableError):
+    code = "store_failed"
+
+
+class OutcomeUnknownError(OrtooError):
+    code = "outcome_unknown"
+
+
+class NoReplyError(OrtooError):
+    code = "no_reply"
+
+
+class ProtocolError(OrtooError):
+    code = "protocol"
+
+
+class CorruptionError(OrtooError):
+    code = "corruption"
+
+
+class ConfigError(OrtooError):
+    code = "config"

@@ -1,0 +1,31 @@
+"""Every bound of the system in one place, each with its reason. A request beyond one gets InvalidError or TooManyError."""
+
+BATCH_MESSAGES_MAX = 10_000  # one publish or lease; keeps a single command in the low milliseconds
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the highest max_message_bytes a topic may ask for
+NAME_BYTES_MAX = 255  # topics, groups, consumers, namespaces: fits a file name once encoded by a store
+KEY_BYTES_MAX = 4_096
+DEDUP_ID_BYTES_MAX = 255
+HEADERS_MAX = 128  # per message
+HEADER_BYTES_MAX = 32_768  # names and values of one message together
+ERROR_CHARS_MAX = 4_096  # an error text given to nack or reject is cut here
+LABELS_MAX = 64
+PARTITIONS_MAX = 1_000
+TOPICS_MAX = 100_000
+GROUPS_MAX = 10_000  # per topic
+PRIORITY_MIN, PRIORITY_MAX = 0, 1_000_000
+LANES_MAX = 256  # distinct priorities in one partition; each is a bitmap
+DELAY_MS_MAX = 10 * 366 * 86_400_000  # ten years; the wheel does not mind, the typo would
+LEASE_MS_MAX = 12 * 3_600_000
+WAIT_MS_MAX = 60_000  # long poll
+SCAN_MESSAGES_MAX = 20_000  # messages one lease looks at before it lets others run
+SETTLED_LEASES_REMEMBERED = 4_096  # per group, so that acking twice with one receipt is fine
+TRANSACTION_NAME_BYTES_MAX = 255
+TRANSACTIONS_OPEN_MAX = 10_000
+TRANSACTION_MESSAGES_MAX = 5_000_000  # staged under one name
+TRANSACTION_TIMEOUT_MS_MAX = 7 * 86_400_000
+TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time is a no-op
+SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, leaves its group
+REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
+RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
+WAITERS_MAX = 100_000  # parked long polls in one broker
+HISTORY_RECORDS_MAX = 1_000_000  # per partition in the memory store; the oldest go first

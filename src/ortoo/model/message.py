@@ -1,0 +1,147 @@
+"""Messages as users see them: `Message` on the way in, `Received` on the way out."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from .errors import InvalidError
+from .names import GroupId, LeaseId, TopicId, TopicName
+from .topic import ANY_PRIORITY
+
+CORRELATION_ID = "correlation-id"
+REPLY_TO = "reply-to"
+
+PRIORITY_NAMES = {"high": 0, "normal": 5, "low": 9}
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message to publish. `value` is bytes, or str (stored as UTF-8), or a dict or list (stored as JSON)."""
+
+    value: bytes | str | dict[str, Any] | list[Any]
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    priority: int | str = ANY_PRIORITY
+    delay: float | None = None
+    deliver_at: float | None = None
+    ttl: float | None = None
+    dedup_id: str | None = None
+    partition: int | None = None
+
+
+class Settler(Protocol):
+    """What a leased message needs of the queue it came from."""
+
+    async def ack(self, messages: Received, /) -> None: ...
+    async def nack(self, messages: Received, /, *, error: str | None = None, delay: float | None = None) -> None: ...
+    async def reject(self, messages: Received, /, *, error: str | None = None) -> None: ...
+    async def release(self, messages: Received, /) -> None: ...
+    async def extend(self, messages: Received, /, seconds: float | None = None) -> None: ...
+
+
+class Delivery:
+    """What the messages of one lease from one partition have in common, kept once."""
+
+    __slots__ = ("group", "group_id", "lease", "partition", "queue", "receipt_prefix", "topic", "topic_id")
+
+    def __init__(
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partition: int,
+        group: str | None = None,
+        group_id: GroupId = GroupId(0),  # noqa: B008 - a number
+        lease: LeaseId = LeaseId(0),  # noqa: B008 - a number
+        queue: Settler | None = None,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.group = group
+        self.group_id = group_id
+        self.lease = lease
+        self.queue = queue
+        self.receipt_prefix = f"{topic_id}.{group_id}.{lease}.{partition}."
+
+
+class Received(msgspec.Struct, gc=False):
+    """A message that was leased, read or looked at."""
+
+    value: bytes
+    key: str | None
+    headers_or_none: dict[str, str] | None
+    priority: int
+    timestamp_ms: int
+    is_json: bool
+    attempt: int
+    offset: int
+    delivery: Delivery
+
+    @property
+    def id(self) -> str:
+        return f"{self.delivery.topic_id}.{self.delivery.partition}.{self.offset}"
+
+    @property
+    def topic(self) -> str:
+        return self.delivery.topic.name
+
+    @property
+    def namespace(self) -> str:
+        return self.delivery.topic.namespace
+
+    @property
+    def partition(self) -> int:
+        return self.delivery.partition
+
+    @property
+    def group(self) -> str | None:
+        return self.delivery.group
+
+    @property
+    def timestamp(self) -> float:
+        """When it was published, in seconds since the epoch."""
+        return self.timestamp_ms / 1000
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self.headers_or_none or {}
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.headers.get(CORRELATION_ID)
+
+    @property
+    def reply_to(self) -> str | None:
+        return self.headers.get(REPLY_TO)
+
+    @property
+    def receipt(self) -> str:
+        """Names this delivery of the message; ack, nack and the others take it in the place of the message."""
+        if self.delivery.lease == 0:
+            raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
+        return f"{self.delivery.receipt_prefix}{self.offset}"
+
+    def json(self) -> Any:
+        """The value, decoded from JSON."""
+        return msgspec.json.decode(self.value)
+
+    async def ack(self) -> None:
+        await self._queue().ack(self)
+
+    async def nack(self, error: str | None = None, delay: float | None = None) -> None:
+        await self._queue().nack(self, error=error, delay=delay)
+
+    async def reject(self, error: str | None = None) -> None:
+        await self._queue().reject(self, error=error)
+
+    async def release(self) -> None:
+        await self._queue().release(self)
+
+    async def extend(self, seconds: float | None = None) -> None:
+        await self._queue().extend(self, seconds)
+
+    def _queue(self) -> Settler:
+        if self.delivery.queue is None:
+            raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
+        return self.delivery.queue

@@ -1,0 +1,96 @@
+"""Identifiers: what names may look like, and how message ids and receipts are written.
+
+    message id   TOPIC.PARTITION.OFFSET                 e.g. 7.2.41
+    receipt      TOPIC.GROUP.LEASE.PARTITION.OFFSET     e.g. 7.3.1099511627781.2.41
+
+TOPIC is the topic's incarnation, a number never given twice, and so is GROUP. LEASE carries the owner epoch in its upper bits.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, NewType
+
+from . import limits
+from .errors import InvalidError, OrtooError
+
+TopicId = NewType("TopicId", int)
+GroupId = NewType("GroupId", int)
+LeaseId = NewType("LeaseId", int)
+
+DEFAULT_NAMESPACE = "default"
+DEFAULT_GROUP = "default"
+LEASES_PER_EPOCH = 1 << 40
+
+
+class TopicName(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.namespace == DEFAULT_NAMESPACE else f"{self.namespace}/{self.name}"
+
+
+class MessageRef(NamedTuple):
+    """Where a message lies; its id in numbers."""
+
+    topic: TopicId
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}.{self.partition}.{self.offset}"
+
+
+class ReceiptRef(NamedTuple):
+    topic: TopicId
+    group: GroupId
+    lease: LeaseId
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}.{self.group}.{self.lease}.{self.partition}.{self.offset}"
+
+
+def parse_message_id(text: str) -> MessageRef:
+    numbers = _numbers(text, 3)
+    if numbers is None:
+        raise InvalidError(f"{text!r} is not a message id; ids look like 7.2.41")
+    return MessageRef(TopicId(numbers[0]), numbers[1], numbers[2])
+
+
+def parse_receipt(text: str) -> ReceiptRef:
+    numbers = _numbers(text, 5)
+    if numbers is None:
+        raise InvalidError(f"{text!r} is not a receipt; use the receipt of a leased message as it came")
+    return ReceiptRef(TopicId(numbers[0]), GroupId(numbers[1]), LeaseId(numbers[2]), numbers[3], numbers[4])
+
+
+def _numbers(text: str, count: int) -> list[int] | None:
+    parts = text.split(".") if isinstance(text, str) else []
+    # isascii, because int() also takes other scripts' digits; the length, because it takes thousands of digits slowly.
+    if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        return None
+    return [int(part) for part in parts]
+
+
+def check_name(what: str, name: str, error: type[OrtooError] = InvalidError) -> str:
+    """Any UTF-8 of 1 to 255 bytes without control characters."""
+    if not isinstance(name, str):
+        raise error(f"{what} must be a string, not {type(name).__name__}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise error(f"{what} {name!r} is not valid Unicode") from None
+    if not 1 <= size <= limits.NAME_BYTES_MAX:
+        raise error(f"{what} must have 1 to {limits.NAME_BYTES_MAX} bytes, this one has {size}")
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
+        raise error(f"{what} {name!r} has control characters")
+    return name
+
+
+def check_labels(labels: Mapping[str, str], error: type[OrtooError] = InvalidError) -> None:
+    if len(labels) > limits.LABELS_MAX:
+        raise error(f"a topic has at most {limits.LABELS_MAX} labels, not {len(labels)}")
+    for name, value in labels.items():
+        check_name("a label's name", name, error)
+        check_name(f"the value of label {name!r}", value, error)

@@ -1,0 +1,289 @@
+"""What happened, in the past tense. State is a fold over records; a store keeps them; a trace is a query over them.
+
+Records carry effects, never intentions: offsets, instants and numbers are already decided, so replaying cannot diverge.
+Every record names the instant `at` (ms since the epoch) and, where it has one, the topic's incarnation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .batch import Batch
+from .commands import Publish
+from .names import GroupId, LeaseId, MessageRef, TopicId
+from .offsets import OffsetSet
+from .topic import TopicConfig
+
+RetryReason = Literal["nack", "expired"]
+ReleaseReason = Literal["release", "revoked", "left"]
+DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved"]
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """An owner took the queue; lease numbers start over under its epoch."""
+
+    at: int
+    epoch: int
+
+
+class TopicCreated(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    namespace: str
+    name: str
+    config: TopicConfig
+
+
+class TopicChanged(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    config: TopicConfig
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+
+
+class TopicPurged(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+
+
+class GroupCreated(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+    name: str
+    cursors: list[int]  # one per partition
+    ephemeral: bool = False
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+
+
+class GroupSought(msgspec.Struct, frozen=True, tag=True):
+    """With `untils`, [cursor, until) of each partition became deliverable again; without, the group moved to the cursors."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    cursors: list[int]
+    untils: list[int] | None = None
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """Where a copied message came from, and why it was copied."""
+
+    message: MessageRef
+    group: str
+    reason: str
+    attempts: int
+    error: str | None
+
+
+class Published(msgspec.Struct, frozen=True, tag=True):
+    """Messages were appended. A copy's values are filled in from its origins by the broker before the record is stored."""
+
+    at: int
+    topic: TopicId
+    partition: int
+    base: int
+    count: int
+    bytes: int
+    batch: Batch
+    origins: list[Origin] | None = None
+    only_group: GroupId | None = None  # a redriven copy whose original was trimmed is seen by this group only
+
+
+class Leased(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    lease: LeaseId
+    consumer: str
+    until: int
+    offsets: OffsetSet
+
+
+class Extended(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+    lease: LeaseId
+    until: int
+
+
+class Acked(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    lease: LeaseId
+    offsets: OffsetSet
+
+
+class Retried(msgspec.Struct, frozen=True, tag=True):
+    """Deliveries failed and count as attempts; each message comes back at its due time."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    lease: LeaseId
+    offsets: list[int]
+    dues: list[int]
+    first: int  # when this lease was granted: the first delivery of those that had not failed before
+    reason: RetryReason
+    error: str | None = None
+
+
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """Deliveries ended without counting as attempts."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    lease: LeaseId
+    offsets: OffsetSet
+    reason: ReleaseReason
+
+
+class Dropped(msgspec.Struct, frozen=True, tag=True):
+    """The group gave these up, and no dead letter was wanted."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    offsets: OffsetSet
+    reason: DeathReason
+    error: str | None = None
+
+
+class DeadLettered(msgspec.Struct, frozen=True, tag=True):
+    """The group gave these up; their copies were appended to a dead-letter topic from `copy` on, in the same order."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    offsets: OffsetSet
+    reason: DeathReason
+    copy: MessageRef
+    error: str | None = None
+
+
+class Redriven(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    offsets: OffsetSet
+
+
+class Hastened(msgspec.Struct, frozen=True, tag=True):
+    """Messages that were delayed, waiting for a retry or leased became deliverable at once."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    offsets: OffsetSet
+
+
+class Deleted(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+    partition: int
+    offsets: OffsetSet
+
+
+class CameDue(msgspec.Struct, frozen=True, tag=True):
+    """Delays ran out by `at`: those of the partition, or with a group the retries of that group in it."""
+
+    at: int
+    topic: TopicId
+    partition: int
+    group: GroupId | None = None
+
+
+class Expired(msgspec.Struct, frozen=True, tag=True):
+    """Times to live ran out by `at`; what each group still had of them follows as Dropped or DeadLettered."""
+
+    at: int
+    topic: TopicId
+    partition: int
+
+
+class WindowClosed(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    topic: TopicId
+
+
+class Trimmed(msgspec.Struct, frozen=True, tag=True):
+    """Retention moved the start of a partition."""
+
+    at: int
+    topic: TopicId
+    partition: int
+    start: int
+
+
+class TransactionBegan(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    namespace: str
+    transaction: str
+    until: int
+
+
+class Staged(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    namespace: str
+    transaction: str
+    part: str
+    publish: Publish  # kept whole until the transaction ends
+
+
+class TransactionEnded(msgspec.Struct, frozen=True, tag=True):
+    at: int
+    namespace: str
+    transaction: str
+    committed: bool
+
+
+Record = (
+    Opened
+    | TopicCreated
+    | TopicChanged
+    | TopicDeleted
+    | TopicPurged
+    | GroupCreated
+    | GroupDeleted
+    | GroupSought
+    | Published
+    | Leased
+    | Extended
+    | Acked
+    | Retried
+    | Released
+    | Dropped
+    | DeadLettered
+    | Redriven
+    | Hastened
+    | Deleted
+    | CameDue
+    | Expired
+    | WindowClosed
+    | Trimmed
+    | TransactionBegan
+    | Staged
+    | TransactionEnded
+)

@@ -1,0 +1,211 @@
+"""What the queue answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .message import Delivery, Received, Settler
+from .names import GroupId, LeaseId, TopicId, TopicName
+from .topic import ANY_PRIORITY, TopicConfig
+
+MessageState = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """Where a published message lies. `duplicate` means that its dedup_id was known, and this is where the first one lies."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.topic_id}.{self.partition}.{self.offset}"
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """The answer to a publish, as columns in the order of the messages."""
+
+    topic: TopicId
+    partitions: list[int]
+    offsets: list[int]
+    duplicates: list[bool] | None = None
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Offsets of one partition that a lease took, in the order of delivery."""
+
+    topic: TopicName
+    topic_id: TopicId
+    group: str
+    group_id: GroupId
+    lease: LeaseId
+    partition: int
+    offsets: list[int]
+    attempts: dict[int, int] | None = None  # of those that failed before
+
+
+class LeaseTaken(msgspec.Struct, frozen=True):
+    """What a lease got. `more` means it stopped looking before it had seen all, so that others could run."""
+
+    taken: list[Taken]
+    more: bool = False
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Messages read from a store, as columns; None where none of them uses the field."""
+
+    offsets: list[int]
+    values: list[bytes]
+    timestamps: list[int]
+    keys: list[str | None] | None = None
+    headers: list[dict[str, str] | None] | None = None
+    priorities: list[int] | None = None
+    json: list[bool] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Which receipts of each run, in the order given, were stale. None at all is the usual answer."""
+
+    lost: list[list[int]] | None = None
+
+
+class GroupInfo(msgspec.Struct, frozen=True):
+    name: str
+    backlog: int  # not settled yet: ready, delayed, leased and blocked
+    ready: int
+    delayed: int
+    leased: int
+    blocked: int
+    dead: int
+    skipped: int  # trimmed by retention before the group had settled them
+    leases: int
+    ephemeral: bool
+    cursors: list[int]
+    consumers: dict[str, list[int]]  # and the partitions each owns, when order is by partition
+
+
+class PartitionInfo(msgspec.Struct, frozen=True):
+    partition: int
+    start: int
+    end: int
+    messages: int
+    bytes: int
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+    id: TopicId
+    config: TopicConfig
+    created: float
+    depth: int
+    messages: int
+    bytes: int
+    partitions: list[PartitionInfo]
+    groups: list[GroupInfo]
+
+
+class Counters(msgspec.Struct):
+    """Messages since the queue was opened."""
+
+    published: int = 0
+    duplicates: int = 0
+    delivered: int = 0
+    acked: int = 0
+    retried: int = 0
+    released: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    skipped: int = 0
+
+
+class Stats(msgspec.Struct, frozen=True):
+    topics: int
+    groups: int
+    depth: int
+    leases: int
+    waiters: int
+    transactions: int
+    epoch: int
+    counters: Counters
+
+
+TraceKind = Literal[
+    "published",
+    "due",
+    "delivered",
+    "redelivered",
+    "nacked",
+    "lease expired",
+    "released",
+    "acknowledged",
+    "dead-lettered",
+    "dropped",
+    "redriven",
+    "retried now",
+    "deleted",
+    "skipped",
+    "purged",
+    "expires",
+]
+
+
+class TraceEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a message's timeline. An event in the future (`due`, `expires`) tells what is planned."""
+
+    time: float
+    what: TraceKind
+    group: str | None = None
+    consumer: str | None = None
+    attempt: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    until: float | None = None
+
+
+class Trace(msgspec.Struct, frozen=True):
+    id: str
+    topic: str
+    namespace: str
+    events: list[TraceEvent]
+
+
+def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] | None = None) -> list[Received]:
+    """Builds the messages of one run; C speed as long as the columns are plain."""
+    count = len(columns.offsets)
+    nones: list[None] = [None] * count
+    return list(
+        map(
+            Received,
+            columns.values,
+            columns.keys or nones,
+            columns.headers or nones,
+            columns.priorities or [ANY_PRIORITY] * count,
+            columns.timestamps,
+            columns.json or [False] * count,
+            [attempts.get(offset, 1) for offset in columns.offsets] if attempts else [1] * count,
+            columns.offsets,
+            [delivery] * count,
+        )
+    )
+
+
+class LeasedRun(msgspec.Struct, frozen=True):
+    """What a lease took from one partition, with the messages themselves."""
+
+    taken: Taken
+    columns: Columns
+
+    def to_messages(self, queue: Settler | None) -> list[Received]:
+        taken = self.taken
+        delivery = Delivery(
+            taken.topic, taken.topic_id, taken.partition, taken.group, taken.group_id, taken.lease, queue
+        )
+        return to_received(self.columns, delivery, taken.attempts)

@@ -1,0 +1,120 @@
+"""A topic's settings: one frozen value, a field per knob, checked when it is made. Seconds and bytes."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from . import limits
+from .errors import ConfigError
+from .names import check_labels, check_name
+
+Ordering = Literal["none", "key", "partition", "strict"]
+OnExpire = Literal["drop", "dlq"]
+Durability = Literal["commit", "interval", "none"]
+DedupScope = Literal["topic", "namespace"]
+
+ANY_PRIORITY = 5  # of a message or a topic that names none; lower is sooner
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    partitions: int = 6
+    ordering: Ordering = "key"
+    priority: int = ANY_PRIORITY
+    labels: dict[str, str] = {}
+    allow_reorder: bool = False  # lets the partitions of a topic in key order be increased
+    lease: float = 30.0
+    max_attempts: int = 3
+    backoff_initial: float = 1.0
+    backoff_factor: float = 2.0
+    backoff_max: float = 300.0
+    total_timeout: float = 10_800.0
+    ttl: float | None = None
+    max_wait: float | None = None
+    max_depth: int | None = None
+    max_message_bytes: int = 1024 * 1024
+    dlq: bool = True
+    dlq_topic: str | None = None  # NAME.dlq when not given
+    dlq_webhook: str | None = None
+    on_expire: OnExpire = "drop"
+    delay: float = 0.0
+    window_seconds: float = 0.0
+    window_count: int = 0
+    dedup_window: float = 3_600.0
+    dedup_count: int = 1_000_000
+    dedup_scope: DedupScope = "topic"
+    retention_seconds: float | None = 604_800.0
+    retention_bytes: int | None = None
+    retention_done_seconds: float | None = None
+    retention_waits_for_archive: bool = False
+    durability: Durability = "commit"
+    encrypted: bool = False
+
+    def __post_init__(self) -> None:
+        for field, low, high in _BOUNDS:
+            value = getattr(self, field)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(f"{field} must be between {low} and {high}, not {value}")
+        if self.ordering == "strict" and self.partitions != 1:
+            raise ConfigError(f"strict ordering needs partitions=1, not {self.partitions}: one log is what gives one order")
+        if self.window_count and not self.window_seconds:
+            raise ConfigError("window_count needs window_seconds too, or a window that never fills would never close")
+        if self.dlq_topic is not None:
+            check_name("dlq_topic", self.dlq_topic, ConfigError)
+        check_labels(self.labels, ConfigError)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether a whole partition is delivered as one sequence."""
+        return self.ordering in ("partition", "strict")
+
+
+_FOREVER = 100 * 366 * 86_400.0
+_BOUNDS: list[tuple[str, float, float]] = [
+    ("partitions", 1, limits.PARTITIONS_MAX),
+    ("priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX),
+    ("lease", 0.001, limits.LEASE_MS_MAX / 1000),
+    ("max_attempts", 1, 1_000_000),
+    ("backoff_initial", 0, _FOREVER),
+    ("backoff_factor", 1, 1_000),
+    ("backoff_max", 0, _FOREVER),
+    ("total_timeout", 0.001, _FOREVER),
+    ("ttl", 0.001, _FOREVER),
+    ("max_wait", 0.001, _FOREVER),
+    ("max_depth", 1, 2**62),
+    ("max_message_bytes", 1, limits.MESSAGE_BYTES_MAX),
+    ("delay", 0, limits.DELAY_MS_MAX / 1000),
+    ("window_seconds", 0, 86_400),
+    ("window_count", 0, 1_000_000_000),
+    ("dedup_window", 0, _FOREVER),
+    ("dedup_count", 0, 100_000_000),
+    ("retention_seconds", 0.001, _FOREVER),
+    ("retention_bytes", 1, 2**62),
+    ("retention_done_seconds", 0, _FOREVER),
+]
+
+
+def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -> TopicConfig:
+    """`settings` laid over `onto` (the defaults when None). Unknown names and wrong types are ConfigErrors that say so."""
+    for name in settings.keys() - set(TopicConfig.__struct_fields__):
+        known = ", ".join(TopicConfig.__struct_fields__)
+        raise ConfigError(f"there is no topic setting {name!r}; the settings are {known}")
+    laid = {**msgspec.structs.asdict(onto or TopicConfig()), **settings}
+    try:
+        return msgspec.convert(laid, TopicConfig)
+    except msgspec.ValidationError as error:
+        cause = error.__cause__
+        raise ConfigError(str(cause if isinstance(cause, ConfigError) else error)) from None
+
+
+def dlq_config(origin: TopicConfig) -> TopicConfig:
+    """What a dead-letter topic is made with when a dead letter is its first use: one log, kept as long as its origin."""
+    return TopicConfig(
+        partitions=1,
+        ordering="none",
+        dlq=False,
+        retention_seconds=origin.retention_seconds,
+        max_message_bytes=limits.MESSAGE_BYTES_MAX,
+        durability=origin.durability,
+        encrypted=origin.encrypted,
+    )

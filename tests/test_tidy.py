@@ -1,0 +1,162 @@
+"""The repository checks itself: sizes, names, leftovers, broad excepts and the links of its documents.
+
+Each exemption below names its file and may only shrink: an entry that is no longer needed fails the test.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "ortoo"
+
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+BANNED_NAMES = {"utils", "helpers", "common", "manager", "base"}
+
+# Modules allowed to be longer than the limit, each with its exact length, e.g. {"src/ortoo/engine/topic.py": 412}.
+LONG_MODULES: dict[str, int] = {}
+
+# Modules allowed to catch everything: the shard's supervisor, the edge of a door, the top of the command line.
+BROAD_EXCEPTS: set[str] = set()
+
+LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+INLINE_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+INLINE_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)")
+LINK_DEFINITION = re.compile(r" {0,3}\[[^\]]+\]:\s*<?([^\s>]+)")
+EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def prose(document: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a Markdown file that lie outside code fences."""
+    fence = ""
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), start=1):
+        match = FENCE.match(line)
+        if fence:
+            closes = match and match[1].startswith(fence) and not match[2].strip()
+            fence = "" if closes else fence
+        elif match:
+            fence = match[1]
+        else:
+            yield number, line
+
+
+def local_links(document: Path) -> Iterator[tuple[int, str]]:
+    for number, line in prose(document):
+        text = INLINE_CODE.sub("", line)
+        for target in [*INLINE_LINK.findall(text), *LINK_DEFINITION.findall(text)]:
+            path = unquote(target.partition("#")[0])
+            if path and not EXTERNAL.match(path):
+                yield number, path
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(node, ast.Name) and node.id in {"Exception", "BaseException"} for node in caught)
+
+
+def test_there_is_source_to_check() -> None:
+    assert modules()
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert [name(path) for path in modules() if not ast.get_docstring(tree(path))] == []
+
+
+def test_modules_stay_short() -> None:
+    lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    long = {module: length for module, length in lengths.items() if length > MODULE_LINES_MAX}
+    assert long == LONG_MODULES, f"limit: {MODULE_LINES_MAX} lines; when an exempt module shrinks, shrink its entry"
+
+
+def test_functions_stay_short() -> None:
+    long = [
+        f"{name(path)}:{node.lineno} {node.name} has {length} lines"
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    banned = [
+        name(path)
+        for path in modules()
+        if BANNED_NAMES & {part.strip("_") for part in path.relative_to(PACKAGE).with_suffix("").parts}
+    ]
+    assert banned == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    leftovers = [
+        f"{name(path)}:{number} {line.strip()}"
+        for folder in ("src", "tests", "examples", "bench")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != Path(__file__).resolve()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if LEFTOVER.search(line)
+    ]
+    assert leftovers == []
+
+
+def test_only_listed_modules_catch_everything() -> None:
+    broad = {
+        name(path)
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler) and catches_everything(node)
+    }
+    assert broad == BROAD_EXCEPTS
+
+
+def test_the_library_never_prints() -> None:
+    prints = [
+        f"{name(path)}:{node.lineno}"
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert prints == []
+
+
+def test_every_document_has_one_title() -> None:
+    titles = {
+        name(document): [line for _, line in prose(document) if line.startswith("# ")] for document in documents()
+    }
+    assert {document: found for document, found in titles.items() if len(found) != 1} == {}
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = [
+        f"{name(document)}:{number} {target}"
+        for document in documents()
+        for number, target in local_links(document)
+        if not (document.parent / target).exists()
+    ]
+    assert broken == []
