@@ -43,7 +43,9 @@ def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decisio
     if new.partitions < old.partitions:
         raise InvalidError(f"partitions can be increased only; topic {str(topic.name)!r} has {old.partitions}")
     if new.partitions > old.partitions and new.ordering == "key" and not new.allow_reorder:
-        raise InvalidError("more partitions move keys to other partitions, out of order with what they hold; set allow_reorder")
+        raise InvalidError(
+            "more partitions move keys to other partitions, out of order with what they hold; set allow_reorder"
+        )
     return Decision([TopicChanged(now, topic.id, new)] if new != old else [], topic.id)
 
 

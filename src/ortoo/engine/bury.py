@@ -66,5 +66,6 @@ def _together(deaths: list[Death]) -> Iterable[tuple[Group, int, DeathReason, st
 def _is_dlq(slate: Slate, topic: Topic) -> bool:
     """A dead-letter topic never dead-letters further."""
     return any(
-        other.dlq_name() == topic.name and other.config.dlq and other is not topic for other in slate.state.topics.values()
+        other.dlq_name() == topic.name and other.config.dlq and other is not topic
+        for other in slate.state.topics.values()
     )

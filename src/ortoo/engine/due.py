@@ -1,13 +1,13 @@
 """Deciding what time alone has made due. One alarm at a time, so that each decision sees the state the last one left.
 
-    ("delays", topic, partition)           delayed messages come due
-    ("retries", topic, partition, group)   failed messages come back
-    ("expiries", topic, partition)         times to live and longest waits run out
-    ("leases",)                            leases run out
-    ("members", topic, group)              consumers fall silent; partitions that move are handed over
-    ("window", topic)                      a window buffer closes
-    ("transactions",)                      named transactions time out, and are forgotten
-    ("retention",)                         the logs are trimmed
+("delays", topic, partition)           delayed messages come due
+("retries", topic, partition, group)   failed messages come back
+("expiries", topic, partition)         times to live and longest waits run out
+("leases",)                            leases run out
+("members", topic, group)              consumers fall silent; partitions that move are handed over
+("window", topic)                      a window buffer closes
+("transactions",)                      named transactions time out, and are forgotten
+("retention",)                         the logs are trimmed
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int]) -> None:
             past = feed.failures.get(offset)
             deaths.append(Death(group, partition.index, offset, "ttl", past.count if past else 0, None))
         deaths.extend(
-            Death(group, partition.index, offset, "max_wait", 0, None) for offset in waited if offset not in feed.failures
+            Death(group, partition.index, offset, "max_wait", 0, None)
+            for offset in waited
+            if offset not in feed.failures
         )
     bury(slate, topic, deaths)
 

@@ -240,15 +240,11 @@ class Feed:
         self.close(offsets)
         self.dead.update(offsets)
 
-    def skip_before(self, start: int) -> int:
-        """Retention moved the log's start; returns how many messages the group had not settled."""
-        slow = self.open.within(0, start)
-        skipped = len(slow) + max(0, min(start, self.partition.end) - max(self.cursor, self.partition.start))
-        self.close(slow)
+    def start_at(self, start: int) -> None:
+        """The log begins at `start` now."""
+        self.close(self.open.within(0, start))
         self.dead.remove_span(0, start)
         self.cursor = max(self.cursor, start)
-        self.skipped += skipped
-        return skipped
 
     # -- asking
 

@@ -224,5 +224,8 @@ class KeyOrder:
 
     def blocked(self) -> list[int]:
         return sorted(
-            state.waiting[index] for state in self.states.values() if state.waiting for index in range(len(state.waiting))
+            state.waiting[index]
+            for state in self.states.values()
+            if state.waiting
+            for index in range(len(state.waiting))
         )

@@ -60,9 +60,7 @@ def _topics(state: State, command: Lease) -> list[Topic]:
     return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
 
 
-def _lease_from(
-    slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget
-) -> list[Taken]:
+def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
     group = topic.group_names.get(command.group) or draft_group(slate, topic, command.group, command.start)
     feeds = _eligible(slate, topic, group, command)
     key = _key(topic, command)
@@ -79,7 +77,9 @@ def _lease_from(
         if command.auto_ack:
             slate.records.append(Acked(now, topic.id, group.id, partition, lease, taken))
     return [
-        Taken(topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets))
+        Taken(
+            topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets)
+        )
         for partition, offsets in runs
     ]
 
@@ -95,7 +95,9 @@ def _key(topic: Topic, command: Lease) -> int | None:
     if command.key is None:
         return None
     if topic.config.ordering != "key":
-        raise InvalidError(f"leasing by key needs ordering='key'; topic {str(topic.name)!r} has {topic.config.ordering!r}")
+        raise InvalidError(
+            f"leasing by key needs ordering='key'; topic {str(topic.name)!r} has {topic.config.ordering!r}"
+        )
     return key_hash(command.key)
 
 

@@ -57,7 +57,9 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
     dlq, _ = state.message(copy)
     topic = state.topics.get(origin.topic)
     if topic is None or origin.partition >= len(topic.partitions):
-        raise NotFoundError(f"the topic that dead letter {copy} came from was deleted; publish its value anew if it matters")
+        raise NotFoundError(
+            f"the topic that dead letter {copy} came from was deleted; publish its value anew if it matters"
+        )
     slate = Slate(state, now)
     group = topic.group_names.get(command.group)
     if group is None:  # deleted since: it begins anew at the end, with just this message

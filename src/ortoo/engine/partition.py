@@ -32,9 +32,9 @@ class Partition:
 
     __slots__ = (
         "bytes_total",
-        "deleted",
         "delayed",
         "delays",
+        "deleted",
         "durable",
         "end",
         "evicted",

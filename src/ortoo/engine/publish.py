@@ -53,10 +53,14 @@ def check_fits(topic: Topic, outgoing: Outgoing) -> None:
     largest = max(map(len, outgoing.values))
     if largest > topic.config.max_message_bytes:
         allowed = topic.config.max_message_bytes
-        raise InvalidError(f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}")
+        raise InvalidError(
+            f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}"
+        )
     for partition in outgoing.partitions or ():
         if partition is not None and not (isinstance(partition, int) and 0 <= partition < len(topic.partitions)):
-            raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
+            raise InvalidError(
+                f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}"
+            )
     if outgoing.priorities:
         lanes = set(outgoing.priorities).union(*(partition.lanes for partition in topic.partitions))
         if len(lanes) > limits.LANES_MAX:
@@ -82,7 +86,9 @@ def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageR
     return firsts
 
 
-def _rows_by_partition(topic: Topic, outgoing: Outgoing, firsts: dict[int, MessageRef | int]) -> dict[int, list[int] | range]:
+def _rows_by_partition(
+    topic: Topic, outgoing: Outgoing, firsts: dict[int, MessageRef | int]
+) -> dict[int, list[int] | range]:
     """A key decides by its hash; without one, the whole batch goes to one partition and the next batch to the next."""
     count = len(topic.partitions)
     spread = topic.spread % count

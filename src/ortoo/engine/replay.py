@@ -191,8 +191,13 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
     for group in topic.groups.values():
         feed = group.feeds[record.partition]
         group.revoke(record.partition, feed.open.within(0, record.start))
-        state.counters.skipped += feed.skip_before(record.start)
+        feed.start_at(record.start)
     partition.trim(record.start)
+
+
+def _skipped(state: State, record: r.Skipped) -> None:
+    state.topics[record.topic].groups[record.group].feeds[record.partition].skipped += len(record.offsets)
+    state.counters.skipped += len(record.offsets)
 
 
 # -- delivery
@@ -340,6 +345,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.Expired: _expired,
     r.WindowClosed: _window_closed,
     r.Trimmed: _trimmed,
+    r.Skipped: _skipped,
     r.TransactionBegan: _transaction_began,
     r.Staged: _staged,
     r.TransactionEnded: _transaction_ended,

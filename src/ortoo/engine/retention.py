@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..model.records import Record, Trimmed
+from collections.abc import Iterator
+
+from ..model.offsets import OffsetSet
+from ..model.records import Record, Skipped, Trimmed
 from .partition import Partition
 from .topic import Topic
 
@@ -16,8 +19,18 @@ def retain(topic: Topic, now: int) -> list[Record]:
         start = max(_by_age(topic, partition, now), _by_bytes(topic, partition), done[partition.index])
         start = min(start, partition.durable)
         if start > partition.start:
+            records.extend(_skips(topic, partition, start, now))
             records.append(Trimmed(now, topic.id, partition.index, start))
     return records
+
+
+def _skips(topic: Topic, partition: Partition, start: int, now: int) -> Iterator[Record]:
+    """Slow groups lose what they had not settled; that is counted, and told in the trace."""
+    gone = OffsetSet.span(partition.start, start)
+    for group in topic.groups.values():
+        slow = group.feeds[partition.index].unsettled(gone)
+        if slow:
+            yield Skipped(now, topic.id, group.id, partition.index, slow)
 
 
 def _by_age(topic: Topic, partition: Partition, now: int) -> int:

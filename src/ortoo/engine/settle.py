@@ -111,7 +111,8 @@ def _attempt(feed: Feed, offset: int) -> int:
 
 def _rejected(held: Held, error: str | None) -> Iterable[Death]:
     return [
-        Death(held.group, held.partition, offset, "rejected", _attempt(held.feed, offset), error) for offset in held.offsets
+        Death(held.group, held.partition, offset, "rejected", _attempt(held.feed, offset), error)
+        for offset in held.offsets
     ]
 
 

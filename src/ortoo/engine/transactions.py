@@ -65,7 +65,13 @@ def _open(state: State, namespace: str, name: str) -> Transaction:
     transaction = state.transactions.get((namespace, name))
     if transaction is None:
         ended = state.ended.get((namespace, name))
-        fate = "is not open; begin it first" if ended is None else "was committed" if ended[1] else "was aborted or timed out"
+        fate = (
+            "is not open; begin it first"
+            if ended is None
+            else "was committed"
+            if ended[1]
+            else "was aborted or timed out"
+        )
         raise NotFoundError(f"transaction {name!r} {fate}")
     return transaction
 

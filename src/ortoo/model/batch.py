@@ -167,7 +167,10 @@ def check_outgoing(batch: Outgoing) -> None:
         for headers in batch.headers:
             if headers:
                 _check_headers(headers)
-    if batch.priorities and not limits.PRIORITY_MIN <= min(batch.priorities) <= max(batch.priorities) <= limits.PRIORITY_MAX:
+    if (
+        batch.priorities
+        and not limits.PRIORITY_MIN <= min(batch.priorities) <= max(batch.priorities) <= limits.PRIORITY_MAX
+    ):
         raise InvalidError(f"priority is {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}, lower is sooner")
     _check_times(batch)
 

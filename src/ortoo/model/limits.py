@@ -28,4 +28,4 @@ SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, 
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
 RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
 WAITERS_MAX = 100_000  # parked long polls in one broker
-HISTORY_RECORDS_MAX = 1_000_000  # per partition in the memory store; the oldest go first
+HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first

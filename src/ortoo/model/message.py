@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 import msgspec
@@ -33,11 +34,11 @@ class Message(msgspec.Struct, gc=False):
 class Settler(Protocol):
     """What a leased message needs of the queue it came from."""
 
-    async def ack(self, messages: Received, /) -> None: ...
-    async def nack(self, messages: Received, /, *, error: str | None = None, delay: float | None = None) -> None: ...
-    async def reject(self, messages: Received, /, *, error: str | None = None) -> None: ...
-    async def release(self, messages: Received, /) -> None: ...
-    async def extend(self, messages: Received, /, seconds: float | None = None) -> None: ...
+    def ack(self, messages: Received, /) -> Awaitable[None]: ...
+    def nack(self, messages: Received, /, error: str | None = None, delay: float | None = None) -> Awaitable[None]: ...
+    def reject(self, messages: Received, /, error: str | None = None) -> Awaitable[None]: ...
+    def release(self, messages: Received, /) -> Awaitable[None]: ...
+    def extend(self, messages: Received, /, seconds: float | None = None) -> Awaitable[None]: ...
 
 
 class Delivery:
@@ -126,20 +127,22 @@ class Received(msgspec.Struct, gc=False):
         """The value, decoded from JSON."""
         return msgspec.json.decode(self.value)
 
-    async def ack(self) -> None:
-        await self._queue().ack(self)
+    # These hand on what the queue returns: something to await, or from a blocking queue nothing, for it is done by then.
 
-    async def nack(self, error: str | None = None, delay: float | None = None) -> None:
-        await self._queue().nack(self, error=error, delay=delay)
+    def ack(self) -> Awaitable[None]:
+        return self._queue().ack(self)
 
-    async def reject(self, error: str | None = None) -> None:
-        await self._queue().reject(self, error=error)
+    def nack(self, error: str | None = None, delay: float | None = None) -> Awaitable[None]:
+        return self._queue().nack(self, error=error, delay=delay)
 
-    async def release(self) -> None:
-        await self._queue().release(self)
+    def reject(self, error: str | None = None) -> Awaitable[None]:
+        return self._queue().reject(self, error=error)
 
-    async def extend(self, seconds: float | None = None) -> None:
-        await self._queue().extend(self, seconds)
+    def release(self) -> Awaitable[None]:
+        return self._queue().release(self)
+
+    def extend(self, seconds: float | None = None) -> Awaitable[None]:
+        return self._queue().extend(self, seconds)
 
     def _queue(self) -> Settler:
         if self.delivery.queue is None:

@@ -70,9 +70,11 @@ class OffsetSet:
     def within(self, start: int, end: int) -> OffsetSet:
         """Those in [start, end)."""
         bits = BitMap64()
-        if end > start:
-            bits.add_range(start, end)
-            bits &= self.bits
+        if self.bits:  # the span is cut to what is there, for a bitmap of a huge span would be huge itself
+            start, end = max(start, self.first()), min(end, self.last() + 1)
+            if end > start:
+                bits.add_range(start, end)
+                bits &= self.bits
         return OffsetSet(bits)
 
     def count_within(self, start: int, end: int) -> int:

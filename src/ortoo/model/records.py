@@ -237,6 +237,16 @@ class Trimmed(msgspec.Struct, frozen=True, tag=True):
     start: int
 
 
+class Skipped(msgspec.Struct, frozen=True, tag=True):
+    """Retention removed these before the group had settled them."""
+
+    at: int
+    topic: TopicId
+    group: GroupId
+    partition: int
+    offsets: OffsetSet
+
+
 class TransactionBegan(msgspec.Struct, frozen=True, tag=True):
     at: int
     namespace: str
@@ -283,7 +293,36 @@ Record = (
     | Expired
     | WindowClosed
     | Trimmed
+    | Skipped
     | TransactionBegan
     | Staged
     | TransactionEnded
 )
+
+# What happened to single messages in a partition: what a store's history answers with.
+Happening = Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Skipped
+HAPPENINGS = (Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Skipped)
+
+
+def _to_plain(value: object) -> object:
+    if isinstance(value, OffsetSet):
+        return value.to_bytes()
+    raise NotImplementedError(f"records hold no {type(value).__name__}")
+
+
+def _from_plain(kind: type, value: object) -> object:
+    if kind is OffsetSet and isinstance(value, bytes):
+        return OffsetSet.from_bytes(value)
+    raise NotImplementedError(f"records hold no {kind.__name__}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
+_decoder = msgspec.msgpack.Decoder(list[Record], dec_hook=_from_plain)
+
+
+def encode_records(records: list[Record]) -> bytes:
+    return _encoder.encode(records)
+
+
+def decode_records(data: bytes) -> list[Record]:
+    return _decoder.decode(data)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from .message import Delivery, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
+from .offsets import OffsetSet
 from .topic import ANY_PRIORITY, TopicConfig
 
 MessageState = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
@@ -70,6 +71,58 @@ class Columns(msgspec.Struct, frozen=True):
         return len(self.offsets)
 
 
+class Page(msgspec.Struct, frozen=True):
+    """Messages of one partition, and the offset to go on from."""
+
+    topic: TopicName
+    topic_id: TopicId
+    partition: int
+    columns: Columns
+    next_offset: int
+    end: int  # where the log ended when this was read
+
+    def to_messages(self) -> list[Received]:
+        return to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
+
+
+class MessageInfo(msgspec.Struct, frozen=True):
+    """One message, and its state in each group."""
+
+    message: Received
+    states: dict[str, MessageState]
+
+
+def filter_columns(columns: Columns, unwanted: OffsetSet) -> Columns:
+    """The columns without those offsets."""
+    rows = [row for row, offset in enumerate(columns.offsets) if offset not in unwanted]
+    if len(rows) == len(columns.offsets):
+        return columns
+    picked = {
+        name: [column[row] for row in rows]
+        for name in Columns.__struct_fields__
+        if (column := getattr(columns, name)) is not None
+    }
+    return Columns(**picked)
+
+
+def join_columns(parts: list[Columns]) -> Columns:
+    """One after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, list[Any]] = {}
+    for name in Columns.__struct_fields__:
+        if name in _ALWAYS or any(getattr(part, name) is not None for part in parts):
+            blank = _BLANKS.get(name)
+            joined[name] = column = []
+            for part in parts:
+                column.extend(getattr(part, name) or [blank] * len(part.offsets))
+    return Columns(**joined)
+
+
+_ALWAYS = ("offsets", "values", "timestamps")
+_BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
+
+
 class Settled(msgspec.Struct, frozen=True):
     """Which receipts of each run, in the order given, were stale. None at all is the usual answer."""
 
@@ -104,6 +157,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
     name: str
     id: TopicId
     config: TopicConfig
+    dlq: str  # the name of its dead-letter topic, whether that exists yet or not
     created: float
     depth: int
     messages: int

@@ -56,7 +56,9 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
             if value is not None and not low <= value <= high:
                 raise ConfigError(f"{field} must be between {low} and {high}, not {value}")
         if self.ordering == "strict" and self.partitions != 1:
-            raise ConfigError(f"strict ordering needs partitions=1, not {self.partitions}: one log is what gives one order")
+            raise ConfigError(
+                f"strict ordering needs partitions=1, not {self.partitions}: one log is what gives one order"
+            )
         if self.window_count and not self.window_seconds:
             raise ConfigError("window_count needs window_seconds too, or a window that never fills would never close")
         if self.dlq_topic is not None:

@@ -1,0 +1,81 @@
+"""Ortoo: a message queue for Python teams. An append-only log with per-message acks, in one package.
+
+import ortoo
+
+async with ortoo.open() as queue:
+    await queue.publish("orders", b"hello", key="user-1")
+    for message in await queue.lease("orders", wait=5):
+        await message.ack()
+"""
+
+from .app.embedded import open, open_sync
+from .client import NamedTransaction, Queue, SyncQueue, Transaction
+from .model.errors import (
+    CapacityError,
+    ClosedError,
+    ConfigError,
+    CorruptionError,
+    ExistsError,
+    ForbiddenError,
+    FullError,
+    InvalidError,
+    LeaseLostError,
+    NoReplyError,
+    NotFoundError,
+    NotOwnerError,
+    OrtooError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RateLimitedError,
+    RequestError,
+    StoreFailedError,
+    TooManyError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from .model.message import Message, Received
+from .model.replies import GroupInfo, MessageInfo, PartitionInfo, Sent, Stats, TopicInfo, Trace, TraceEvent
+from .model.topic import TopicConfig
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CapacityError",
+    "ClosedError",
+    "ConfigError",
+    "CorruptionError",
+    "ExistsError",
+    "ForbiddenError",
+    "FullError",
+    "GroupInfo",
+    "InvalidError",
+    "LeaseLostError",
+    "Message",
+    "MessageInfo",
+    "NamedTransaction",
+    "NoReplyError",
+    "NotFoundError",
+    "NotOwnerError",
+    "OrtooError",
+    "OutcomeUnknownError",
+    "PartitionInfo",
+    "ProtocolError",
+    "Queue",
+    "RateLimitedError",
+    "Received",
+    "RequestError",
+    "Sent",
+    "Stats",
+    "StoreFailedError",
+    "SyncQueue",
+    "TooManyError",
+    "TopicConfig",
+    "TopicInfo",
+    "Trace",
+    "TraceEvent",
+    "Transaction",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "open",
+    "open_sync",
+]

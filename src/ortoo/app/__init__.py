@@ -1,0 +1,1 @@
+"""Wiring: which store, which clock, which broker behind the queue a user opens."""

@@ -1,0 +1,268 @@
+"""The broker: takes commands one at a time, lets the engine decide, makes the records durable, answers.
+
+    submit ──▶ decide ──▶ apply ──▶ pending commit ──▶ one append ──▶ replies released, waiters stirred
+
+`submit` runs to its end without awaiting, so there is one writer and no lock. Replies are parked until their records are
+durable, so there is no rollback: if an append fails, the engine is dropped and recovered from the store, as at the start.
+A lease's reply does not wait for the disk: it promises nothing that a crash could break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..engine import Engine
+from ..model.commands import Command, Lease, Publish, Run, Settle
+from ..model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
+from ..model.names import TopicName
+from ..model.records import Record, TopicCreated, TopicDeleted
+from ..model.replies import LeasedRun, LeaseTaken, Placed
+from ..ports import Alarm, Clock, Store
+from .commits import PendingCommit
+from .copies import fill_copies
+from .reader import Reader
+from .waiters import Waiters
+
+_RECOVERY_PAUSE_S = 1.0
+
+
+class Broker(Reader):
+    """Everything a door may ask. The reading half is in reader.py."""
+
+    def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
+        self.store = store
+        self.clock = clock
+        self.waiters = Waiters()
+        self._auto_create = auto_create
+        self.engine = Engine(auto_create)
+        self._commit = PendingCommit()
+        self._in_flight: PendingCommit | None = None
+        self._dirty = asyncio.Event()
+        self._stirred: set[TopicName] = set()
+        self._rooms: dict[TopicName, list[asyncio.Future[None]]] = {}
+        self._alarm: tuple[int, Alarm] | None = None
+        self._refusal: OrtooError | None = ClosedError("the queue is not open yet")
+        self._committer: asyncio.Task[None] | None = None
+        self._last_now = 0
+
+    async def open(self) -> None:
+        await self._recover()
+        self._committer = asyncio.create_task(self._commit_forever(), name="ortoo-committer")
+
+    async def close(self) -> None:
+        """Refuses new work, finishes what was accepted, sends waiters home, closes the store."""
+        if self._committer is None:
+            return
+        self._refuse(ClosedError("the queue was closed"))
+        await self.flush()
+        self._committer.cancel()
+        await asyncio.gather(self._committer, return_exceptions=True)
+        self._committer = None
+        await self.store.close()
+
+    # -- commands
+
+    def submit(self, command: Command) -> Any:
+        """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
+        if self._refusal is not None:
+            raise self._refusal
+        now = self.now()
+        self._do_due(now)
+        decision = self.engine.decide(command, now)
+        self._log(decision.records)
+        self._arm()
+        return decision.reply
+
+    async def call(self, command: Command) -> Any:
+        reply = self.submit(command)
+        await self.flush()
+        return reply
+
+    async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:
+        """With `wait_ms`, waits that long for room in a full topic."""
+        deadline = self.now() + wait_ms
+        while True:
+            try:
+                reply: Placed = self.submit(command)
+            except FullError:
+                if self.now() >= deadline:
+                    raise
+                await self._room(command.topic, deadline)
+            else:
+                await self.flush()
+                return reply
+
+    async def lease(self, command: Lease) -> list[LeasedRun]:
+        taken = self._try_lease(command)
+        while taken.more and not command.wait_ms:
+            await asyncio.sleep(0)
+            taken = self._try_lease(command)
+        if not taken.taken and command.wait_ms:
+            taken = await self._wait(command)
+        if command.auto_ack and taken.taken:
+            await self.flush()
+        return [LeasedRun(run, await self.store.read(run.topic_id, run.partition, run.offsets)) for run in taken.taken]
+
+    def _try_lease(self, command: Lease) -> LeaseTaken:
+        taken: LeaseTaken = self.submit(command)
+        if taken.more and command.topic is not None:  # it let others run; look on afterwards
+            name = TopicName(command.namespace, command.topic)
+            asyncio.get_running_loop().call_soon(self._stir, name)
+        return taken
+
+    async def _wait(self, command: Lease) -> LeaseTaken:
+        future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
+        remove = self.waiters.park(command, self.now() + command.wait_ms, future)
+        self._arm()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._return(future.result())  # it was served in the moment it went away
+            raise
+        finally:
+            remove()
+
+    def _return(self, taken: LeaseTaken) -> None:
+        merged: dict[tuple[Any, ...], list[int]] = {}
+        for run in taken.taken:
+            merged.setdefault((run.topic_id, run.group_id, run.lease, run.partition), []).extend(run.offsets)
+        if merged and self._refusal is None:
+            self.submit(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))
+
+    # -- time
+
+    def now(self) -> int:
+        """The broker's clock never runs backwards for decisions: a step back holds still."""
+        self._last_now = max(self._last_now, self.clock.now_ms(), self.engine.state.now)
+        return self._last_now
+
+    def _do_due(self, now: int) -> None:
+        while (records := self.engine.tick(now)) is not None:
+            self._log(records)
+
+    def _arm(self) -> None:
+        due = [when for when in (self.engine.next_deadline(), self.waiters.next_deadline()) if when is not None]
+        when = min(due, default=None)
+        if when is None or (self._alarm is not None and self._alarm[0] <= when):
+            return
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        self._alarm = (when, self.clock.call_at(when, self._ring))
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._refusal is not None:
+            return
+        now = self.now()
+        self._do_due(now)
+        self.waiters.time_out(now)
+        self._arm()
+
+    async def _room(self, topic: TopicName, deadline: int) -> None:
+        """Until the topic stirs, or the deadline."""
+        future = asyncio.get_running_loop().create_future()
+        self._rooms.setdefault(topic, []).append(future)
+        alarm = self.clock.call_at(deadline, lambda: future.done() or future.set_result(None))
+        try:
+            await future
+        finally:
+            alarm.cancel()
+
+    # -- durability
+
+    def _log(self, records: list[Record]) -> None:
+        if not records:
+            return
+        state = self.engine.state
+        for record in records:
+            if isinstance(record, TopicDeleted):
+                self._stirred.add(state.topics[record.topic].name)
+            self.engine.apply(record)
+            topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
+            if topic is not None and not isinstance(record, TopicCreated):
+                self._stirred.add(topic.name)
+        self._commit.records.extend(records)
+        self._dirty.set()
+
+    async def flush(self) -> None:
+        """Returns when everything submitted so far is durable."""
+        if self._commit.records:
+            await self._commit.park()
+        elif self._in_flight is not None:
+            await self._in_flight.park()
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            commit, self._commit = self._commit, PendingCommit()
+            self._in_flight = commit
+            stirred, self._stirred = self._stirred, set()
+            try:
+                records = await fill_copies(commit.records, self.store)
+                await self.store.append(records)
+            except Exception as error:  # whatever a store raises: what it has written is unknown
+                await self._fail(commit, error)
+                continue
+            finally:
+                self._in_flight = None
+            for record in records:
+                self.engine.confirm(record)
+            commit.succeed()
+            for name in stirred:
+                self._stir(name)
+
+    def _stir(self, name: TopicName) -> None:
+        if self._refusal is not None:
+            return
+        topic = self.engine.state.names.get(name)
+        self.waiters.stir(name, self._try_lease, everyone=topic is not None and topic.config.is_fifo)
+        for future in self._rooms.pop(name, []):
+            if not future.done():
+                future.set_result(None)
+
+    async def _fail(self, commit: PendingCommit, error: Exception) -> None:
+        """An append failed. What it held is unknown, what came after it was never written; begin again from the store."""
+        commit.fail(OutcomeUnknownError(f"the store failed while writing ({error}); the outcome is unknown"))
+        self._commit.fail(StoreFailedError(f"the store failed ({error}); nothing was written, try again"))
+        self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
+        self._commit, self._in_flight = PendingCommit(), None
+        self._dirty.clear()
+        while True:
+            try:
+                return await self._recover()
+            except Exception as again:  # keep trying: a store may come back
+                self._refusal = StoreFailedError(f"the store failed ({again}); the queue is recovering, try again")
+                await asyncio.sleep(_RECOVERY_PAUSE_S)
+
+    async def _recover(self) -> None:
+        engine = Engine(self._auto_create)
+        async for records in self.store.recover():
+            for record in records:
+                engine.apply(record)
+                engine.confirm(record)
+        opened = engine.open(max(self._last_now, self.clock.now_ms()))
+        await self.store.append([opened])
+        engine.apply(opened)
+        self.engine = engine
+        self._commit = PendingCommit()
+        self._stirred = set()
+        self._refusal = None
+        self._ring()
+
+    def _refuse(self, error: OrtooError) -> None:
+        """No new work; whoever waits is told why."""
+        self._refusal = error
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None
+        for waiter in self.waiters.all():
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+        for futures in self._rooms.values():
+            for future in futures:
+                if not future.done():
+                    future.set_result(None)
+        self._rooms.clear()

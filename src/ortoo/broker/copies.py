@@ -1,0 +1,78 @@
+"""Fills copied messages in. The engine holds no values, so a dead letter's record names its origin, and the value comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..model.batch import Batch
+from ..model.names import MessageRef
+from ..model.records import Origin, Published, Record
+from ..model.replies import Columns
+from ..model.topic import ANY_PRIORITY
+from ..ports import Store
+
+ORIGIN = "ortoo-origin"  # message id
+GROUP = "ortoo-group"
+REASON = "ortoo-reason"
+ATTEMPTS = "ortoo-attempts"
+ERROR = "ortoo-error"
+DEAD_HEADERS = (ORIGIN, GROUP, REASON, ATTEMPTS, ERROR)
+
+
+async def fill_copies(records: list[Record], store: Store) -> list[Record]:
+    """The records as they are to be stored."""
+    if not any(isinstance(record, Published) and record.origins for record in records):
+        return records
+    filled: list[Record] = []
+    for record in records:
+        if isinstance(record, Published) and record.origins:
+            rows = [await _original(origin.message, filled, store) for origin in record.origins]
+            filled.append(msgspec.structs.replace(record, batch=_batch(rows, record.origins)))
+        else:
+            filled.append(record)
+    return filled
+
+
+Row = tuple[bytes, str | None, dict[str, str] | None, int, bool]
+
+
+async def _original(ref: MessageRef, before: Sequence[Record], store: Store) -> Row:
+    columns = await store.read(ref.topic, ref.partition, [ref.offset])
+    if len(columns):
+        return _row(columns, 0)
+    for record in before:  # not stored yet: published in this very commit
+        if isinstance(record, Published) and (record.topic, record.partition) == (ref.topic, ref.partition):
+            at = ref.offset - record.base
+            if 0 <= at < record.count:
+                return _row(record.batch, at)
+    return b"", None, None, ANY_PRIORITY, False
+
+
+def _row(columns: Columns | Batch, at: int) -> Row:
+    return (
+        columns.values[at],
+        columns.keys[at] if columns.keys else None,
+        columns.headers[at] if columns.headers else None,
+        columns.priorities[at] if columns.priorities else ANY_PRIORITY,
+        columns.json[at] if columns.json else False,
+    )
+
+
+def _batch(rows: list[Row], origins: list[Origin]) -> Batch:
+    return Batch(
+        values=[row[0] for row in rows],
+        keys=[row[1] for row in rows],
+        headers=[_headers(row[2] or {}, origin) for row, origin in zip(rows, origins, strict=True)],
+        priorities=[row[3] for row in rows],
+        json=[row[4] for row in rows],
+    )
+
+
+def _headers(headers: dict[str, str], origin: Origin) -> dict[str, str]:
+    plain = {name: value for name, value in headers.items() if name not in DEAD_HEADERS}
+    if origin.reason == "redriven":
+        return plain
+    dead = {ORIGIN: str(origin.message), GROUP: origin.group, REASON: origin.reason, ATTEMPTS: str(origin.attempts)}
+    return plain | dead | ({ERROR: origin.error} if origin.error else {})

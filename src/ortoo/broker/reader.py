@@ -1,0 +1,109 @@
+"""The broker's reading half: infos, replay, single messages, traces. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from ..engine import Engine
+from ..engine.lease import resolve
+from ..engine.state import State
+from ..engine.topic import Topic
+from ..engine.view import message_states, offsets_in_state, topic_info
+from ..model import limits
+from ..model.commands import Position
+from ..model.errors import InvalidError, NotFoundError
+from ..model.message import Delivery
+from ..model.names import MessageRef, TopicName
+from ..model.replies import MessageInfo, MessageState, Page, Stats, TopicInfo, Trace, filter_columns, to_received
+from ..ports import Store
+from .trace import compose
+from .waiters import Waiters
+
+
+class Reader:
+    engine: Engine
+    store: Store
+    waiters: Waiters
+
+    @property
+    def _state(self) -> State:
+        return self.engine.state
+
+    async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
+        found = [t for t in self._state.topics.values() if namespace is None or t.name.namespace == namespace]
+        return [topic_info(topic) for topic in sorted(found, key=lambda topic: topic.name)]
+
+    async def topic(self, name: TopicName) -> TopicInfo:
+        return topic_info(self._state.topic(name))
+
+    async def stats(self) -> Stats:
+        state = self._state
+        return Stats(
+            topics=len(state.topics),
+            groups=sum(len(topic.groups) for topic in state.topics.values()),
+            depth=sum(topic.depth() for topic in state.topics.values()),
+            leases=sum(len(group.leases) for _, group in state.groups()),
+            waiters=len(self.waiters),
+            transactions=len(state.transactions),
+            epoch=state.epoch,
+            counters=state.counters,
+        )
+
+    async def scan(
+        self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
+    ) -> Page:
+        """Messages from `start` on, up to the end of what is durable: replay, without a group."""
+        topic = self._state.topic(name)
+        if not 0 <= partition < len(topic.partitions):
+            raise InvalidError(f"topic {str(name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
+        if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
+            raise InvalidError(f"count must be 1 to {limits.BATCH_MESSAGES_MAX}, not {count}")
+        log = topic.partitions[partition]
+        first = resolve(log, start)
+        end = log.durable if until is None else min(resolve(log, until), log.durable)
+        count = min(count, end - first)
+        if count <= 0:
+            columns, after = await self.store.read(topic.id, partition, []), max(first, end)
+        else:
+            columns = await self.store.scan(topic.id, partition, first, count)
+            after = columns.offsets[-1] + 1 if len(columns) else first + count
+        if log.deleted:
+            columns = filter_columns(columns, log.deleted)
+        return Page(name, topic.id, partition, columns, after, end)
+
+    async def message(self, ref: MessageRef) -> MessageInfo:
+        topic, _ = self._state.message(ref)
+        columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
+        if not len(columns):
+            raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
+        delivery = Delivery(topic.name, topic.id, ref.partition)
+        return MessageInfo(to_received(columns, delivery)[0], message_states(topic, ref.partition, ref.offset))
+
+    async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
+        """Messages in one state for a group, a page per partition."""
+        topic = self._state.topic(name)
+        feeds = self._state.group(topic, group).feeds
+        pages = []
+        for feed in feeds:
+            log = feed.partition
+            offsets = offsets_in_state(feed, state).take(count).to_array().tolist()
+            columns = await self.store.read(topic.id, log.index, offsets)
+            count -= len(offsets)
+            after = offsets[-1] + 1 if offsets else log.end
+            pages.append(Page(name, topic.id, log.index, columns, after, log.end))
+        return pages
+
+    async def trace(self, ref: MessageRef) -> Trace:
+        topic = self._topic_of(ref)
+        columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
+        history = await self.store.history(ref.topic, ref.partition, ref.offset)
+        if not len(columns) and not history:
+            raise NotFoundError(
+                f"nothing is known of message {ref}; it never was, or retention removed it and its history"
+            )
+        published = columns.timestamps[0] if len(columns) else None
+        return compose(topic, ref, published, history, self._state.now)
+
+    def _topic_of(self, ref: MessageRef) -> Topic:
+        topic = self._state.topic_by_id(ref.topic)
+        if ref.partition >= len(topic.partitions):
+            raise NotFoundError(f"there is no message {ref}: its topic has {len(topic.partitions)} partitions")
+        return topic

@@ -1,0 +1,69 @@
+"""A message's timeline, composed from its records."""
+
+from __future__ import annotations
+
+from ..engine.topic import Topic
+from ..model import records as r
+from ..model.names import MessageRef
+from ..model.replies import Trace, TraceEvent
+
+
+def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.Happening], now: int) -> Trace:
+    names = {group.id: group.name for group in topic.groups.values()}
+    events = [] if published_ms is None else [TraceEvent(published_ms / 1000, "published")]
+    attempts: dict[int, int] = {}
+    leases: dict[int, str] = {}
+    for record in history:
+        group = None if isinstance(record, r.Deleted) else names.get(record.group, f"(deleted group {record.group})")
+        events.append(_event(record, ref.offset, group, attempts, leases))
+    events.extend(_planned(topic, ref, now))
+    events.sort(key=lambda event: event.time)
+    return Trace(str(ref), topic.name.name, topic.name.namespace, events)
+
+
+def _event(
+    record: r.Happening, offset: int, group: str | None, attempts: dict[int, int], leases: dict[int, str]
+) -> TraceEvent:
+    time = record.at / 1000
+    match record:
+        case r.Leased():
+            attempt = attempts.get(record.group, 0) + 1
+            leases[record.lease] = record.consumer
+            what = "delivered" if attempt == 1 else "redelivered"
+            until = record.until / 1000
+            return TraceEvent(time, what, group, record.consumer, attempt, until=until)
+        case r.Acked():
+            return TraceEvent(time, "acknowledged", group, leases.get(record.lease))
+        case r.Retried():
+            attempts[record.group] = attempts.get(record.group, 0) + 1
+            due = record.dues[record.offsets.index(offset)] / 1000
+            what = "nacked" if record.reason == "nack" else "lease expired"
+            consumer = leases.get(record.lease)
+            return TraceEvent(time, what, group, consumer, attempts[record.group], error=record.error, until=due)
+        case r.Released():
+            return TraceEvent(time, "released", group, leases.get(record.lease), reason=record.reason)
+        case r.Dropped():
+            return TraceEvent(time, "dropped", group, reason=record.reason, error=record.error)
+        case r.DeadLettered():
+            return TraceEvent(time, "dead-lettered", group, reason=record.reason, error=record.error)
+        case r.Redriven():
+            attempts[record.group] = 0
+            return TraceEvent(time, "redriven", group)
+        case r.Hastened():
+            return TraceEvent(time, "retried now", group)
+        case r.Deleted():
+            return TraceEvent(time, "deleted")
+        case r.Skipped():
+            return TraceEvent(time, "skipped", group, reason="retention")
+
+
+def _planned(topic: Topic, ref: MessageRef, now: int) -> list[TraceEvent]:
+    """What lies ahead: when it comes due, when it expires."""
+    partition = topic.partitions[ref.partition]
+    ahead: list[TraceEvent] = []
+    if ref.offset in partition.delayed:
+        ahead += [TraceEvent(when / 1000, "due") for when, offset in partition.delays.entries() if offset == ref.offset]
+    for when, item in partition.expiries.entries():
+        if item >> 1 == ref.offset and when > now:
+            ahead.append(TraceEvent(when / 1000, "expires", reason="max_wait" if item & 1 else "ttl"))
+    return ahead

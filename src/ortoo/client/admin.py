@@ -1,0 +1,251 @@
+"""The part of the queue that operators use: topics, groups, single messages, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from ..model import limits
+from ..model.commands import (
+    END,
+    START,
+    ChangeTopic,
+    CreateGroup,
+    CreateTopic,
+    DeadLetter,
+    DeleteGroup,
+    DeleteMessage,
+    DeleteTopic,
+    Heartbeat,
+    Leave,
+    Position,
+    PurgeTopic,
+    Redrive,
+    RetryNow,
+    Seek,
+)
+from ..model.errors import InvalidError, NotFoundError
+from ..model.message import Received
+from ..model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ..model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
+from ..model.topic import topic_config
+from .link import Link
+
+Time = float | datetime
+Where = Literal["start", "end", "all", "new"]
+
+
+def to_seconds(time: Time) -> float:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
+        return time.timestamp()
+    return float(time)
+
+
+def to_position(at: Where | None, offset: int | None, time: Time | None) -> Position:
+    if sum(given is not None for given in (at, offset, time)) > 1:
+        raise InvalidError("give one of 'start', 'end', offset= or time=, not several")
+    if offset is not None:
+        return Position(offset=offset)
+    if time is not None:
+        return Position(time=to_seconds(time))
+    if at not in (None, "start", "end", "all", "new"):
+        raise InvalidError(f"a position is 'start' ('all'), 'end' ('new'), offset= or time=, not {at!r}")
+    return END if at in ("end", "new") else START
+
+
+class Admin:
+    _link: Link
+    namespace: str
+
+    def _name(self, topic: str, namespace: str | None) -> TopicName:
+        return TopicName(namespace or self.namespace, topic)
+
+    # -- topics
+
+    async def create_topic(
+        self, topic: str, *, exist_ok: bool = True, namespace: str | None = None, **settings: Any
+    ) -> TopicInfo:
+        """Makes a topic with any settings of TopicConfig. One that exists with the same settings is fine if `exist_ok`."""
+        name = self._name(topic, namespace)
+        await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
+        return await self._link.topic(name)
+
+    async def update_topic(self, topic: str, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
+        """Changes some settings and leaves the others."""
+        name = self._name(topic, namespace)
+        config = (await self._link.topic(name)).config
+        await self._link.call(ChangeTopic(name, topic_config(settings, config)))
+        return await self._link.topic(name)
+
+    async def delete_topic(self, topic: str, *, namespace: str | None = None) -> None:
+        await self._link.call(DeleteTopic(self._name(topic, namespace)))
+
+    async def purge(self, topic: str, *, namespace: str | None = None) -> int:
+        """Empties the topic for every group; returns how many messages it had."""
+        count: int = await self._link.call(PurgeTopic(self._name(topic, namespace)))
+        return count
+
+    async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
+        return await self._link.topics(namespace or self.namespace)
+
+    async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
+        return await self._link.topic(self._name(topic, namespace))
+
+    async def stats(self) -> Stats:
+        return await self._link.stats()
+
+    # -- groups
+
+    async def create_group(
+        self,
+        topic: str,
+        group: str,
+        at: Where | None = None,
+        *,
+        offset: int | None = None,
+        time: Time | None = None,
+        ephemeral: bool = False,
+        namespace: str | None = None,
+    ) -> None:
+        """Makes a group that begins at "all" (the default), "new", an offset or a time."""
+        start = to_position(at, offset, time)
+        await self._link.call(CreateGroup(self._name(topic, namespace), group, start, ephemeral))
+
+    async def delete_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
+        await self._link.call(DeleteGroup(self._name(topic, namespace), group))
+
+    async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
+        return (await self._link.topic(self._name(topic, namespace))).groups
+
+    async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
+        for info in await self.groups(topic, namespace=namespace):
+            if info.name == group:
+                return info
+        raise NotFoundError(f"topic {topic!r} has no group {group!r}")
+
+    async def seek(
+        self,
+        topic: str,
+        group: str,
+        at: Where | None = None,
+        *,
+        offset: int | None = None,
+        time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Moves a group. With `to_offset` or `to_time`, makes just that stretch deliverable again and leaves the rest."""
+        if at is None and offset is None and time is None:
+            raise InvalidError("say where to: 'start', 'end', offset= or time=")
+        bounded = to_offset is not None or to_time is not None
+        until = to_position(None, to_offset, to_time) if bounded else None
+        await self._link.call(Seek(self._name(topic, namespace), group, to_position(at, offset, time), until))
+
+    async def heartbeat(
+        self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
+    ) -> list[int]:
+        """A sign of life without leasing. Returns the partitions the consumer owns, where order is by partition."""
+        session_ms = None if session is None else int(session * 1000)
+        owned: list[int] = await self._link.call(Heartbeat(self._name(topic, namespace), group, consumer, session_ms))
+        return owned
+
+    async def leave(
+        self, consumer: str, topic: str | None = None, group: str | None = None, *, namespace: str | None = None
+    ) -> None:
+        """A consumer goes: its leases return at once, uncounted."""
+        name = None if topic is None else self._name(topic, namespace)
+        await self._link.call(Leave(consumer, name, group))
+
+    # -- single messages
+
+    async def message(self, message_id: str) -> MessageInfo:
+        return await self._link.message(parse_message_id(message_id))
+
+    async def messages(
+        self,
+        topic: str,
+        *,
+        group: str = DEFAULT_GROUP,
+        state: MessageState = "ready",
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> list[Received]:
+        """Messages that are ready, delayed, leased, blocked, done or dead for a group."""
+        if state not in MessageState.__args__:
+            raise InvalidError(f"a message's state is one of {', '.join(MessageState.__args__)}, not {state!r}")
+        pages = await self._link.messages(self._name(topic, namespace), group, state, limit)
+        return [message for page in pages for message in page.to_messages()]
+
+    async def delete_message(self, message_id: str) -> None:
+        await self._link.call(DeleteMessage(parse_message_id(message_id)))
+
+    async def retry_now(self, message_id: str, *, group: str | None = None) -> None:
+        """Whatever the message waits for, it becomes deliverable at once; for one group, or for all."""
+        await self._link.call(RetryNow(parse_message_id(message_id), group))
+
+    async def dead_letter(self, message_id: str, *, group: str | None = None, error: str | None = None) -> None:
+        """Moves a pending message to the dead letters; for one group, or for all that have it pending."""
+        await self._link.call(DeadLetter(parse_message_id(message_id), group, error))
+
+    async def trace(self, message_id: str) -> Trace:
+        """What happened to a message, in order, and what is planned."""
+        return await self._link.trace(parse_message_id(message_id))
+
+    # -- dead letters
+
+    async def dead_letters(
+        self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Received]:
+        """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
+        info = await self._link.topic(self._name(topic, namespace))
+        dlq = TopicName(info.namespace, info.dlq)
+        found: list[Received] = []
+        position = START
+        while len(found) < limit:
+            try:
+                page = await self._link.scan(dlq, 0, position, count=limits.BATCH_MESSAGES_MAX)
+            except NotFoundError:
+                return []
+            for message in page.to_messages():
+                headers = message.headers
+                if headers.get("ortoo-origin", "").startswith(f"{info.id}.") and group in (
+                    None,
+                    headers["ortoo-group"],
+                ):
+                    found.append(message)
+            if page.next_offset >= page.end:
+                break
+            position = Position(offset=page.next_offset)
+        return found[:limit]
+
+    async def redrive(
+        self,
+        topic: str,
+        ids: Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many."""
+        letters = await self.dead_letters(topic, group=group, limit=2**62, namespace=namespace)
+        if ids is not None:
+            known = {letter.id: letter for letter in letters}
+            for missing in set(ids) - known.keys():
+                raise NotFoundError(f"topic {topic!r} has no dead letter {missing}")
+            letters = [known[letter_id] for letter_id in dict.fromkeys(ids)]
+        for letter in letters:
+            copy = parse_message_id(letter.id)
+            origin = parse_message_id(letter.headers["ortoo-origin"])
+            await self._link.call(Redrive(copy, origin, letter.headers["ortoo-group"]))
+        return len(letters)
+
+    async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
+        """Deletes all dead letters of a topic; returns how many there were."""
+        letters = await self.dead_letters(topic, limit=2**62, namespace=namespace)
+        for letter in letters:
+            await self.delete_message(letter.id)
+        return len(letters)

@@ -1,0 +1,132 @@
+"""The queue: what `ortoo.open` and `ortoo.connect` give."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from ..model.batch import to_outgoing
+from ..model.commands import Begin, Publish
+from ..model.errors import InvalidError, OrtooError
+from ..model.message import CORRELATION_ID, Message, Received
+from ..model.names import DEFAULT_NAMESPACE, TopicName, check_name
+from ..model.replies import Sent
+from .gather import Gatherer, to_sent
+from .inbox import Inbox
+from .link import Link
+from .streams import Streams
+from .transaction import NamedTransaction, Transaction
+
+Value = bytes | str | dict[str, Any] | list[Any]
+
+
+class Queue(Streams):
+    """Publish, lease and settle messages; administer topics and groups. Use as `async with`, or open() and close()."""
+
+    def __init__(self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None) -> None:
+        self._link = link
+        self._settler = self
+        self._gatherer = Gatherer(link.publish)
+        self._inbox: Inbox | None = None
+        self.namespace = check_name("a namespace", namespace)
+        self.consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+    async def open(self) -> Queue:
+        await self._link.open()
+        return self
+
+    async def close(self) -> None:
+        """Finishes what was begun and closes. Leases held stay until they run out, unless released."""
+        if self._inbox is not None:
+            try:
+                await self._inbox.close()
+            except OrtooError:
+                pass  # the queue is away already, and the inbox with it
+        await self._gatherer.drain()
+        await self._link.close()
+
+    async def __aenter__(self) -> Queue:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        priority: int | str = 5,
+        delay: float | None = None,
+        deliver_at: float | None = None,
+        ttl: float | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        wait: float = 0.0,
+        namespace: str | None = None,
+    ) -> Sent:
+        """Publishes one message; returns once it is durable. Concurrent calls are gathered into one batch.
+
+        `priority`: lower is sooner (or "high", "normal", "low"). `delay` and `ttl` in seconds, `deliver_at` in seconds
+        since the epoch. `dedup_id`: a second publish with it answers the first one's id. `wait`: seconds to wait for room
+        in a topic that has reached its max_depth.
+        """
+        message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
+        if wait:
+            return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
+        return await self._gatherer.add(TopicName(namespace or self.namespace, topic), message)
+
+    async def publish_many(
+        self, topic: str, messages: Sequence[Message], *, wait: float = 0.0, namespace: str | None = None
+    ) -> list[Sent]:
+        """Publishes a batch, all or nothing; returns once it is durable."""
+        command = Publish(TopicName(namespace or self.namespace, topic), to_outgoing(messages))
+        return to_sent(await self._link.publish(command, int(wait * 1000)))
+
+    def transaction(self, *, namespace: str | None = None) -> Transaction:
+        """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""
+        return Transaction(self._link, namespace or self.namespace)
+
+    async def begin(
+        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+    ) -> NamedTransaction:
+        """Opens, or joins, a named transaction. `part` names this contributor; a commit may choose among parts."""
+        namespace = namespace or self.namespace
+        await self._link.call(Begin(name, namespace, int(timeout * 1000)))
+        return NamedTransaction(self._link, namespace, name, part or uuid4().hex)
+
+    # -- request and response
+
+    async def request(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        timeout: float = 5.0,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> Received:
+        """Publishes a request and waits for the answer that a consumer gives with `reply`; NoReplyError when none came."""
+        if self._inbox is None:
+            self._inbox = Inbox(self)
+        message = Message(value, key, headers, ttl=max(timeout, 0.001))
+        return await self._inbox.ask(message, topic, timeout, namespace or self.namespace)
+
+    async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
+        """Answers a request. NotFoundError when the one who asked has gone."""
+        if request.reply_to is None or request.correlation_id is None:
+            raise InvalidError(f"message {request.id} is not a request: it has no reply-to and correlation-id headers")
+        await self.topic(request.reply_to)
+        correlated = {**(headers or {}), CORRELATION_ID: request.correlation_id}
+        return await self.publish(request.reply_to, value, headers=correlated)

@@ -1,0 +1,112 @@
+"""Leasing, and settling what was leased."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..model import limits
+from ..model.commands import START, Extend, Lease, Position, Run, Settle
+from ..model.errors import InvalidError
+from ..model.message import Received, Settler
+from ..model.names import DEFAULT_GROUP
+from ..model.replies import Settled
+from .link import Link
+from .settling import Receipts, check_settled, to_runs
+
+_STARTS = {"all": START, "new": Position("end")}
+
+
+class Receiving:
+    _link: Link
+    _settler: Settler
+    namespace: str
+    consumer: str
+
+    async def lease(
+        self,
+        topic: str | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        max_messages: int = 1,
+        wait: float = 0.0,
+        lease: float | None = None,
+        consumer: str | None = None,
+        partition: int | None = None,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        auto_ack: bool = False,
+        start: Literal["all", "new"] = "all",
+        namespace: str | None = None,
+    ) -> list[Received]:
+        """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
+
+        Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
+        where the group begins if this is its first use. With `auto_ack` the messages are done as they leave: at most once.
+        """
+        if start not in _STARTS:
+            raise InvalidError(
+                f"a group starts at 'all' or 'new', not {start!r}; create_group also takes offset= and time="
+            )
+        if not 0 <= wait <= limits.WAIT_MS_MAX / 1000:
+            raise InvalidError(f"wait must be 0 to {limits.WAIT_MS_MAX // 1000} seconds, not {wait}")
+        command = Lease(
+            topic=topic,
+            labels=labels,
+            namespace=namespace or self.namespace,
+            group=group,
+            consumer=consumer or self.consumer,
+            max_messages=max_messages,
+            lease_ms=None if lease is None else int(lease * 1000),
+            wait_ms=int(wait * 1000),
+            partition=partition,
+            key=key,
+            auto_ack=auto_ack,
+            start=_STARTS[start],
+        )
+        runs = await self._link.lease(command)
+        if len(runs) == 1:
+            return runs[0].to_messages(self._settler)
+        return [message for run in runs for message in run.to_messages(self._settler)]
+
+    async def ack(self, messages: Receipts) -> None:
+        """Done with these. Takes messages or receipts, one or many. LeaseLostError names those that were stale."""
+        await self._settle(to_runs(messages), "ack")
+
+    async def ack_through(self, message: Received | str) -> None:
+        """Done with everything of the message's lease and partition up to and including it."""
+        runs = [
+            Run(run.topic, run.group, run.lease, run.partition, run.offsets, through=True) for run in to_runs(message)
+        ]
+        await self._settle(runs, "ack")
+
+    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+        """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
+        delay_ms = None if delay is None else int(delay * 1000)
+        await self._settle(to_runs(messages), "nack", error, delay_ms)
+
+    async def reject(self, messages: Receipts, error: str | None = None) -> None:
+        """These can never succeed: to the dead letters."""
+        await self._settle(to_runs(messages), "reject", error)
+
+    async def release(self, messages: Receipts) -> None:
+        """Not now: others may have these at once, and no attempt is counted."""
+        await self._settle(to_runs(messages), "release")
+
+    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
+        """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
+        runs = to_runs(messages)
+        if runs:
+            lease_ms = None if seconds is None else int(seconds * 1000)
+            settled: Settled = await self._link.call(Extend(runs, lease_ms))
+            check_settled(runs, settled)
+
+    async def _settle(
+        self,
+        runs: list[Run],
+        outcome: Literal["ack", "nack", "reject", "release"],
+        error: str | None = None,
+        delay_ms: int | None = None,
+    ) -> None:
+        if runs:
+            settled: Settled = await self._link.call(Settle(outcome, runs, error, delay_ms))
+            check_settled(runs, settled)

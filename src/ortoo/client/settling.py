@@ -1,0 +1,50 @@
+"""Receipts, gathered into runs for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..model.commands import Run
+from ..model.errors import InvalidError, LeaseLostError
+from ..model.message import Delivery, Received
+from ..model.names import GroupId, LeaseId, ReceiptRef, TopicId, parse_receipt
+from ..model.replies import Settled
+
+Receipts = Received | str | Iterable[Received | str]
+
+
+def to_runs(messages: Receipts) -> list[Run]:
+    """Messages or their receipts, one or many, as one run per lease and partition."""
+    if isinstance(messages, Received | str):
+        messages = [messages]
+    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
+    last: Delivery | None = None
+    offsets: list[int] = []
+    for message in messages:
+        if isinstance(message, Received):
+            if message.delivery is not last:
+                last = message.delivery
+                if last.lease == 0:
+                    raise InvalidError(f"message {message.id} was read, not leased, so there is nothing to settle")
+                offsets = merged.setdefault((last.topic_id, last.group_id, last.lease, last.partition), [])
+            offsets.append(message.offset)
+        else:
+            ref = parse_receipt(message)
+            merged.setdefault((ref.topic, ref.group, ref.lease, ref.partition), []).append(ref.offset)
+    return [Run(*ids, offsets) for ids, offsets in merged.items()]
+
+
+def check_settled(runs: list[Run], settled: Settled) -> None:
+    """Raises when some receipts were stale; the others have been settled all the same."""
+    if settled.lost is None:
+        return
+    lost = [
+        str(ReceiptRef(run.topic, run.group, run.lease, run.partition, offset))
+        for run, offsets in zip(runs, settled.lost, strict=True)
+        for offset in offsets
+    ]
+    total = sum(len(run.offsets) for run in runs)
+    raise LeaseLostError(
+        f"{len(lost)} of {total} leases were lost: they ran out, or the group was moved; those messages are delivered again",
+        lost,
+    )

@@ -1,0 +1,166 @@
+"""Loops over messages: consume (leases and settles), subscribe (everyone gets everything), read (replay, no group)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from heapq import heappop, heappush
+from uuid import uuid4
+
+from ..model import limits
+from ..model.commands import Position
+from ..model.errors import LeaseLostError, NotFoundError, UnavailableError
+from ..model.message import Received
+from ..model.names import DEFAULT_GROUP
+from .admin import Admin, Time, to_position
+from .receiving import Receiving
+
+_POLL_SECONDS = limits.WAIT_MS_MAX / 1000
+
+
+class Streams(Admin, Receiving):
+    async def consume(
+        self,
+        topic: str,
+        *,
+        group: str = DEFAULT_GROUP,
+        prefetch: int = 100,
+        lease: float | None = None,
+        wait: float | None = None,
+        auto_ack: bool = False,
+        consumer: str | None = None,
+        namespace: str | None = None,
+    ) -> AsyncIterator[Received]:
+        """Yields messages as they come, leasing up to `prefetch` at a time; settle each one with its `ack` and so on.
+
+        Goes on for ever, or with `wait` until nothing came for so many seconds. Leaving the loop releases what was
+        leased and not yet yielded.
+        """
+        ahead: list[Received] = []
+        try:
+            while True:
+                ahead = await self.lease(
+                    topic,
+                    group=group,
+                    max_messages=prefetch,
+                    wait=_POLL_SECONDS if wait is None else wait,
+                    lease=lease,
+                    auto_ack=auto_ack,
+                    consumer=consumer,
+                    namespace=namespace,
+                )
+                if not ahead and wait is not None:
+                    return
+                ahead.reverse()
+                while ahead:
+                    yield ahead.pop()
+        finally:
+            if ahead and not auto_ack:
+                await self._give_back(ahead)
+
+    async def _give_back(self, messages: list[Received]) -> None:
+        try:
+            await self.release(messages)
+        except (LeaseLostError, UnavailableError):
+            pass  # they return by themselves
+
+    async def subscribe(
+        self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
+    ) -> AsyncIterator[Received]:
+        """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber."""
+        group = f"subscriber-{uuid4().hex}"
+        await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
+        try:
+            async for message in self.consume(
+                topic, group=group, prefetch=prefetch, wait=wait, auto_ack=True, consumer=group, namespace=namespace
+            ):
+                yield message
+        finally:
+            try:
+                await self.delete_group(topic, group, namespace=namespace)
+            except (NotFoundError, UnavailableError):
+                pass  # gone with its topic, or with the queue
+
+    async def read_batches(
+        self,
+        topic: str,
+        *,
+        from_offset: int | None = None,
+        from_time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        partition: int,
+        batch: int = 1000,
+        namespace: str | None = None,
+    ) -> AsyncIterator[list[Received]]:
+        """One partition's messages in batches: the fast way to replay."""
+        name = self._name(topic, namespace)
+        start = to_position(None, from_offset, from_time)
+        bounded = to_offset is not None or to_time is not None
+        until = to_position(None, to_offset, to_time) if bounded else None
+        end: int | None = None
+        while True:
+            page = await self._link.scan(name, partition, start, until, batch)
+            end = page.end if end is None else end  # what is published meanwhile is not chased
+            messages = page.to_messages()
+            if messages and messages[-1].offset >= end:
+                messages = [message for message in messages if message.offset < end]
+            if messages:
+                yield messages
+            if page.next_offset >= end:
+                return
+            start = Position(offset=page.next_offset)
+
+    async def read(
+        self,
+        topic: str,
+        *,
+        from_offset: int | None = None,
+        from_time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        partition: int | None = None,
+        namespace: str | None = None,
+    ) -> AsyncIterator[Received]:
+        """Replays what the topic has, oldest first, without a group and without disturbing any; ends at the present end.
+
+        Offsets count per partition and apply to each; `to_offset` and `to_time` are exclusive.
+        """
+        if partition is None:
+            count = len((await self.topic(topic, namespace=namespace)).partitions)
+            partitions = list(range(count))
+        else:
+            partitions = [partition]
+        readers = [
+            self.read_batches(
+                topic,
+                from_offset=from_offset,
+                from_time=from_time,
+                to_offset=to_offset,
+                to_time=to_time,
+                partition=index,
+                namespace=namespace,
+            )
+            for index in partitions
+        ]
+        heads: list[tuple[int, int, list[Received]]] = []
+        for which, reader in enumerate(readers):
+            await _push(heads, which, reader)
+        while heads:
+            _, which, messages = heappop(heads)
+            limit = heads[0][:2] if heads else None
+            while messages and (limit is None or (messages[-1].timestamp_ms, which) < limit):
+                yield messages.pop()
+            if messages:
+                heappush(heads, (messages[-1].timestamp_ms, which, messages))
+            else:
+                await _push(heads, which, readers[which])
+
+
+async def _push(
+    heads: list[tuple[int, int, list[Received]]], which: int, reader: AsyncIterator[list[Received]]
+) -> None:
+    """Puts the reader's next batch, last message first, where the merge finds it."""
+    async for messages in reader:
+        messages.reverse()
+        heappush(heads, (messages[-1].timestamp_ms, which, messages))
+        return

@@ -1,0 +1,202 @@
+"""The same queue, blocking: one facade over the async one, which runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from .queue import Queue
+from .transaction import NamedTransaction, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _blocking(
+    method: Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncQueue, P], T]:
+    @functools.wraps(method)
+    def call(self: SyncQueue, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self._queue, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[Queue, P], AsyncIterator[T]],
+) -> Callable[Concatenate[SyncQueue, P], Iterator[T]]:
+    @functools.wraps(method)
+    def call(self: SyncQueue, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._iterate(method(self._queue, *args, **kwargs))
+
+    return call
+
+
+class SyncQueue:
+    """Every method of Queue, without await. Safe to use from several threads."""
+
+    def __init__(self, make: Callable[[], Queue]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ortoo-queue", daemon=True)
+        self._thread.start()
+        try:
+            self._queue = self._run(_made(make))
+        except BaseException:
+            self._stop()
+            raise
+        self._queue._settler = self  # type: ignore[assignment]  # message.ack() then blocks, and has nothing to await
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("this queue was closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C while waiting: the work must not go on unseen
+            raise
+
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        try:
+            while True:
+                try:
+                    item = self._run(_next(items))
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._run(_closed(items))
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            try:
+                self._run(self._queue.close())
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> SyncQueue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    publish = _blocking(Queue.publish)
+    publish_many = _blocking(Queue.publish_many)
+    lease = _blocking(Queue.lease)
+    ack = _blocking(Queue.ack)
+    ack_through = _blocking(Queue.ack_through)
+    nack = _blocking(Queue.nack)
+    reject = _blocking(Queue.reject)
+    release = _blocking(Queue.release)
+    extend = _blocking(Queue.extend)
+    consume = _iterating(Queue.consume)
+    subscribe = _iterating(Queue.subscribe)
+    read = _iterating(Queue.read)
+    read_batches = _iterating(Queue.read_batches)
+    request = _blocking(Queue.request)
+    reply = _blocking(Queue.reply)
+    create_topic = _blocking(Queue.create_topic)
+    update_topic = _blocking(Queue.update_topic)
+    delete_topic = _blocking(Queue.delete_topic)
+    purge = _blocking(Queue.purge)
+    topics = _blocking(Queue.topics)
+    topic = _blocking(Queue.topic)
+    stats = _blocking(Queue.stats)
+    create_group = _blocking(Queue.create_group)
+    delete_group = _blocking(Queue.delete_group)
+    groups = _blocking(Queue.groups)
+    group = _blocking(Queue.group)
+    seek = _blocking(Queue.seek)
+    heartbeat = _blocking(Queue.heartbeat)
+    leave = _blocking(Queue.leave)
+    message = _blocking(Queue.message)
+    messages = _blocking(Queue.messages)
+    delete_message = _blocking(Queue.delete_message)
+    retry_now = _blocking(Queue.retry_now)
+    dead_letter = _blocking(Queue.dead_letter)
+    trace = _blocking(Queue.trace)
+    dead_letters = _blocking(Queue.dead_letters)
+    redrive = _blocking(Queue.redrive)
+    purge_dead_letters = _blocking(Queue.purge_dead_letters)
+
+    def transaction(self, *, namespace: str | None = None) -> SyncTransaction:
+        return SyncTransaction(self, self._queue.transaction(namespace=namespace))
+
+    def begin(
+        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+    ) -> SyncNamedTransaction:
+        begun = self._run(self._queue.begin(name, part=part, timeout=timeout, namespace=namespace))
+        return SyncNamedTransaction(self, begun)
+
+
+class SyncTransaction:
+    """`with queue.transaction() as tx:`"""
+
+    def __init__(self, queue: SyncQueue, inner: Transaction) -> None:
+        self._queue = queue
+        self._inner = inner
+        self.ack = inner.ack
+        self.publish = inner.publish
+        self.publish_many = inner.publish_many
+
+    @property
+    def sent(self) -> list[Any]:
+        return self._inner.sent
+
+    def commit(self) -> None:
+        self._queue._run(self._inner.commit())
+
+    def __enter__(self) -> SyncTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+
+class SyncNamedTransaction:
+    def __init__(self, queue: SyncQueue, inner: NamedTransaction) -> None:
+        self._queue = queue
+        self._inner = inner
+        self.name = inner.name
+        self.part = inner.part
+
+    def publish(self, topic: str, value: Any, **fields: Any) -> None:
+        self._queue._run(self._inner.publish(topic, value, **fields))
+
+    def publish_many(self, topic: str, messages: Any, *, namespace: str | None = None) -> None:
+        self._queue._run(self._inner.publish_many(topic, messages, namespace=namespace))
+
+    def commit(self, parts: list[str] | None = None) -> int:
+        return self._queue._run(self._inner.commit(parts))
+
+    def abort(self) -> None:
+        self._queue._run(self._inner.abort())
+
+
+async def _made(make: Callable[[], Queue]) -> Queue:
+    return await make().open()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+async def _closed(items: AsyncIterator[Any]) -> None:
+    close: Callable[[], Awaitable[None]] | None = getattr(items, "aclose", None)
+    if close is not None:
+        await close()

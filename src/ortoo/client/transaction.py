@@ -1,0 +1,94 @@
+"""Transactions: acks and publishes that happen together, and named ones that several connections fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from ..model.batch import to_outgoing
+from ..model.commands import Abort, Commit, Publish, Run, Stage, Transact
+from ..model.errors import InvalidError
+from ..model.message import Message
+from ..model.names import TopicName
+from ..model.replies import Placed, Sent
+from .gather import to_sent
+from .link import Link
+from .settling import Receipts, to_runs
+
+
+class Transaction:
+    """`async with queue.transaction() as tx:` collects; leaving the block commits, an exception in it discards.
+
+    After the block, `sent` says where each published message lies, in the order of the calls.
+    """
+
+    def __init__(self, link: Link, namespace: str) -> None:
+        self._link = link
+        self._namespace = namespace
+        self._acks: list[Run] = []
+        self._publishes: list[Publish] = []
+        self.sent: list[Sent] = []
+
+    def ack(self, messages: Receipts) -> None:
+        self._acks.extend(to_runs(messages))
+
+    def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+        """Takes what `Queue.publish` takes."""
+        self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
+
+    def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
+        name = TopicName(namespace or self._namespace, topic)
+        self._publishes.append(Publish(name, to_outgoing(messages)))
+
+    async def commit(self) -> None:
+        placed: list[Placed] = await self._link.call(Transact(_merged(self._acks), self._publishes))
+        self.sent = [sent for batch in placed for sent in to_sent(batch)]
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+
+
+def _merged(runs: list[Run]) -> list[Run]:
+    merged: dict[tuple[Any, ...], list[int]] = {}
+    for run in runs:
+        merged.setdefault((run.topic, run.group, run.lease, run.partition), []).extend(run.offsets)
+    return [Run(*ids, offsets) for ids, offsets in merged.items()]
+
+
+class NamedTransaction:
+    """Messages staged under a name, invisible until one commit; several connections may stage under the same name.
+
+    What this handle stages belongs to its `part`; a commit may name the parts it wants, so that what a failed attempt
+    staged is left out.
+    """
+
+    def __init__(self, link: Link, namespace: str, name: str, part: str) -> None:
+        self._link = link
+        self._namespace = namespace
+        self.name = name
+        self.part = part
+
+    async def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+        await self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
+
+    async def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
+        if not messages:
+            raise InvalidError("there is nothing to publish in an empty batch")
+        publish = Publish(TopicName(namespace or self._namespace, topic), to_outgoing(messages))
+        await self._link.call(Stage(self.name, self.part, publish, self._namespace))
+
+    async def commit(self, parts: Sequence[str] | None = None) -> int:
+        """Publishes what was staged, all at once. Committing again is a no-op. Returns the number of messages."""
+        chosen = None if parts is None else list(parts)
+        count: int = await self._link.call(Commit(self.name, chosen, self._namespace))
+        return count
+
+    async def abort(self) -> None:
+        await self._link.call(Abort(self.name, self._namespace))

@@ -1,0 +1,42 @@
+"""The storage port. The contract every store must keep is the suite in `ortoo.testing.store_contract`."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from ..model.names import TopicId
+from ..model.records import Happening, Record
+from ..model.replies import Columns
+
+
+class Store(Protocol):
+    """Keeps records, and finds messages and their history in them.
+
+    One broker owns a store at a time. `append` is never called again before the last call has returned; the reading
+    methods may be called at any time and see everything whose append has returned.
+    """
+
+    def recover(self) -> AsyncIterator[list[Record]]:
+        """Everything durable, in order, commit by commit. Called before the first append, and again after a failed one."""
+        ...
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Makes the records durable, all or none, before it returns.
+
+        An error means that the outcome is unknown: the broker drops its state and recovers. Stores act on what the
+        records say: Trimmed, TopicPurged and TopicDeleted free what they make unreachable.
+        """
+        ...
+
+    async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        """Those messages, in the order asked for (ascending); offsets that are not there any more are left out."""
+        ...
+
+    async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        """Up to `count` messages from the first that is there at or after `start`."""
+        ...
+
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
+        """What happened to one message, in order, as far as it is kept."""
+        ...
+
+    async def close(self) -> None: ...

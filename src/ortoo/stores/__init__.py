@@ -1,0 +1,1 @@
+"""Backends of the storage port. They keep bytes and know no rules; none knows another."""

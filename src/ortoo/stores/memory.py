@@ -1,0 +1,219 @@
+"""Everything in memory: the fastest store, and the one that forgets. Durable means as long as the process lives."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from ..model import limits
+from ..model.names import TopicId
+from ..model.records import (
+    HAPPENINGS,
+    Happening,
+    Published,
+    Record,
+    Retried,
+    Skipped,
+    TopicDeleted,
+    TopicPurged,
+    Trimmed,
+)
+from ..model.replies import Columns, join_columns
+from ..model.topic import ANY_PRIORITY
+
+_SEGMENT_MESSAGES = 8_192
+_BUCKET_BITS = 12  # history is found by offset in buckets of 4096
+
+_OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": ANY_PRIORITY, "json": False}
+
+
+class _Segment:
+    """A stretch of a log as flat columns; a column no message uses does not exist."""
+
+    __slots__ = ("base", "headers", "json", "keys", "priorities", "timestamps", "values")
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.values: list[bytes] = []
+        self.timestamps: list[int] = []
+        self.keys: list[str | None] | None = None
+        self.headers: list[dict[str, str] | None] | None = None
+        self.priorities: list[int] | None = None
+        self.json: list[bool] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.values)
+
+    def append(self, record: Published) -> None:
+        before = len(self.values)
+        self.values.extend(record.batch.values)
+        self.timestamps.extend([record.at] * record.count)
+        for name, blank in _OPTIONAL.items():
+            column, more = getattr(self, name), getattr(record.batch, name)
+            if column is None and more is None:
+                continue
+            if column is None:
+                column = [blank] * before
+                setattr(self, name, column)
+            column.extend(more if more is not None else [blank] * record.count)
+
+    def read(self, offsets: Sequence[int]) -> Columns:
+        first, last = offsets[0] - self.base, offsets[-1] - self.base
+        if last - first + 1 == len(offsets):
+
+            def chosen(column: list[Any]) -> list[Any]:
+                return column[first : last + 1]
+        else:
+            places = [offset - self.base for offset in offsets]
+
+            def chosen(column: list[Any]) -> list[Any]:
+                return [column[place] for place in places]
+
+        return Columns(
+            list(offsets),
+            chosen(self.values),
+            chosen(self.timestamps),
+            *(chosen(column) if (column := getattr(self, name)) is not None else None for name in _OPTIONAL),
+        )
+
+
+class _Log:
+    """One partition: its segments, and what happened to its messages."""
+
+    __slots__ = ("happened", "happened_count", "segments", "skips", "start")
+
+    def __init__(self) -> None:
+        self.segments: list[_Segment] = []
+        self.start = 0
+        self.happened: dict[int, list[Happening]] = {}
+        self.happened_count = 0
+        self.skips: list[Skipped] = []  # told even after their messages are gone
+
+    def append(self, record: Published) -> None:
+        if not self.segments or len(self.segments[-1].values) >= _SEGMENT_MESSAGES:
+            self.segments.append(_Segment(record.base))
+        self.segments[-1].append(record)
+
+    def read(self, offsets: Sequence[int]) -> Columns:
+        """Ascending offsets, each of which may be gone."""
+        parts: list[Columns] = []
+        at = 0
+        while at < len(offsets):
+            which = bisect_right(self.segments, offsets[at], key=lambda segment: segment.base) - 1
+            segment = self.segments[which] if which >= 0 else None
+            if segment is None or offsets[at] < self.start or offsets[at] >= segment.end:
+                at += 1
+                continue
+            upto = at + 1
+            while upto < len(offsets) and offsets[upto] < segment.end:
+                upto = _far(offsets, upto, segment.end)
+            parts.append(segment.read(offsets[at:upto]))
+            at = upto
+        return join_columns(parts)
+
+    def scan(self, start: int, count: int) -> Columns:
+        if not self.segments:
+            return join_columns([])
+        start = max(start, self.start)
+        end = min(start + count, self.segments[-1].end)
+        return self.read(range(start, end))
+
+    def note(self, record: Happening) -> None:
+        if isinstance(record, Skipped):
+            self.skips.append(record)
+            del self.skips[: -limits.HISTORY_RECORDS_MAX]
+            return
+        first, last = _bounds(record)
+        for bucket in range(first >> _BUCKET_BITS, (last >> _BUCKET_BITS) + 1):
+            self.happened.setdefault(bucket, []).append(record)
+            self.happened_count += 1
+        while self.happened_count > limits.HISTORY_RECORDS_MAX and len(self.happened) > 1:
+            self.happened_count -= len(self.happened.pop(min(self.happened)))
+
+    def history(self, offset: int) -> list[Happening]:
+        found: list[Happening] = [
+            record for record in self.happened.get(offset >> _BUCKET_BITS, ()) if offset in record.offsets
+        ]
+        return found + [skip for skip in self.skips if offset in skip.offsets]
+
+    def trim(self, start: int) -> None:
+        self.start = start
+        while self.segments and self.segments[0].end <= start:
+            del self.segments[0]
+        for bucket in [bucket for bucket in self.happened if (bucket + 1) << _BUCKET_BITS <= start]:
+            self.happened_count -= len(self.happened.pop(bucket))
+
+    def end(self) -> int:
+        return self.segments[-1].end if self.segments else self.start
+
+
+def _far(offsets: Sequence[int], upto: int, end: int) -> int:
+    """The first place at or after `upto` whose offset is not below `end`."""
+    if offsets[-1] < end:
+        return len(offsets)
+    return bisect_right(offsets, end - 1, lo=upto)
+
+
+def _bounds(record: Happening) -> tuple[int, int]:
+    if isinstance(record, Retried):
+        return min(record.offsets), max(record.offsets)
+    return record.offsets.first(), record.offsets.last()
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._logs: dict[tuple[TopicId, int], _Log] = {}
+
+    async def recover(self) -> AsyncIterator[list[Record]]:
+        return
+        yield []  # an empty asynchronous iterator: a new memory store remembers nothing
+
+    async def append(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record, Published):
+                self._log(record.topic, record.partition).append(record)
+            elif isinstance(record, HAPPENINGS):
+                self._log(record.topic, record.partition).note(record)
+            else:
+                free = _FREE.get(type(record))
+                if free is not None:
+                    free(self, record)
+
+    def _log(self, topic: TopicId, partition: int) -> _Log:
+        log = self._logs.get((topic, partition))
+        if log is None:
+            log = self._logs[topic, partition] = _Log()
+        return log
+
+    def _trimmed(self, record: Trimmed) -> None:
+        self._log(record.topic, record.partition).trim(record.start)
+
+    def _purged(self, record: TopicPurged) -> None:
+        for (topic, _), log in self._logs.items():
+            if topic == record.topic:
+                log.trim(log.end())
+
+    def _topic_deleted(self, record: TopicDeleted) -> None:
+        for place in [place for place in self._logs if place[0] == record.topic]:
+            del self._logs[place]
+
+    async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        return self._log(topic, partition).read(offsets)
+
+    async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        return self._log(topic, partition).scan(start, count)
+
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
+        return self._log(topic, partition).history(offset)
+
+    async def close(self) -> None:
+        self._logs.clear()
+
+
+_FREE: dict[type, Callable[[MemoryStore, Any], None]] = {
+    Trimmed: MemoryStore._trimmed,
+    TopicPurged: MemoryStore._purged,
+    TopicDeleted: MemoryStore._topic_deleted,
+}

@@ -1,0 +1,57 @@
+"""A clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+
+class _Alarm:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._now_ms = int(start * 1000)
+        self._alarms: list[tuple[int, int, _Alarm]] = []
+        self._number = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def time(self) -> float:
+        return self._now_ms / 1000
+
+    def call_at(self, when_ms: int, callback: Callable[[], None]) -> _Alarm:
+        alarm = _Alarm(callback)
+        self._number += 1
+        heappush(self._alarms, (when_ms, self._number, alarm))
+        return alarm
+
+    async def advance(self, seconds: float) -> None:
+        """Moves time on, ringing every alarm at its own instant, and lets the work that causes settle."""
+        await settle()
+        target = self._now_ms + round(seconds * 1000)
+        while self._alarms and self._alarms[0][0] <= target:
+            when, _, alarm = heappop(self._alarms)
+            self._now_ms = max(self._now_ms, when)
+            if alarm.callback is not None:
+                alarm.callback()
+                await settle()
+        self._now_ms = target
+        await settle()
+
+    def jump(self, seconds: float) -> None:
+        """The clock is set, forwards or backwards; nothing rings until it is advanced."""
+        self._now_ms += round(seconds * 1000)
+
+
+async def settle(turns: int = 20) -> None:
+    """Lets everything that is ready to run do so."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
