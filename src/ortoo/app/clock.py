@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ..ports import Alarm
+from ortoo.ports import Alarm
 
 
 class SystemClock:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..broker import Broker
-from ..client import Queue, SyncQueue
-from ..model.names import DEFAULT_NAMESPACE
-from ..stores.memory import MemoryStore
+from ortoo.broker import Broker
+from ortoo.client import Queue, SyncQueue
+from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.stores.memory import MemoryStore
+
 from .clock import SystemClock
 
 

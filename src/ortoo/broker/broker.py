@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..engine import Engine
-from ..model.commands import Command, Lease, Publish, Run, Settle
-from ..model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
-from ..model.names import TopicName
-from ..model.records import Record, TopicCreated, TopicDeleted
-from ..model.replies import LeasedRun, LeaseTaken, Placed
-from ..ports import Alarm, Clock, Store
+from ortoo.engine import Engine
+from ortoo.model.commands import Command, Lease, Publish, Run, Settle
+from ortoo.model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
+from ortoo.model.names import TopicName
+from ortoo.model.records import Record, TopicCreated, TopicDeleted
+from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
+from ortoo.ports import Alarm, Clock, Store
+
 from .commits import PendingCommit
 from .copies import fill_copies
 from .reader import Reader

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ..model.errors import OrtooError
-from ..model.records import Record
+from ortoo.model.errors import OrtooError
+from ortoo.model.records import Record
 
 
 class PendingCommit:

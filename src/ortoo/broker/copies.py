@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..model.batch import Batch
-from ..model.names import MessageRef
-from ..model.records import Origin, Published, Record
-from ..model.replies import Columns
-from ..model.topic import ANY_PRIORITY
-from ..ports import Store
+from ortoo.model.batch import Batch
+from ortoo.model.names import MessageRef
+from ortoo.model.records import Origin, Published, Record
+from ortoo.model.replies import Columns
+from ortoo.model.topic import ANY_PRIORITY
+from ortoo.ports import Store
 
 ORIGIN = "ortoo-origin"  # message id
 GROUP = "ortoo-group"

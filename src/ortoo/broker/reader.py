@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from ..engine import Engine
-from ..engine.lease import resolve
-from ..engine.state import State
-from ..engine.topic import Topic
-from ..engine.view import message_states, offsets_in_state, topic_info
-from ..model import limits
-from ..model.commands import Position
-from ..model.errors import InvalidError, NotFoundError
-from ..model.message import Delivery
-from ..model.names import MessageRef, TopicName
-from ..model.replies import MessageInfo, MessageState, Page, Stats, TopicInfo, Trace, filter_columns, to_received
-from ..ports import Store
+from ortoo.engine import Engine
+from ortoo.engine.lease import resolve
+from ortoo.engine.state import State
+from ortoo.engine.topic import Topic
+from ortoo.engine.view import message_states, offsets_in_state, topic_info
+from ortoo.model import limits
+from ortoo.model.commands import Position
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.message import Delivery
+from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.replies import MessageInfo, MessageState, Page, Stats, TopicInfo, Trace, filter_columns, to_received
+from ortoo.ports import Store
+
 from .trace import compose
 from .waiters import Waiters
 

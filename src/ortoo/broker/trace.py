@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..engine.topic import Topic
-from ..model import records as r
-from ..model.names import MessageRef
-from ..model.replies import Trace, TraceEvent
+from ortoo.engine.topic import Topic
+from ortoo.model import records as r
+from ortoo.model.names import MessageRef
+from ortoo.model.replies import Trace, TraceEvent
 
 
 def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.Happening], now: int) -> Trace:

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
-from ..model import limits
-from ..model.commands import Lease
-from ..model.errors import OrtooError, TooManyError
-from ..model.names import TopicName
-from ..model.replies import LeaseTaken
+from ortoo.model import limits
+from ortoo.model.commands import Lease
+from ortoo.model.errors import OrtooError, TooManyError
+from ortoo.model.names import TopicName
+from ortoo.model.replies import LeaseTaken
 
 Line = tuple[str, str | None, str]  # namespace, topic or None for labels, group
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from ..model import limits
-from ..model.commands import (
+from ortoo.model import limits
+from ortoo.model.commands import (
     END,
     START,
     ChangeTopic,
@@ -25,11 +25,12 @@ from ..model.commands import (
     RetryNow,
     Seek,
 )
-from ..model.errors import InvalidError, NotFoundError
-from ..model.message import Received
-from ..model.names import DEFAULT_GROUP, TopicName, parse_message_id
-from ..model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
-from ..model.topic import topic_config
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.message import Received
+from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
+from ortoo.model.topic import topic_config
+
 from .link import Link
 
 Time = float | datetime

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ..model import limits
-from ..model.batch import to_outgoing
-from ..model.commands import Publish
-from ..model.errors import CapacityError, OrtooError, RequestError
-from ..model.message import Message
-from ..model.names import TopicName
-from ..model.replies import Placed, Sent
+from ortoo.model import limits
+from ortoo.model.batch import to_outgoing
+from ortoo.model.commands import Publish
+from ortoo.model.errors import CapacityError, OrtooError, RequestError
+from ortoo.model.message import Message
+from ortoo.model.names import TopicName
+from ortoo.model.replies import Placed, Sent
 
 Entry = tuple[Message, asyncio.Future[Sent]]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from ..model.errors import NoReplyError, OrtooError
-from ..model.message import CORRELATION_ID, REPLY_TO, Message, Received
+from ortoo.model.errors import NoReplyError, OrtooError
+from ortoo.model.message import CORRELATION_ID, REPLY_TO, Message, Received
+
 from .streams import Streams
 
 _SETTINGS = {"partitions": 1, "ordering": "none", "dlq": False, "retention_seconds": 3600.0, "durability": "none"}

@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol
 
-from ..model.commands import Command, Lease, Position, Publish
-from ..model.names import MessageRef, TopicName
-from ..model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
+from ortoo.model.commands import Command, Lease, Position, Publish
+from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
 
 
 class Link(Protocol):

@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from ..model.batch import to_outgoing
-from ..model.commands import Begin, Publish
-from ..model.errors import InvalidError, OrtooError
-from ..model.message import CORRELATION_ID, Message, Received
-from ..model.names import DEFAULT_NAMESPACE, TopicName, check_name
-from ..model.replies import Sent
+from ortoo.model.batch import to_outgoing
+from ortoo.model.commands import Begin, Publish
+from ortoo.model.errors import InvalidError, OrtooError
+from ortoo.model.message import CORRELATION_ID, Message, Received
+from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
+from ortoo.model.replies import Sent
+
 from .gather import Gatherer, to_sent
 from .inbox import Inbox
 from .link import Link

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..model import limits
-from ..model.commands import START, Extend, Lease, Position, Run, Settle
-from ..model.errors import InvalidError
-from ..model.message import Received, Settler
-from ..model.names import DEFAULT_GROUP
-from ..model.replies import Settled
+from ortoo.model import limits
+from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
+from ortoo.model.errors import InvalidError
+from ortoo.model.message import Received, Settler
+from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.replies import Settled
+
 from .link import Link
 from .settling import Receipts, check_settled, to_runs
 

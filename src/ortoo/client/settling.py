@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model.commands import Run
-from ..model.errors import InvalidError, LeaseLostError
-from ..model.message import Delivery, Received
-from ..model.names import GroupId, LeaseId, ReceiptRef, TopicId, parse_receipt
-from ..model.replies import Settled
+from ortoo.model.commands import Run
+from ortoo.model.errors import InvalidError, LeaseLostError
+from ortoo.model.message import Delivery, Received
+from ortoo.model.names import GroupId, LeaseId, ReceiptRef, TopicId, parse_receipt
+from ortoo.model.replies import Settled
 
 Receipts = Received | str | Iterable[Received | str]
 

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from heapq import heappop, heappush
 from uuid import uuid4
 
-from ..model import limits
-from ..model.commands import Position
-from ..model.errors import LeaseLostError, NotFoundError, UnavailableError
-from ..model.message import Received
-from ..model.names import DEFAULT_GROUP
+from ortoo.model import limits
+from ortoo.model.commands import Position
+from ortoo.model.errors import LeaseLostError, NotFoundError, UnavailableError
+from ortoo.model.message import Received
+from ortoo.model.names import DEFAULT_GROUP
+
 from .admin import Admin, Time, to_position
 from .receiving import Receiving
 

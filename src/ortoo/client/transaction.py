@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from ..model.batch import to_outgoing
-from ..model.commands import Abort, Commit, Publish, Run, Stage, Transact
-from ..model.errors import InvalidError
-from ..model.message import Message
-from ..model.names import TopicName
-from ..model.replies import Placed, Sent
+from ortoo.model.batch import to_outgoing
+from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
+from ortoo.model.errors import InvalidError
+from ortoo.model.message import Message
+from ortoo.model.names import TopicName
+from ortoo.model.replies import Placed, Sent
+
 from .gather import to_sent
 from .link import Link
 from .settling import Receipts, to_runs

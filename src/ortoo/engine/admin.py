@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.commands import (
+from ortoo.model.commands import (
     ChangeTopic,
     CreateGroup,
     CreateTopic,
@@ -13,9 +13,10 @@ from ..model.commands import (
     PurgeTopic,
     Seek,
 )
-from ..model.errors import ExistsError, InvalidError
-from ..model.names import check_name
-from ..model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
+from ortoo.model.errors import ExistsError, InvalidError
+from ortoo.model.names import check_name
+from ortoo.model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
+
 from .decision import Decision, Slate
 from .group import Group
 from .lease import draft_group, resolve

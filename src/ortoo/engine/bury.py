@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from ..model.batch import Batch
-from ..model.names import MessageRef
-from ..model.offsets import OffsetSet
-from ..model.records import DeadLettered, DeathReason, Dropped, Origin, Published
-from ..model.topic import dlq_config
+from ortoo.model.batch import Batch
+from ortoo.model.names import MessageRef
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
+from ortoo.model.topic import dlq_config
+
 from .decision import Slate
 from .group import Group
 from .topic import Topic

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ..model import limits
-from ..model.errors import NotFoundError, TooManyError
-from ..model.names import GroupId, TopicId, TopicName, check_name
-from ..model.records import Record, TopicCreated
-from ..model.topic import TopicConfig
+from ortoo.model import limits
+from ortoo.model.errors import NotFoundError, TooManyError
+from ortoo.model.names import GroupId, TopicId, TopicName, check_name
+from ortoo.model.records import Record, TopicCreated
+from ortoo.model.topic import TopicConfig
+
 from .state import State
 from .topic import Topic
 

@@ -1,6 +1,6 @@
 """Which dedup ids were published lately, and where the first message with each lies."""
 
-from ..model.names import MessageRef
+from ortoo.model.names import MessageRef
 
 
 class DedupTable:

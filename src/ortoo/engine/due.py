@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
-from ..model import limits
-from ..model.names import GroupId, LeaseId, TopicId
-from ..model.records import CameDue, Expired, GroupDeleted, TransactionEnded, WindowClosed
+from ortoo.model import limits
+from ortoo.model.names import GroupId, LeaseId, TopicId
+from ortoo.model.records import CameDue, Expired, GroupDeleted, TransactionEnded, WindowClosed
+
 from .admin import leave
 from .alarms import Alarm
 from .bury import Death, bury

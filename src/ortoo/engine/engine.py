@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..model import commands as c
-from ..model.records import Opened, Published, Record
+from ortoo.model import commands as c
+from ortoo.model.records import Opened, Published, Record
+
 from . import admin, lease, messages, publish, settle, transactions
 from .decision import Decision
 from .due import decide_due

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..model.names import GroupId
-from ..model.offsets import OffsetSet
-from ..model.topic import ANY_PRIORITY, Ordering
+from ortoo.model.names import GroupId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.topic import ANY_PRIORITY, Ordering
+
 from .keys import NO_KEY, KeyOrder, KeyState
 from .partition import Partition
 from .wheel import Wheel

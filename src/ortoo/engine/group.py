@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model import limits
-from ..model.names import GroupId, LeaseId
-from ..model.offsets import OffsetSet
-from ..model.topic import Ordering
+from ortoo.model import limits
+from ortoo.model.names import GroupId, LeaseId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.topic import Ordering
+
 from .feed import Feed
 from .members import Members
 from .partition import Partition

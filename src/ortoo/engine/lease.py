@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from ..model import limits
-from ..model.commands import Lease, Position
-from ..model.errors import InvalidError, TooManyError
-from ..model.names import LeaseId, TopicName, check_name
-from ..model.offsets import OffsetSet
-from ..model.records import Acked, GroupCreated, Leased
-from ..model.replies import LeaseTaken, Taken
+from ortoo.model import limits
+from ortoo.model.commands import Lease, Position
+from ortoo.model.errors import InvalidError, TooManyError
+from ortoo.model.names import LeaseId, TopicName, check_name
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Acked, GroupCreated, Leased
+from ortoo.model.replies import LeaseTaken, Taken
+
 from .decision import Decision, Slate
 from .feed import Feed
 from .group import Group

@@ -6,7 +6,7 @@ leased messages of pauses (nobody leases more of it) until these are settled or 
 
 from __future__ import annotations
 
-from ..model import limits
+from ortoo.model import limits
 
 
 class Members:

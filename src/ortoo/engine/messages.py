@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ..model.batch import Batch
-from ..model.commands import END, DeadLetter, DeleteMessage, Redrive, RetryNow
-from ..model.errors import InvalidError, NotFoundError
-from ..model.names import MessageRef
-from ..model.offsets import OffsetSet
-from ..model.records import Deleted, Hastened, Origin, Published, Redriven
+from ortoo.model.batch import Batch
+from ortoo.model.commands import END, DeadLetter, DeleteMessage, Redrive, RetryNow
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.names import MessageRef
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Deleted, Hastened, Origin, Published, Redriven
+
 from .bury import Death, bury
 from .decision import Decision, Slate
 from .group import Group

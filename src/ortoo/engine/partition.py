@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from ..model.batch import Batch
-from ..model.names import GroupId
-from ..model.offsets import OffsetSet
-from ..model.records import Published
-from ..model.topic import ANY_PRIORITY, TopicConfig
+from ortoo.model.batch import Batch
+from ortoo.model.names import GroupId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Published
+from ortoo.model.topic import ANY_PRIORITY, TopicConfig
+
 from .keys import KeyColumn, key_hashes
 from .timeline import Timeline
 from .wheel import Wheel

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from heapq import heappop, heappush
 
-from ..model.offsets import OffsetSet
-from ..model.topic import ANY_PRIORITY
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.topic import ANY_PRIORITY
+
 from .feed import Feed
 from .keys import NO_KEY
 

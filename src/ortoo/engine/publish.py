@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ..model import limits
-from ..model.batch import Batch, Outgoing, pick
-from ..model.commands import Publish
-from ..model.errors import FullError, InvalidError
-from ..model.names import MessageRef
-from ..model.records import Published
-from ..model.replies import Placed
-from ..model.topic import TopicConfig
+from ortoo.model import limits
+from ortoo.model.batch import Batch, Outgoing, pick
+from ortoo.model.commands import Publish
+from ortoo.model.errors import FullError, InvalidError
+from ortoo.model.names import MessageRef
+from ortoo.model.records import Published
+from ortoo.model.replies import Placed
+from ortoo.model.topic import TopicConfig
+
 from .decision import Decision, Slate
 from .keys import key_hashes
 from .state import State

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..model import limits
-from ..model import records as r
-from ..model.names import LEASES_PER_EPOCH, MessageRef
-from ..model.offsets import OffsetSet
+from ortoo.model import limits
+from ortoo.model import records as r
+from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
+from ortoo.model.offsets import OffsetSet
+
 from .dedup import DedupTable
 from .feed import Feed
 from .group import Group, LeaseState

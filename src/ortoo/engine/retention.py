@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model.offsets import OffsetSet
-from ..model.records import Record, Skipped, Trimmed
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Record, Skipped, Trimmed
+
 from .partition import Partition
 from .topic import Topic
 

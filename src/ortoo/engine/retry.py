@@ -1,6 +1,6 @@
 """When a failed message comes back, as one pure function."""
 
-from ..model.topic import TopicConfig
+from ortoo.model.topic import TopicConfig
 
 _JITTER = 0.1  # a little, so that messages that failed together do not all return together
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model import limits
-from ..model.commands import Extend, Run, Settle
-from ..model.errors import InvalidError
-from ..model.offsets import OffsetSet
-from ..model.records import Acked, Extended, Record, Released, ReleaseReason, Retried, RetryReason
-from ..model.replies import Settled
+from ortoo.model import limits
+from ortoo.model.commands import Extend, Run, Settle
+from ortoo.model.errors import InvalidError
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Acked, Extended, Record, Released, ReleaseReason, Retried, RetryReason
+from ortoo.model.replies import Settled
+
 from .bury import Death, bury
 from .decision import Decision, Slate
 from .feed import Feed

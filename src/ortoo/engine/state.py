@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..model.batch import Outgoing
-from ..model.commands import Publish
-from ..model.errors import NotFoundError
-from ..model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
-from ..model.replies import Counters
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Publish
+from ortoo.model.errors import NotFoundError
+from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.replies import Counters
+
 from .alarms import Alarms
 from .dedup import DedupTable
 from .group import Group, LeaseState

@@ -6,10 +6,11 @@ from collections import deque
 
 from xxhash import xxh3_64_hexdigest
 
-from ..model import limits
-from ..model.names import GroupId, TopicId, TopicName
-from ..model.records import TopicCreated
-from ..model.topic import TopicConfig
+from ortoo.model import limits
+from ortoo.model.names import GroupId, TopicId, TopicName
+from ortoo.model.records import TopicCreated
+from ortoo.model.topic import TopicConfig
+
 from .dedup import DedupTable
 from .group import Group
 from .partition import Partition

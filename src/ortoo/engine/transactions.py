@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ..model import limits
-from ..model.batch import Outgoing, join
-from ..model.commands import Abort, Begin, Commit, Publish, Stage, Transact
-from ..model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError
-from ..model.names import ReceiptRef, TopicName, check_name
-from ..model.records import Staged, TransactionBegan, TransactionEnded
-from ..model.replies import Placed
+from ortoo.model import limits
+from ortoo.model.batch import Outgoing, join
+from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
+from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError
+from ortoo.model.names import ReceiptRef, TopicName, check_name
+from ortoo.model.records import Staged, TransactionBegan, TransactionEnded
+from ortoo.model.replies import Placed
+
 from .decision import Decision, Slate
 from .publish import check_fits, place
 from .settle import ack, find_held

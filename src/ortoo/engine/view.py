@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..model.offsets import OffsetSet
-from ..model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
-from ..model.topic import ANY_PRIORITY
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
+from ortoo.model.topic import ANY_PRIORITY
+
 from .feed import Feed
 from .group import Group
 from .topic import Topic

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from ..model.names import TopicId
-from ..model.records import Happening, Record
-from ..model.replies import Columns
+from ortoo.model.names import TopicId
+from ortoo.model.records import Happening, Record
+from ortoo.model.replies import Columns
 
 
 class Store(Protocol):

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from ..model import limits
-from ..model.names import TopicId
-from ..model.records import (
+from ortoo.model import limits
+from ortoo.model.names import TopicId
+from ortoo.model.records import (
     HAPPENINGS,
     Happening,
     Published,
@@ -19,8 +19,8 @@ from ..model.records import (
     TopicPurged,
     Trimmed,
 )
-from ..model.replies import Columns, join_columns
-from ..model.topic import ANY_PRIORITY
+from ortoo.model.replies import Columns, join_columns
+from ortoo.model.topic import ANY_PRIORITY
 
 _SEGMENT_MESSAGES = 8_192
 _BUCKET_BITS = 12  # history is found by offset in buckets of 4096
