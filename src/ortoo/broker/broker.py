@@ -15,7 +15,7 @@ from typing import Any
 from ortoo.engine import Engine
 from ortoo.model.commands import Command, Lease, Publish, Run, Settle
 from ortoo.model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
-from ortoo.model.names import TopicName
+from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.records import Record, TopicCreated, TopicDeleted
 from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
 from ortoo.ports import Alarm, Clock, Store
@@ -25,7 +25,7 @@ from .copies import fill_copies
 from .reader import Reader
 from .waiters import Waiters
 
-_RECOVERY_PAUSE_S = 1.0
+_RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 
 class Broker(Reader):
@@ -62,6 +62,16 @@ class Broker(Reader):
         self._committer = None
         await self.store.close()
 
+    async def kill(self) -> None:
+        """Ends as a crash would: nothing is finished, nobody is answered. For tests."""
+        self._refusal = ClosedError("the queue was killed")
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        if self._committer is not None:
+            self._committer.cancel()
+            await asyncio.gather(self._committer, return_exceptions=True)
+            self._committer = None
+
     # -- commands
 
     def submit(self, command: Command) -> Any:
@@ -72,6 +82,7 @@ class Broker(Reader):
         self._do_due(now)
         decision = self.engine.decide(command, now)
         self._log(decision.records)
+        self._stir_shifted()
         self._arm()
         return decision.reply
 
@@ -126,7 +137,7 @@ class Broker(Reader):
             remove()
 
     def _return(self, taken: LeaseTaken) -> None:
-        merged: dict[tuple[Any, ...], list[int]] = {}
+        merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
         for run in taken.taken:
             merged.setdefault((run.topic_id, run.group_id, run.lease, run.partition), []).extend(run.offsets)
         if merged and self._refusal is None:
@@ -142,6 +153,7 @@ class Broker(Reader):
     def _do_due(self, now: int) -> None:
         while (records := self.engine.tick(now)) is not None:
             self._log(records)
+        self._stir_shifted()
 
     def _arm(self) -> None:
         due = [when for when in (self.engine.next_deadline(), self.waiters.next_deadline()) if when is not None]
@@ -161,11 +173,16 @@ class Broker(Reader):
         self.waiters.time_out(now)
         self._arm()
 
+    async def _sleep(self, ms: int) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.clock.call_at(self.now() + ms, lambda: _let_go(future))
+        await future
+
     async def _room(self, topic: TopicName, deadline: int) -> None:
         """Until the topic stirs, or the deadline."""
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rooms.setdefault(topic, []).append(future)
-        alarm = self.clock.call_at(deadline, lambda: future.done() or future.set_result(None))
+        alarm = self.clock.call_at(deadline, lambda: _let_go(future))
         try:
             await future
         finally:
@@ -221,8 +238,12 @@ class Broker(Reader):
         topic = self.engine.state.names.get(name)
         self.waiters.stir(name, self._try_lease, everyone=topic is not None and topic.config.is_fifo)
         for future in self._rooms.pop(name, []):
-            if not future.done():
-                future.set_result(None)
+            _let_go(future)
+
+    def _stir_shifted(self) -> None:
+        """Partitions that found another owner may have messages for one who waits; no commit tells of that."""
+        while self.engine.state.shifted:
+            asyncio.get_running_loop().call_soon(self._stir, self.engine.state.shifted.pop())
 
     async def _fail(self, commit: PendingCommit, error: Exception) -> None:
         """An append failed. What it held is unknown, what came after it was never written; begin again from the store."""
@@ -231,12 +252,14 @@ class Broker(Reader):
         self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
         self._commit, self._in_flight = PendingCommit(), None
         self._dirty.clear()
+        pause = _RECOVERY_PAUSE_MS
         while True:
             try:
                 return await self._recover()
             except Exception as again:  # keep trying: a store may come back
                 self._refusal = StoreFailedError(f"the store failed ({again}); the queue is recovering, try again")
-                await asyncio.sleep(_RECOVERY_PAUSE_S)
+                await self._sleep(pause)
+                pause = min(2 * pause, _RECOVERY_PAUSE_MAX_MS)
 
     async def _recover(self) -> None:
         engine = Engine(self._auto_create)
@@ -264,6 +287,10 @@ class Broker(Reader):
                 waiter.future.set_exception(error)
         for futures in self._rooms.values():
             for future in futures:
-                if not future.done():
-                    future.set_result(None)
+                _let_go(future)
         self._rooms.clear()
+
+
+def _let_go(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

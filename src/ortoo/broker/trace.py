@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortoo.engine.topic import Topic
 from ortoo.model import records as r
 from ortoo.model.names import MessageRef
-from ortoo.model.replies import Trace, TraceEvent
+from ortoo.model.replies import Trace, TraceEvent, TraceKind
 
 
 def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.Happening], now: int) -> Trace:
@@ -29,7 +29,7 @@ def _event(
         case r.Leased():
             attempt = attempts.get(record.group, 0) + 1
             leases[record.lease] = record.consumer
-            what = "delivered" if attempt == 1 else "redelivered"
+            what: TraceKind = "delivered" if attempt == 1 else "redelivered"
             until = record.until / 1000
             return TraceEvent(time, what, group, record.consumer, attempt, until=until)
         case r.Acked():
@@ -37,9 +37,9 @@ def _event(
         case r.Retried():
             attempts[record.group] = attempts.get(record.group, 0) + 1
             due = record.dues[record.offsets.index(offset)] / 1000
-            what = "nacked" if record.reason == "nack" else "lease expired"
+            failed: TraceKind = "nacked" if record.reason == "nack" else "lease expired"
             consumer = leases.get(record.lease)
-            return TraceEvent(time, what, group, consumer, attempts[record.group], error=record.error, until=due)
+            return TraceEvent(time, failed, group, consumer, attempts[record.group], error=record.error, until=due)
         case r.Released():
             return TraceEvent(time, "released", group, leases.get(record.lease), reason=record.reason)
         case r.Dropped():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ortoo.model import limits
 from ortoo.model.commands import (
@@ -67,14 +67,14 @@ class Admin:
     # -- topics
 
     async def create_topic(
-        self, topic: str, *, exist_ok: bool = True, namespace: str | None = None, **settings: Any
+        self, topic: str, /, *, exist_ok: bool = True, namespace: str | None = None, **settings: Any
     ) -> TopicInfo:
         """Makes a topic with any settings of TopicConfig. One that exists with the same settings is fine if `exist_ok`."""
         name = self._name(topic, namespace)
         await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
         return await self._link.topic(name)
 
-    async def update_topic(self, topic: str, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
+    async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
         """Changes some settings and leaves the others."""
         name = self._name(topic, namespace)
         config = (await self._link.topic(name)).config
@@ -111,7 +111,9 @@ class Admin:
         ephemeral: bool = False,
         namespace: str | None = None,
     ) -> None:
-        """Makes a group that begins at "all" (the default), "new", an offset or a time."""
+        """Makes a group that begins at "all" (the default; an ephemeral one at "new"), "new", an offset or a time."""
+        if ephemeral and at is None and offset is None and time is None:
+            at = "new"
         start = to_position(at, offset, time)
         await self._link.call(CreateGroup(self._name(topic, namespace), group, start, ephemeral))
 
@@ -176,8 +178,8 @@ class Admin:
         namespace: str | None = None,
     ) -> list[Received]:
         """Messages that are ready, delayed, leased, blocked, done or dead for a group."""
-        if state not in MessageState.__args__:
-            raise InvalidError(f"a message's state is one of {', '.join(MessageState.__args__)}, not {state!r}")
+        if state not in get_args(MessageState):
+            raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
         pages = await self._link.messages(self._name(topic, namespace), group, state, limit)
         return [message for page in pages for message in page.to_messages()]
 

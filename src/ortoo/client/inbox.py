@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 from uuid import uuid4
 
 from ortoo.model.errors import NoReplyError, OrtooError
 from ortoo.model.message import CORRELATION_ID, REPLY_TO, Message, Received
 
-from .streams import Streams
 
-_SETTINGS = {"partitions": 1, "ordering": "none", "dlq": False, "retention_seconds": 3600.0, "durability": "none"}
+class Asking(Protocol):
+    """What an inbox needs of its queue."""
+
+    async def create_topic(self, topic: str, /, **settings: Any) -> Any: ...
+    async def delete_topic(self, topic: str) -> None: ...
+    async def publish_many(self, topic: str, messages: list[Message], *, namespace: str) -> Any: ...
+    def consume(self, topic: str, *, auto_ack: bool) -> AsyncIterator[Received]: ...
+
+
+_SETTINGS: dict[str, Any] = {
+    "partitions": 1,
+    "ordering": "none",
+    "dlq": False,
+    "retention_seconds": 3600.0,
+    "durability": "none",
+}
 
 
 class Inbox:
-    def __init__(self, queue: Streams) -> None:
+    def __init__(self, queue: Asking) -> None:
         self._queue = queue
         self._waiting: dict[str, asyncio.Future[Received]] = {}
         self._listener: asyncio.Task[None] | None = None

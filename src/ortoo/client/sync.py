@@ -20,7 +20,7 @@ def _blocking(
     method: Callable[Concatenate[Queue, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncQueue, P], T]:
     @functools.wraps(method)
-    def call(self: SyncQueue, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: SyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(method(self._queue, *args, **kwargs))
 
     return call
@@ -30,7 +30,7 @@ def _iterating(
     method: Callable[Concatenate[Queue, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[SyncQueue, P], Iterator[T]]:
     @functools.wraps(method)
-    def call(self: SyncQueue, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def call(self: SyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._iterate(method(self._queue, *args, **kwargs))
 
     return call

@@ -10,7 +10,7 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Message
-from ortoo.model.names import TopicName
+from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.replies import Placed, Sent
 
 from .gather import to_sent
@@ -57,7 +57,7 @@ class Transaction:
 
 
 def _merged(runs: list[Run]) -> list[Run]:
-    merged: dict[tuple[Any, ...], list[int]] = {}
+    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
     for run in runs:
         merged.setdefault((run.topic, run.group, run.lease, run.partition), []).extend(run.offsets)
     return [Run(*ids, offsets) for ids, offsets in merged.items()]

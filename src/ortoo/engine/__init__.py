@@ -7,6 +7,7 @@ Hard state is what a fold over the records gives. Soft state is either derived f
 been sorted into lanes already, see feed.py) or rebuilt by the living (consumers, see members.py).
 """
 
-from .engine import Decision, Engine
+from .decision import Decision
+from .engine import Engine
 
 __all__ = ["Decision", "Engine"]

@@ -117,4 +117,5 @@ def leave(slate: Slate, topic: Topic, group: Group, consumer: str) -> None:
     if known and topic.config.is_fifo:
         held = {partition: who for partition, who in group.held_partitions().items() if who != consumer}
         group.members.rebalance(len(group.feeds), held, slate.now)
+        slate.state.shifted.add(topic.name)
         slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())

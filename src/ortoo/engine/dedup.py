@@ -20,7 +20,7 @@ class DedupTable:
         self.seen[dedup_id] = (at, message)
 
     def prune(self, now: int, window_ms: int, count_max: int) -> None:
-        gone = []
+        gone: list[str] = []
         excess = len(self.seen) - count_max
         for dedup_id, (at, _) in self.seen.items():
             if now - at < window_ms and len(gone) >= excess:

@@ -72,7 +72,7 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int]) -> None:
         waited = feed.unsettled(evicted) - feed.leased - over
         for offset in over:
             past = feed.failures.get(offset)
-            deaths.append(Death(group, partition.index, offset, "ttl", past.count if past else 0, None))
+            deaths.append(Death(group, partition.index, offset, "ttl", past.attempts if past else 0, None))
         deaths.extend(
             Death(group, partition.index, offset, "max_wait", 0, None)
             for offset in waited
@@ -100,6 +100,7 @@ def _members(slate: Slate, topic: Topic, ids: list[int]) -> None:
         if deadline <= slate.now:
             _revoke(slate, topic, group, partition)
             members.hand_over(partition)
+            slate.state.shifted.add(topic.name)
     slate.state.alarms.set(("members", topic.id, group.id), members.next_deadline())
 
 

@@ -27,7 +27,7 @@ from .wheel import Wheel
 class Failure(NamedTuple):
     """A message that failed at least once: how often, when it was first delivered, when its retry is due."""
 
-    count: int
+    attempts: int
     first: int
     due: int
 
@@ -172,7 +172,7 @@ class Feed:
     def retry(self, offset: int, due: int, first: int, now: int) -> None:
         """A delivery failed; the message comes back at `due`, and holds its key until then."""
         past = self.failures.get(offset)
-        count = past.count + 1 if past else 1
+        count = past.attempts + 1 if past else 1
         self.failures[offset] = Failure(count, past.first if past else first, due)
         self.leased.discard(offset)
         if due <= now:

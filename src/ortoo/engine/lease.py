@@ -26,6 +26,7 @@ FOREVER = 1 << 62
 
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
     _check(command)
+    state.joining.clear()
     slate = Slate(state, now)
     taken: list[Taken] = []
     wanted = command.max_messages
@@ -62,7 +63,10 @@ def _topics(state: State, command: Lease) -> list[Topic]:
 
 
 def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
-    group = topic.group_names.get(command.group) or draft_group(slate, topic, command.group, command.start)
+    group = topic.group_names.get(command.group)
+    if group is None:
+        group = draft_group(slate, topic, command.group, command.start)
+        slate.state.joining[topic.id, group.name] = group.members
     feeds = _eligible(slate, topic, group, command)
     key = _key(topic, command)
     runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
@@ -89,7 +93,7 @@ def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int
     failures = group.feeds[partition].failures
     if not failures:
         return None
-    return {offset: failures[offset].count + 1 for offset in offsets if offset in failures} or None
+    return {offset: failures[offset].attempts + 1 for offset in offsets if offset in failures} or None
 
 
 def _key(topic: Topic, command: Lease) -> int | None:

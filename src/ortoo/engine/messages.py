@@ -45,7 +45,7 @@ def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
         feed = group.feeds[ref.partition]
         if feed.unsettled(one):
             past = feed.failures.get(ref.offset)
-            deaths.append(Death(group, ref.partition, ref.offset, "moved", past.count if past else 0, command.error))
+            deaths.append(Death(group, ref.partition, ref.offset, "moved", past.attempts if past else 0, command.error))
     if not deaths:
         raise InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
     slate = Slate(state, now)

@@ -58,7 +58,7 @@ def check_fits(topic: Topic, outgoing: Outgoing) -> None:
             f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}"
         )
     for partition in outgoing.partitions or ():
-        if partition is not None and not (isinstance(partition, int) and 0 <= partition < len(topic.partitions)):
+        if partition is not None and not 0 <= partition < len(topic.partitions):
             raise InvalidError(
                 f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}"
             )

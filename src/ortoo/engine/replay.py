@@ -67,6 +67,7 @@ def _topic_purged(state: State, record: r.TopicPurged) -> None:
 def _group_created(state: State, record: r.GroupCreated) -> None:
     topic = state.topics[record.topic]
     group = Group(record.group, record.name, topic.config.ordering, record.ephemeral)
+    group.members = state.joining.pop((topic.id, group.name), group.members)
     topic.add_group(group, record.cursors)
     state.number = max(state.number, record.group)
     if record.ephemeral:  # it needs a consumer soon, or it goes

@@ -63,7 +63,7 @@ def _done_long_enough(topic: Topic, now: int) -> list[int]:
         topic.floors.clear()
         return nothing
     floors = [
-        min(min(group.feeds[partition.index].floor for group in groups), _not_due(partition))
+        min(_not_due(partition), *(group.feeds[partition.index].floor for group in groups))
         for partition in topic.partitions
     ]
     topic.floors.append((now, floors))

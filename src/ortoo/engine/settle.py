@@ -107,7 +107,7 @@ def ack(held: Held, now: int) -> Record:
 
 def _attempt(feed: Feed, offset: int) -> int:
     past = feed.failures.get(offset)
-    return past.count + 1 if past else 1
+    return past.attempts + 1 if past else 1
 
 
 def _rejected(held: Held, error: str | None) -> Iterable[Death]:

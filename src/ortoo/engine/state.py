@@ -13,6 +13,7 @@ from ortoo.model.replies import Counters
 from .alarms import Alarms
 from .dedup import DedupTable
 from .group import Group, LeaseState
+from .members import Members
 from .partition import Partition
 from .topic import Topic
 from .wheel import Wheel
@@ -49,12 +50,14 @@ class State:
         "dedups",
         "ended",
         "epoch",
+        "joining",
         "lease_groups",
         "lease_number",
         "leases_due",
         "names",
         "now",
         "number",
+        "shifted",
         "topics",
         "transactions",
     )
@@ -73,6 +76,8 @@ class State:
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
         self.leases_due = Wheel()
         self.alarms = Alarms()
+        self.joining: dict[tuple[TopicId, str], Members] = {}  # soft: who joins a group that a lease is about to make
+        self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
         self.counters = Counters()
 
     def next_lease(self, ahead: int = 0) -> LeaseId:

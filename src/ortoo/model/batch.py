@@ -172,6 +172,9 @@ def check_outgoing(batch: Outgoing) -> None:
         and not limits.PRIORITY_MIN <= min(batch.priorities) <= max(batch.priorities) <= limits.PRIORITY_MAX
     ):
         raise InvalidError(f"priority is {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}, lower is sooner")
+    for partition in batch.partitions or ():
+        if partition is not None and type(partition) is not int:
+            _wrong("partition", partition, "a number")
     _check_times(batch)
 
 
@@ -217,7 +220,7 @@ def _check_times(batch: Outgoing) -> None:
         for seconds in column or ():
             if seconds is None:
                 continue
-            if not isinstance(seconds, int | float) or seconds != seconds:  # noqa: PLR0124 - NaN
+            if type(seconds) not in (int, float) or seconds != seconds:  # noqa: PLR0124 - NaN
                 _wrong(what, seconds, "a number of seconds")
             if not 0 <= seconds <= _SECONDS_MAX[what] or (what == "ttl" and seconds == 0):
                 raise InvalidError(f"{what} must lie between 0 and {_SECONDS_MAX[what]:.0f} seconds, this is {seconds}")

@@ -66,7 +66,7 @@ def parse_receipt(text: str) -> ReceiptRef:
 
 
 def _numbers(text: str, count: int) -> list[int] | None:
-    parts = text.split(".") if isinstance(text, str) else []
+    parts = text.split(".")
     # isascii, because int() also takes other scripts' digits; the length, because it takes thousands of digits slowly.
     if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         return None

@@ -113,7 +113,8 @@ def join_columns(parts: list[Columns]) -> Columns:
     for name in Columns.__struct_fields__:
         if name in _ALWAYS or any(getattr(part, name) is not None for part in parts):
             blank = _BLANKS.get(name)
-            joined[name] = column = []
+            column: list[Any] = []
+            joined[name] = column
             for part in parts:
                 column.extend(getattr(part, name) or [blank] * len(part.offsets))
     return Columns(**joined)

@@ -1,0 +1,77 @@
+"""`python -m bench`: runs the scenarios and shows what they found."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .figures import Figure, beside
+from .floor import Floors
+from .scenarios import Scenario, scenarios
+from .settings import FULL, QUICK, Settings
+from .table import to_json, to_table
+
+_FILE_WIDTH = 100  # of a table that goes to a file or a pipe, so that nothing is cut
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    chosen = [scenario for scenario in scenarios() if _matches(scenario.name, options.only)]
+    if not chosen:
+        parser.error(f"no scenario matches {options.only!r}; there are: {_names()}")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
+    figures = _run(chosen, QUICK if options.quick else FULL, console)
+    console.print(to_table(figures))
+    if options.json is not None:
+        options.json.write_bytes(to_json(figures) + b"\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures the embedded queue in memory: rates, lateness, memory; each rate beside the bare cost of "
+        "encoding the same batches (the floor), measured in the same run. The best of several repetitions counts.",
+        epilog=f"Scenarios: {_names()}.",
+    )
+    parser.add_argument("--quick", action="store_true", help="less work: about 20 seconds in place of some minutes")
+    parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name contains this; * and ? match anything")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to this file")
+    return parser
+
+
+def _names() -> str:
+    return ", ".join(scenario.name.replace(",", "") for scenario in scenarios())
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    return pattern is None or fnmatch(name.replace(",", ""), f"*{pattern}*")
+
+
+def _run(chosen: list[Scenario], settings: Settings, console: Console) -> list[Figure]:
+    """The floors first, then each scenario's figures beside its floor."""
+    floors, found = Floors(), []
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(chosen))
+        for scenario in chosen:
+            progress.update(task, description=scenario.name)
+            if scenario.batch is not None:
+                floors.measure(scenario.batch)
+            found.append((scenario.batch, scenario.run(settings)))
+            progress.advance(task)
+    figures = floors.figures()
+    for batch, some in found:
+        figures.extend(some if batch is None else beside(some, floors.best[batch]))
+    return figures
+
+
+if __name__ == "__main__":
+    main()

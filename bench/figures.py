@@ -1,0 +1,74 @@
+"""What a benchmark finds: figures, and the targets some of them are held against."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Unit = Literal["messages/s", "ms", "bytes/message", "ratio"]
+
+
+class Target(msgspec.Struct, frozen=True):
+    limit: float
+    sense: Literal["at least", "at most"] = "at least"
+
+    def is_met(self, value: float) -> bool:
+        return value >= self.limit if self.sense == "at least" else value <= self.limit
+
+
+class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of the table. `floor` is the floor's rate for batches of the same size, in the same run."""
+
+    scenario: str
+    what: str
+    value: float
+    unit: Unit = "messages/s"
+    floor: float | None = None
+
+    @property
+    def times_floor(self) -> float | None:
+        """How many times the bare encoding this costs."""
+        return None if self.floor is None else self.floor / self.value
+
+    @property
+    def target(self) -> Target | None:
+        return TARGETS.get((self.scenario, self.what))
+
+    @property
+    def is_met(self) -> bool | None:
+        """None where there is no target."""
+        return None if self.target is None else self.target.is_met(self.value)
+
+
+def rates(scenario: str, found: dict[str, float]) -> list[Figure]:
+    return [Figure(scenario, what, rate) for what, rate in found.items()]
+
+
+def beside(figures: list[Figure], floor: float) -> list[Figure]:
+    """The figures with the floor that their rates are compared with."""
+    return [
+        msgspec.structs.replace(figure, floor=floor) if figure.unit == "messages/s" else figure for figure in figures
+    ]
+
+
+TARGETS = {
+    ("plain in 1000s", "publish"): Target(1_000_000),
+    ("plain in 1000s", "lease+ack"): Target(800_000),
+    ("keyed in 1000s", "publish"): Target(400_000),
+    ("keyed in 1000s", "lease+ack"): Target(200_000),
+    ("lanes in 1000s", "publish"): Target(400_000),
+    ("lanes in 1000s", "lease+ack"): Target(200_000),
+    ("one by one", "publish"): Target(60_000),
+    ("fan-out to 10", "deliveries"): Target(800_000),
+    ("delayed", "insert"): Target(200_000),
+    ("delayed", "lateness p99"): Target(50, "at most"),
+    # Depth must not matter; what is asked for leaves room for noise.
+    ("deep ÷ shallow", "publish"): Target(0.75),
+    ("deep ÷ shallow", "lease"): Target(0.75),
+    ("deep ÷ shallow", "ack"): Target(0.75),
+    ("state, plain", "memory"): Target(10, "at most"),
+    ("state, one message a ms", "memory"): Target(10, "at most"),
+    ("state, 100,000 keys", "memory"): Target(40, "at most"),
+    ("state, all keys distinct", "memory"): Target(40, "at most"),
+}

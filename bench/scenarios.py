@@ -1,0 +1,75 @@
+"""The list of everything that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from . import delayed, memory, traffic
+from .depth import depth
+from .figures import Figure, rates
+from .loads import LOADS, Load, plain
+from .settings import Settings
+from .timing import Rates, best_of
+
+SIZES = (1, 10, 100, 1000)
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """`batch` is the size of the batches whose floor its rates are compared with."""
+
+    name: str
+    run: Callable[[Settings], list[Figure]]
+    batch: int | None = None
+
+
+def scenarios() -> list[Scenario]:
+    batched = [_batched(name, load, size) for name, load in LOADS.items() for size in SIZES]
+    state = [_state(kind) for kind in memory.KINDS] if memory.is_measurable() else []
+    return [
+        *batched,
+        Scenario("one by one", _one_by_one, 1),
+        Scenario("fan-out to 10", _fan_out, 1000),
+        Scenario("delayed", _delayed, 1000),
+        Scenario("depth", depth, 1000),
+        *state,
+    ]
+
+
+def _batched(kind: str, load: Load, size: int) -> Scenario:
+    name = f"{kind} in {size}s"
+
+    def run(settings: Settings) -> list[Figure]:
+        count = settings.messages[size]
+
+        async def measure_live() -> Rates:
+            return {"live": await traffic.live(load, size, count)}
+
+        found = best_of(settings.repetitions, lambda: traffic.cycle(load, size, count))
+        found.update(best_of(settings.repetitions, measure_live))
+        return rates(name, found)
+
+    return Scenario(name, run, size)
+
+
+def _one_by_one(settings: Settings) -> list[Figure]:
+    found = best_of(settings.repetitions, lambda: traffic.one_by_one(settings.single_messages))
+    return rates("one by one", found)
+
+
+def _fan_out(settings: Settings) -> list[Figure]:
+    async def measure() -> Rates:
+        return {"deliveries": await traffic.live(plain, 1000, settings.fan_out_messages, traffic.FAN_OUT_GROUPS)}
+
+    return rates("fan-out to 10", best_of(settings.repetitions, measure))
+
+
+def _delayed(settings: Settings) -> list[Figure]:
+    inserted = best_of(settings.repetitions, lambda: delayed.insert(settings.delayed_messages))
+    late = delayed.lateness(settings.repetitions, settings.timed_messages, settings.timed_seconds)
+    return [*rates("delayed", inserted), *late]
+
+
+def _state(kind: str) -> Scenario:
+    return Scenario(f"state, {kind}", lambda settings: memory.state_memory(kind, settings.state_messages))

@@ -1,0 +1,44 @@
+"""How much work each scenario does: enough to trust the figures, or `--quick` for a look."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    repetitions: int  # the best one counts
+    messages: dict[int, int]  # by batch size
+    single_messages: int
+    fan_out_messages: int
+    delayed_messages: int
+    timed_messages: int  # whose lateness is measured
+    timed_seconds: float  # over which they come due
+    shallow: int  # messages pending
+    deep: int
+    state_messages: int
+
+
+FULL = Settings(
+    repetitions=3,
+    messages={1: 10_000, 10: 50_000, 100: 200_000, 1000: 500_000},
+    single_messages=100_000,
+    fan_out_messages=100_000,
+    delayed_messages=1_000_000,
+    timed_messages=2_000,
+    timed_seconds=3.0,
+    shallow=10_000,
+    deep=10_000_000,
+    state_messages=10_000_000,
+)
+QUICK = Settings(
+    repetitions=2,
+    messages={1: 1_000, 10: 5_000, 100: 20_000, 1000: 100_000},
+    single_messages=20_000,
+    fan_out_messages=20_000,
+    delayed_messages=100_000,
+    timed_messages=500,
+    timed_seconds=0.5,
+    shallow=10_000,
+    deep=1_000_000,
+    state_messages=1_000_000,
+)

@@ -1,0 +1,81 @@
+"""The figures as a table for people, and as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+from rich.table import Table
+
+import ortoo
+
+from .figures import Figure, Target, Unit
+
+_MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: ""}
+
+
+def to_table(figures: Sequence[Figure]) -> Table:
+    table = Table(title=f"ortoo {ortoo.__version__}, in memory, 100-byte values", caption=_caption())
+    table.add_column("scenario", no_wrap=True)
+    table.add_column("what", no_wrap=True)
+    for heading in ("figure", "× floor", "target"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("met")
+    for scenario, rows in groupby(figures, key=lambda figure: figure.scenario):
+        for number, figure in enumerate(rows):
+            table.add_row(scenario if number == 0 else "", *_cells(figure))
+        table.add_section()
+    return table
+
+
+def _cells(figure: Figure) -> list[str]:
+    times = figure.times_floor
+    return [
+        figure.what,
+        to_text(figure.value, figure.unit),
+        "" if times is None else f"{times:,.1f}",
+        _target(figure.target, figure.unit),
+        _MARKS[figure.is_met],
+    ]
+
+
+def to_text(value: float, unit: Unit) -> str:
+    match unit:
+        case "messages/s":
+            return f"{value:,.0f}/s"
+        case "ms":
+            return f"{value:.1f} ms"
+        case "bytes/message":
+            return f"{value:.1f} B each"
+        case "ratio":
+            return f"{value:.2f}"
+
+
+def _target(target: Target | None, unit: Unit) -> str:
+    if target is None:
+        return ""
+    return f"{'≥' if target.sense == 'at least' else '≤'} {to_text(target.limit, unit)}"
+
+
+def _caption() -> str:
+    return (
+        f"Python {platform.python_version()}, {os.cpu_count()} cores. Floor: msgpack and CRC-32 of the same batches; "
+        "“× floor” says how many times its cost."
+    )
+
+
+def to_json(figures: Sequence[Figure]) -> bytes:
+    rows = [
+        {
+            **msgspec.structs.asdict(figure),
+            "times_floor": figure.times_floor,
+            "target": figure.target,
+            "is_met": figure.is_met,
+        }
+        for figure in figures
+    ]
+    about = {"ortoo": ortoo.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    return msgspec.json.format(msgspec.json.encode({**about, "figures": rows}), indent=2)

@@ -1,0 +1,98 @@
+"""Messages through the queue: publish, lease, ack and live traffic in batches, fan-out, and publishing one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import ortoo
+
+from .loads import VALUE_BYTES, Load, warm_up
+from .timing import Rates, Stopwatch
+
+TOPIC = "bench"
+LEASE_SECONDS = 600.0  # no lease may run out while a slow machine is measured
+WAIT_SECONDS = 10.0
+FAN_OUT_GROUPS = 10
+SINGLE_TASKS = 256
+
+
+async def publish_all(queue: ortoo.Queue, load: Load, size: int, count: int) -> float:
+    """Returns messages per second."""
+    began = perf_counter()
+    for start in range(0, count, size):
+        await queue.publish_many(TOPIC, load(start, size))
+    return count / (perf_counter() - began)
+
+
+def look_at(messages: list[ortoo.Received]) -> None:
+    """Reads what every consumer reads."""
+    if not messages:
+        raise RuntimeError("a lease came back empty although messages are pending")
+    for message in messages:
+        _ = message.value, message.key, message.receipt
+
+
+async def lease_and_ack_all(queue: ortoo.Queue, size: int, count: int) -> Rates:
+    """By turns, because in key order a key waits for the ack of what was leased before."""
+    leasing, acking, left = Stopwatch(), Stopwatch(), count
+    while left > 0:
+        with leasing:
+            messages = await queue.lease(TOPIC, max_messages=min(size, left), lease=LEASE_SECONDS)
+            look_at(messages)
+        with acking:
+            await queue.ack(messages)
+        left -= len(messages)
+    return {
+        "lease": count / leasing.seconds,
+        "ack": count / acking.seconds,
+        "lease+ack": count / (leasing.seconds + acking.seconds),
+    }
+
+
+async def cycle(load: Load, size: int, count: int) -> Rates:
+    """Publishes everything, then leases and acks everything."""
+    warm_up(load, size)
+    async with ortoo.open() as queue:
+        await queue.create_topic(TOPIC)
+        published = await publish_all(queue, load, size, count)
+        return {"publish": published, **await lease_and_ack_all(queue, size, count)}
+
+
+async def consume_all(queue: ortoo.Queue, group: str, size: int, count: int) -> None:
+    while count > 0:
+        messages = await queue.lease(TOPIC, group=group, max_messages=size, wait=WAIT_SECONDS, lease=LEASE_SECONDS)
+        look_at(messages)
+        await queue.ack(messages)
+        count -= len(messages)
+
+
+async def live(load: Load, size: int, count: int, groups: int = 1) -> float:
+    """A producer and a consumer per group at the same time; deliveries per second."""
+    warm_up(load, size)
+    async with ortoo.open() as queue:
+        await queue.create_topic(TOPIC)
+        began = perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            for group in range(groups):
+                tasks.create_task(consume_all(queue, f"group-{group}", size, count))
+            tasks.create_task(publish_all(queue, load, size, count))
+        return groups * count / (perf_counter() - began)
+
+
+async def one_by_one(count: int) -> Rates:
+    """Tasks that publish single messages, each waiting for its own answer; the queue gathers them."""
+    each = count // SINGLE_TASKS
+    async with ortoo.open() as queue:
+        await queue.create_topic(TOPIC)
+        began = perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(SINGLE_TASKS):
+                tasks.create_task(_publish_singles(queue, each))
+        return {"publish": each * SINGLE_TASKS / (perf_counter() - began)}
+
+
+async def _publish_singles(queue: ortoo.Queue, count: int) -> None:
+    value = bytes(VALUE_BYTES)
+    for _ in range(count):
+        await queue.publish(TOPIC, value)

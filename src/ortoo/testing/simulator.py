@@ -1,0 +1,289 @@
+"""A seeded simulation of the whole broker on a faulty store: everything random comes from one number.
+
+    python -m ortoo.testing.simulator --seed 42                    one run
+    python -m ortoo.testing.simulator --seed 42 --crash "7 after"  the process dies after its 7th append, then goes on
+
+Producers, consumers, time and faults are steps drawn from the seed. At the end nothing fails any more, every group drains,
+and the recorded history is judged (history.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from random import Random
+
+from ortoo.broker import Broker
+from ortoo.client import Queue
+from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, RequestError, StoreFailedError
+from ortoo.model.message import Message, Received
+
+from .clock import ManualClock, settle
+from .faulty_store import Fault, FaultyStore
+from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict, judge
+
+TOPIC, GROUPS, KEYS = "sim", ["g1", "g2"], ["a", "b", "c", None]
+_NEVER_GIVE_UP = 1_000_000
+
+
+class Simulation:
+    def __init__(
+        self, seed: int, steps: int = 120, crash: tuple[int, str] | None = None, ordering: str | None = None
+    ) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.crash = crash
+        self.random = Random(seed)
+        self.ordering = ordering or self.random.choice(["none", "key", "key", "partition", "strict"])
+        self.clock = ManualClock()
+        self.store = FaultyStore(self._plan)
+        self.history: list[Event] = []
+        self.is_calm = False
+        self.number = 0
+        self.held: dict[str, list[Received]] = {group: [] for group in GROUPS}
+        self.delayed: set[bytes] = set()
+        self.unsure: list[Message] = []  # published with a dedup id, outcome unknown: to be sent again
+        self.broker: Broker
+        self.queue: Queue
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def _plan(self, append: int) -> Fault:
+        if self.is_calm:
+            return "none"
+        if self.crash is not None:
+            when: Fault = "crash before" if self.crash[1] == "before" else "crash after"
+            return when if append == self.crash[0] else "none"
+        roll = self.random.random()
+        if roll < 0.90:
+            return "slow" if roll < 0.15 else "none"
+        return self.random.choice(["fail before", "fail after", "crash before", "crash after"])
+
+    async def run(self) -> Verdict:
+        await self._boot()
+        for _ in range(self.steps):
+            await self._step()
+            if self.store.crashed.is_set():
+                await self._reboot()
+        await self._drain()
+        return judge(self.history, GROUPS)
+
+    async def _boot(self) -> None:
+        """A new process on the same store. Booting itself may fail or crash, too."""
+        while True:
+            self.store.crashed.clear()
+            self.broker = Broker(self.store, self.clock)
+            self.queue = Queue(self.broker, consumer="sim")
+            try:
+                opening = asyncio.create_task(self._open())
+                crash = asyncio.create_task(self.store.crashed.wait())
+                await asyncio.wait([opening, crash], return_when=asyncio.FIRST_COMPLETED)
+                crash.cancel()
+                if opening.done():
+                    return opening.result()
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
+            except (OSError, OrtooError):
+                pass
+            await self.broker.kill()
+
+    async def _open(self) -> None:
+        await self.queue.open()
+        partitions = 1 if self.ordering == "strict" else 3
+        await self.queue.create_topic(
+            TOPIC,
+            partitions=partitions,
+            ordering=self.ordering,
+            lease=20.0,
+            max_attempts=_NEVER_GIVE_UP,
+            total_timeout=1e9,  # the clock jumps by days, and nothing may end but by the consumers' doing
+            dedup_window=1e9,
+            retention_seconds=None,
+        )
+
+    async def _reboot(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks.clear()
+        await self.broker.kill()
+        self.held = {group: [] for group in GROUPS}
+        await self._boot()
+
+    async def _step(self) -> None:
+        act = self.random.choices(
+            [self._publish, self._lease, self._finish, self._transact, self._pass_time, self._again],
+            weights=[30, 30, 30, 8, 15, 10],
+        )[0]
+        task = asyncio.create_task(act())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        if self.random.random() < 0.7:  # sometimes several at a time, so that they share a commit
+            await settle(12)
+            if self.crash is None and not self.store.crashed.is_set() and task.done() and not task.cancelled():
+                task.result()
+
+    # -- steps
+
+    def _message(self, key: str | None = None, delay: float | None = None) -> Message:
+        self.number += 1
+        value = b"m%d" % self.number
+        dedup_id = f"d{self.number}" if self.random.random() < 0.3 else None
+        if delay:
+            self.delayed.add(value)
+        return Message(value, key=key, priority=self.random.choice([5, 5, 0, 9]), delay=delay, dedup_id=dedup_id)
+
+    async def _publish(self) -> None:
+        delay = self.random.choice([None, None, None, 0.5, 40.0])
+        messages = [self._message(self.random.choice(KEYS), delay) for _ in range(self.random.randint(1, 4))]
+        await self._send(messages)
+
+    async def _again(self) -> None:
+        if self.unsure:
+            await self._send([self.unsure.pop(0)])
+
+    async def _send(self, messages: list[Message]) -> None:
+        outcome: Outcome = "unknown"
+        try:
+            await self.queue.publish_many(TOPIC, messages)
+            outcome = "ok"
+        except OrtooError as error:
+            outcome = _outcome(error)
+        finally:
+            for message in messages:
+                assert isinstance(message.value, bytes)
+                self.history.append(Sent(message.value, outcome, message.dedup_id))
+                if outcome != "ok" and message.dedup_id is not None:
+                    self.unsure.append(message)
+
+    async def _lease(self) -> None:
+        group = self.random.choice(GROUPS)
+        try:
+            messages = await self.queue.lease(
+                TOPIC, group=group, max_messages=self.random.randint(1, 5), wait=self.random.choice([0, 0, 5.0])
+            )
+        except OrtooError:
+            return
+        self._took(group, messages)
+
+    def _took(self, group: str, messages: list[Received]) -> None:
+        for message in messages:
+            place = (message.partition, message.offset)
+            late = message.value in self.delayed
+            line = {"none": None, "key": message.key}.get(self.ordering, "")
+            event = Delivered(group, message.value, message.id, line, place, message.attempt, late)
+            self.history.append(event)
+            self.held[group].append(message)
+
+    async def _finish(self) -> None:
+        group = self.random.choice(GROUPS)
+        held = self.held[group]
+        if not held:
+            return
+        count = self.random.randint(1, len(held))
+        chosen, self.held[group] = held[:count], held[count:]
+        how = self.random.choice(["ack", "ack", "ack", "nack", "release", "reject"])
+        outcome: Outcome = "unknown"
+        lost: set[str] = set()
+        try:
+            await getattr(self.queue, how)(chosen)
+            outcome = "ok"
+        except LeaseLostError as error:
+            lost, outcome = set(error.lost), "ok"
+        except OrtooError as error:
+            outcome = _outcome(error)
+        finally:
+            for message in chosen:
+                self._finished(group, message, how, "failed" if message.receipt in lost else outcome)
+
+    def _finished(self, group: str, message: Received, how: str, outcome: Outcome) -> None:
+        # A nack of a later message of a key is a revocation, which counts no attempt; only the first can be judged.
+        counted = how != "nack" or self.ordering == "none"
+        self.history.append(Finished(group, message.value, how if counted else "release", outcome))  # type: ignore[arg-type]
+
+    async def _transact(self) -> None:
+        group = self.random.choice(GROUPS)
+        if not self.held[group]:
+            return
+        message, new = self.held[group].pop(0), self._message()
+        assert isinstance(new.value, bytes)
+        outcome: Outcome = "unknown"
+        try:
+            async with self.queue.transaction() as tx:
+                tx.ack(message)
+                tx.publish_many(TOPIC, [new])
+            outcome = "ok"
+        except OrtooError as error:
+            outcome = _outcome(error)
+        finally:
+            self._finished(group, message, "ack", outcome)
+            self.history.append(Sent(new.value, outcome))
+
+    async def _pass_time(self) -> None:
+        if self.random.random() < 0.15:
+            self.clock.jump(self.random.choice([-3600.0, -5.0, 5.0, 86_400.0]))
+        else:
+            await self.clock.advance(self.random.choice([0.001, 0.4, 3.0, 25.0, 90.0]))
+
+    # -- the end
+
+    async def _drain(self) -> None:
+        self.is_calm = True
+        await settle()
+        await self._reboot()
+        for unsure in self.unsure:
+            await self._send([unsure])
+        self.history.append(Drained())
+        self.clock.jump(86_400.0 * 2)
+        for group in GROUPS:
+            empty = 0
+            while empty < 5:
+                await self.clock.advance(400.0)
+                messages = await self.queue.lease(TOPIC, group=group, max_messages=1000)
+                self._took(group, messages)
+                await self.queue.ack(messages)
+                for message in messages:
+                    self._finished(group, message, "ack", "ok")
+                empty = 0 if messages else empty + 1
+        await self.queue.close()
+
+
+def _outcome(error: OrtooError) -> Outcome:
+    if isinstance(error, OutcomeUnknownError):
+        return "unknown"
+    if isinstance(error, RequestError | StoreFailedError):
+        return "failed"
+    raise error
+
+
+def simulate(seed: int, steps: int = 120, crash: tuple[int, str] | None = None, ordering: str | None = None) -> Verdict:
+    """Runs one simulation; AssertionError with the seed and the line that repeats it when the verdict is not clean."""
+    simulation = Simulation(seed, steps, crash, ordering)
+    verdict = asyncio.run(simulation.run())
+    if not verdict.is_valid:
+        again = f"python -m ortoo.testing.simulator --seed {seed} --steps {steps}"
+        again += f' --crash "{crash[0]} {crash[1]}"' if crash else ""
+        again += f" --ordering {ordering}" if ordering else ""
+        raise AssertionError(f"seed {seed} ({simulation.ordering} order): {verdict.faults()}\nrepeat it with: {again}")
+    return verdict
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m ortoo.testing.simulator", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on")
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--ordering", choices=["none", "key", "partition", "strict"])
+    parser.add_argument("--crash", help='the append to die at, and when: "7 before" or "7 after"')
+    options = parser.parse_args(arguments)
+    crash = None
+    if options.crash:
+        number, when = options.crash.split()
+        crash = (int(number), when)
+    for seed in range(options.seed, options.seed + options.runs):
+        verdict = simulate(seed, options.steps, crash, options.ordering)
+        sys.stdout.write(f"seed {seed}: {verdict.published} published, {verdict.delivered} delivered, 0 lost\n")
+
+
+if __name__ == "__main__":
+    main()

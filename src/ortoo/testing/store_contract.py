@@ -1,0 +1,203 @@
+"""What every store must keep to. Subclass `StoreContract` in a test module, say how to make your store, and run it.
+
+class TestMyStore(StoreContract):
+    is_durable = True
+
+    async def make_store(self) -> Store: ...
+    async def reopen(self, store: Store) -> Store: ...
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ortoo.model.batch import Batch
+from ortoo.model.names import GroupId, LeaseId, TopicId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import (
+    Acked,
+    Leased,
+    Opened,
+    Published,
+    Record,
+    Retried,
+    Skipped,
+    TopicCreated,
+    TopicDeleted,
+    TopicPurged,
+    Trimmed,
+    encode_records,
+)
+from ortoo.model.topic import TopicConfig
+from ortoo.ports import Store
+
+T1, T2 = TopicId(1), TopicId(2)
+G = GroupId(3)
+
+
+def created(topic: TopicId, name: str = "orders") -> TopicCreated:
+    return TopicCreated(1, topic, "default", f"{name}-{topic}", TopicConfig(partitions=2))
+
+
+def published(
+    base: int,
+    values: list[bytes],
+    *,
+    at: int = 1000,
+    topic: TopicId = T1,
+    partition: int = 0,
+    batch: Batch | None = None,
+) -> Published:
+    size = sum(map(len, values))
+    return Published(at, topic, partition, base, len(values), size, batch or Batch(values))
+
+
+class StoreContract:
+    is_durable: ClassVar[bool] = True
+
+    async def make_store(self) -> Store:
+        raise NotImplementedError
+
+    async def reopen(self, store: Store) -> Store:
+        """The same store after its process ended and began again."""
+        raise NotImplementedError
+
+    async def _opened(self) -> Store:
+        store = await self.make_store()
+        assert [commit async for commit in store.recover()] == []
+        await store.append([Opened(1, 1), created(T1), created(T2)])
+        return store
+
+    async def test_reads_back_what_was_appended(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a", b"b"]), published(2, [b"c"], at=2000)])
+        columns = await store.read(T1, 0, [0, 1, 2])
+        assert columns.offsets == [0, 1, 2]
+        assert columns.values == [b"a", b"b", b"c"]
+        assert columns.timestamps == [1000, 1000, 2000]
+        assert columns.keys is None
+        assert columns.headers is None
+        await store.close()
+
+    async def test_keeps_every_column_bit_exact(self) -> None:
+        store = await self._opened()
+        batch = Batch(
+            values=[b"", b"\xff\x00\xfe", b"x" * (1 << 20)],
+            keys=[None, "", "ключ"],
+            headers=[None, {}, {"a": "b", "ü": ""}],
+            priorities=[0, 5, 9],
+            json=[False, True, False],
+        )
+        await store.append([published(0, [b"plain"]), published(1, batch.values, batch=batch)])
+        columns = await store.read(T1, 0, [0, 1, 2, 3])
+        assert columns.values == [b"plain", *batch.values]
+        assert columns.keys == [None, None, "", "ключ"]
+        assert [headers or None for headers in columns.headers or []] == [None, None, None, {"a": "b", "ü": ""}]
+        assert columns.priorities == [5, 0, 5, 9]
+        assert columns.json == [False, False, True, False]
+        await store.close()
+
+    async def test_finds_scattered_offsets_over_many_batches(self) -> None:
+        store = await self._opened()
+        values = [str(number).encode() for number in range(30_000)]
+        for base in range(0, 30_000, 1000):
+            await store.append([published(base, values[base : base + 1000])])
+        wanted = [0, 1, 999, 1000, 8191, 8192, 12_345, 29_999]
+        columns = await store.read(T1, 0, wanted)
+        assert columns.offsets == wanted
+        assert columns.values == [values[offset] for offset in wanted]
+        await store.close()
+
+    async def test_scans_in_order_from_the_middle(self) -> None:
+        store = await self._opened()
+        for base in range(0, 20_000, 500):
+            await store.append([published(base, [b"%d" % (base + at) for at in range(500)])])
+        columns = await store.scan(T1, 0, 8_000, 5_000)
+        assert columns.offsets == list(range(8_000, 13_000))
+        assert columns.values == [b"%d" % offset for offset in range(8_000, 13_000)]
+        assert len(await store.scan(T1, 0, 19_990, 100)) == 10
+        assert len(await store.scan(T1, 0, 20_000, 100)) == 0
+        await store.close()
+
+    async def test_leaves_out_what_is_not_there(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a", b"b"])])
+        assert (await store.read(T1, 0, [1, 2, 77])).offsets == [1]
+        assert (await store.read(T1, 1, [0])).offsets == []
+        assert (await store.read(T2, 0, [0])).offsets == []
+        assert (await store.read(T1, 0, [])).offsets == []
+        await store.close()
+
+    async def test_trimmed_messages_are_gone_and_the_rest_stays(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"%d" % at for at in range(10)]), published(0, [b"other"], partition=1)])
+        await store.append([Trimmed(2000, T1, 0, 4)])
+        assert (await store.read(T1, 0, list(range(10)))).offsets == list(range(4, 10))
+        assert (await store.scan(T1, 0, 0, 3)).offsets == [4, 5, 6]
+        assert (await store.read(T1, 1, [0])).values == [b"other"]
+        await store.append([published(10, [b"next"])])
+        assert (await store.read(T1, 0, [10])).values == [b"next"]
+        await store.close()
+
+    async def test_a_purged_topic_is_empty_and_goes_on(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a", b"b"]), published(0, [b"kept"], topic=T2)])
+        await store.append([TopicPurged(2000, T1)])
+        assert (await store.read(T1, 0, [0, 1])).offsets == []
+        await store.append([published(2, [b"c"])])
+        assert (await store.scan(T1, 0, 0, 10)).values == [b"c"]
+        assert (await store.read(T2, 0, [0])).values == [b"kept"]
+        await store.close()
+
+    async def test_a_deleted_topic_is_gone(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a"]), published(0, [b"kept"], topic=T2)])
+        await store.append([TopicDeleted(2000, T1)])
+        assert (await store.read(T1, 0, [0])).offsets == []
+        assert (await store.read(T2, 0, [0])).values == [b"kept"]
+        await store.close()
+
+    async def test_tells_the_history_of_one_message_in_order(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a", b"b", b"c"])])
+        lease = Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))
+        retried = Retried(1200, T1, G, 0, LeaseId(7), [1], [1300], 1100, "nack", "no")
+        acked = Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))
+        await store.append([lease])
+        await store.append([retried, acked])
+        assert await store.history(T1, 0, 0) == [lease, acked]
+        assert await store.history(T1, 0, 1) == [lease, retried]
+        assert await store.history(T1, 0, 2) == []
+        await store.close()
+
+    async def test_a_skip_is_told_after_its_message_is_gone(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a", b"b"])])
+        skipped = Skipped(2000, T1, G, 0, OffsetSet([0]))
+        await store.append([skipped, Trimmed(2000, T1, 0, 1)])
+        assert await store.history(T1, 0, 0) == [skipped]
+        await store.close()
+
+    async def test_recovers_everything_in_order(self) -> None:
+        if not self.is_durable:
+            return
+        store = await self._opened()
+        commits: list[list[Record]] = [
+            [published(0, [b"a", b"b"])],
+            [Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))],
+            [Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))],
+        ]
+        for commit in commits:
+            await store.append(commit)
+        await store.close()
+        store = await self.reopen(store)
+        records = [record async for commit in store.recover() for record in commit]
+        wanted: list[Record] = [
+            Opened(1, 1),
+            created(T1),
+            created(T2),
+            *(record for commit in commits for record in commit),
+        ]
+        assert encode_records(records) == encode_records(wanted)
+        assert (await store.read(T1, 0, [0, 1])).values == [b"a", b"b"]
+        await store.close()

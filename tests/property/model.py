@@ -1,0 +1,1089 @@
+"""A reference model of the queue: one object per message and per delivery, every rule a scan, nothing lazy.
+
+Each rule is written as the sentence of the semantics says it, so that it can be read against that page. What the semantics
+leave open (which partition a message without a key goes to, who owns which partition, how far retention trims beyond what
+must go) the model learns from the engine and only checks that it was allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ortoo.engine.retry import backoff_ms
+from ortoo.model import commands as c
+from ortoo.model import limits
+from ortoo.model.batch import Outgoing, join
+from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError
+from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.records import DeathReason, Origin
+from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Taken
+from ortoo.model.topic import ANY_PRIORITY, TopicConfig, dlq_config
+
+Place = tuple[int, int]  # partition, offset
+
+PENDING, LEASED, RETRYING, DONE, DEAD, GONE = "pending", "leased", "retrying", "done", "dead", "gone"
+UNSETTLED = (PENDING, LEASED, RETRYING)
+
+
+@dataclass
+class Message:
+    partition: int
+    offset: int
+    time: int
+    key: str | None = None
+    lane: int = ANY_PRIORITY
+    due: int = 0
+    expires: int = 0
+    evicts: int = 0
+    size: int = 0
+    only: GroupId | None = None  # a redriven copy is seen by one group
+    delayed: bool = False
+    expired: bool = False
+    evicted: bool = False
+    deleted: bool = False
+
+    @property
+    def place(self) -> Place:
+        return self.partition, self.offset
+
+    def is_gone_for(self, group: Group) -> bool:
+        return self.deleted or self.expired or self.evicted or self.only not in (None, group.id)
+
+
+@dataclass
+class Delivery:
+    """One message in one group."""
+
+    message: Message
+    state: str = PENDING
+    failures: int = 0
+    first: int = 0
+    due: int = 0
+    let_out: bool = False  # asked for by name, so the window buffer holds it no longer
+
+    def reset(self, state: str) -> None:
+        self.state, self.failures, self.first, self.due = state, 0, 0, 0
+
+    @property
+    def is_held(self) -> bool:
+        """Delivered and not settled: what blocks a key or a partition."""
+        return self.state in (LEASED, RETRYING)
+
+
+@dataclass
+class Lease:
+    id: LeaseId
+    consumer: str
+    at: int
+    until: int
+    held: set[Place] = field(default_factory=set)
+    acked: set[Place] = field(default_factory=set)
+
+
+@dataclass
+class Group:
+    id: GroupId
+    name: str
+    ephemeral: bool = False
+    created: int = 0
+    deliveries: dict[Place, Delivery] = field(default_factory=dict)
+    leases: dict[LeaseId, Lease] = field(default_factory=dict)  # also those wholly settled, to know a second ack
+    skipped: int = 0
+    alive: dict[str, int] = field(default_factory=dict)
+    sessions: dict[str, int] = field(default_factory=dict)
+
+    def touch(self, consumer: str, now: int, wait_ms: int = 0, session_ms: int | None = None) -> None:
+        if session_ms is not None:
+            self.sessions[consumer] = session_ms
+        until = now + wait_ms + self.sessions.get(consumer, limits.SESSION_TIMEOUT_MS)
+        self.alive[consumer] = max(until, self.alive.get(consumer, 0))
+
+    def live_leases(self) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.held]
+
+    def forget_leases(self) -> None:
+        self.leases.clear()
+
+    def unhold(self, place: Place) -> None:
+        for lease in self.leases.values():
+            lease.held.discard(place)
+
+    def backlog(self) -> int:
+        return sum(delivery.state in UNSETTLED for delivery in self.deliveries.values())
+
+    def in_partition(self, partition: int) -> list[Delivery]:
+        return [delivery for place, delivery in sorted(self.deliveries.items()) if place[0] == partition]
+
+
+@dataclass
+class Partition:
+    index: int
+    start: int = 0
+    end: int = 0
+    windowed: int | None = None
+    messages: dict[int, Message] = field(default_factory=dict)  # by offset, of those not trimmed
+
+    def resolve(self, position: c.Position) -> int:
+        if position.offset is not None:
+            return min(max(position.offset, self.start), self.end)
+        if position.time is not None:
+            ms = round(position.time * 1000)
+            return min((offset for offset, message in self.messages.items() if message.time >= ms), default=self.end)
+        return self.start if position.at == "start" else self.end
+
+
+@dataclass
+class Topic:
+    id: TopicId
+    name: TopicName
+    config: TopicConfig
+    partitions: list[Partition] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+    dedup: dict[str, tuple[int, MessageRef]] = field(default_factory=dict)
+    window_since: int | None = None
+    window_count: int = 0
+    homes: dict[tuple[int, str], int] = field(default_factory=dict)  # (partitions, key) -> partition
+
+    def __post_init__(self) -> None:
+        self.change(self.config)
+
+    def change(self, config: TopicConfig) -> None:
+        self.config = config
+        while len(self.partitions) < config.partitions:
+            self.partitions.append(Partition(len(self.partitions)))
+        for partition in self.partitions:
+            if not config.window_seconds:
+                partition.windowed = None
+            elif partition.windowed is None:
+                partition.windowed = partition.end
+        if not config.window_seconds:
+            self.window_since, self.window_count = None, 0
+
+    def close_window(self) -> None:
+        self.window_since, self.window_count = None, 0
+        for partition in self.partitions:
+            if partition.windowed is not None:
+                partition.windowed = partition.end
+
+    def messages(self) -> list[Message]:
+        return [message for partition in self.partitions for message in partition.messages.values()]
+
+    def kept(self) -> int:
+        return sum(not message.deleted for message in self.messages())
+
+    def depth(self) -> int:
+        backlogs = [group.backlog() for group in self.groups.values() if not group.ephemeral]
+        return max(backlogs) if backlogs else self.kept()
+
+    def dlq_name(self) -> TopicName:
+        return TopicName(self.name.namespace, self.config.dlq_topic or f"{self.name.name}.dlq")
+
+    def is_hidden(self, delivery: Delivery) -> bool:
+        """New messages become leasable when the window closes; redeliveries bypass it."""
+        windowed = self.partitions[delivery.message.partition].windowed
+        return (
+            windowed is not None
+            and delivery.message.offset >= windowed
+            and delivery.state == PENDING
+            and not delivery.let_out
+        )
+
+    def same_line(self, one: Message, other: Message) -> bool:
+        """Whether the order ties these two to each other."""
+        if one.partition != other.partition or self.config.ordering == "none":
+            return False
+        if self.config.ordering == "key":
+            return one.key is not None and one.key == other.key
+        return True
+
+    def is_waiting(self, delivery: Delivery) -> bool:
+        """Deliverable, as far as time is concerned."""
+        return delivery.state == PENDING and not delivery.message.delayed and not self.is_hidden(delivery)
+
+    def is_blocked(self, group: Group, delivery: Delivery, mine: set[Place] | None = None) -> bool:
+        """A key is blocked from the delivery of a message until that message is settled. `mine`: of this same lease."""
+        return any(
+            other.is_held and self.same_line(other.message, delivery.message)
+            for place, other in group.deliveries.items()
+            if mine is None or place not in mine
+        )
+
+    def is_eligible(self, group: Group, delivery: Delivery, mine: set[Place]) -> bool:
+        """A message waits for earlier unsettled ones of its key."""
+        if not self.is_waiting(delivery) or self.is_blocked(group, delivery, mine):
+            return False
+        return not any(
+            self.is_waiting(other)
+            and other.message.offset < delivery.message.offset
+            and self.same_line(other.message, delivery.message)
+            for other in group.deliveries.values()
+        )
+
+    def state_of(self, group: Group, delivery: Delivery) -> MessageState | None:
+        message = delivery.message
+        match delivery.state:
+            case "leased":
+                return "leased"
+            case "retrying":
+                return "delayed"
+            case "dead":
+                return "dead"
+            case "done":
+                return None if message.is_gone_for(group) else "done"
+            case "gone":
+                return None
+        if message.delayed:
+            return "delayed"
+        if self.is_hidden(delivery):
+            return None  # counted as ready, but not listed before its window closes
+        return "blocked" if self.is_blocked(group, delivery) else "ready"
+
+
+@dataclass
+class Transaction:
+    until: int
+    parts: dict[str, list[c.Publish]] = field(default_factory=dict)
+
+    def count(self) -> int:
+        return sum(len(publish.batch) for publishes in self.parts.values() for publish in publishes)
+
+
+@dataclass
+class Death:
+    group: Group
+    place: Place
+    reason: DeathReason
+    attempts: int
+    error: str | None
+
+
+@dataclass
+class Held:
+    """The part of a run that its receipts still hold, and what it lost."""
+
+    topic: Topic
+    group: Group
+    lease: Lease
+    places: set[Place]
+
+
+Owned = Callable[[TopicId, GroupId, str], list[int]]
+
+
+class Model:
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.number = 0
+        self.lease_number = 0
+        self.topics: dict[TopicName, Topic] = {}
+        self.shared_dedup: dict[str, dict[str, tuple[int, MessageRef]]] = {}
+        self.transactions: dict[tuple[str, str], Transaction] = {}
+        self.ended: dict[tuple[str, str], tuple[int, bool]] = {}
+        self.counters = Counters()
+        self.copies: dict[MessageRef, Origin] = {}  # every dead letter and redriven copy, and where it came from
+
+    # -- finding things
+
+    def topic(self, name: TopicName) -> Topic:
+        if name not in self.topics:
+            raise NotFoundError("topic")
+        return self.topics[name]
+
+    def by_id(self, topic: TopicId) -> Topic | None:
+        return next((found for found in self.topics.values() if found.id == topic), None)
+
+    def group(self, topic: Topic, name: str) -> Group:
+        if name not in topic.groups:
+            raise NotFoundError("group")
+        return topic.groups[name]
+
+    def message(self, ref: MessageRef) -> tuple[Topic, Message]:
+        topic = self.by_id(ref.topic)
+        if topic is None or ref.partition >= len(topic.partitions):
+            raise NotFoundError("message")
+        message = topic.partitions[ref.partition].messages.get(ref.offset)
+        if message is None or message.deleted:
+            raise NotFoundError("message")
+        return topic, message
+
+    def groups(self) -> Iterator[tuple[Topic, Group]]:
+        for topic in list(self.topics.values()):
+            for group in list(topic.groups.values()):
+                yield topic, group
+
+    # -- topics and groups
+
+    def create_topic(self, command: c.CreateTopic) -> TopicId:
+        found = self.topics.get(command.topic)
+        if found is None:
+            return self._new_topic(command.topic, command.config).id
+        if not command.exist_ok or found.config != command.config:
+            raise ExistsError("topic")
+        return found.id
+
+    def _new_topic(self, name: TopicName, config: TopicConfig) -> Topic:
+        self.number += 1
+        topic = self.topics[name] = Topic(TopicId(self.number), name, config)
+        return topic
+
+    def change_topic(self, command: c.ChangeTopic) -> TopicId:
+        topic = self.topic(command.topic)
+        old, new = topic.config, command.config
+        if new.ordering != old.ordering or new.partitions < old.partitions:
+            raise InvalidError("change")
+        if new.partitions > old.partitions and new.ordering == "key" and not new.allow_reorder:
+            raise InvalidError("reorder")
+        topic.change(new)
+        return topic.id
+
+    def delete_topic(self, command: c.DeleteTopic) -> TopicId:
+        topic = self.topics.pop(self.topic(command.topic).name)
+        shared = self.shared_dedup.get(topic.name.namespace, {})
+        for dedup_id in [dedup_id for dedup_id, (_, ref) in shared.items() if ref.topic == topic.id]:
+            del shared[dedup_id]
+        return topic.id
+
+    def purge_topic(self, command: c.PurgeTopic) -> int:
+        """The log starts at its end, receipts go stale."""
+        topic = self.topic(command.topic)
+        kept = topic.kept()
+        for partition in topic.partitions:
+            partition.start = partition.end
+            partition.messages.clear()
+        topic.close_window()
+        for group in topic.groups.values():
+            group.forget_leases()
+            group.deliveries.clear()
+        return kept
+
+    def create_group(self, command: c.CreateGroup, now: int) -> GroupId:
+        topic = self.topic(command.topic)
+        if command.group in topic.groups:
+            raise ExistsError("group")
+        return self._new_group(topic, command.group, command.start, now, command.ephemeral).id
+
+    def _new_group(self, topic: Topic, name: str, start: c.Position, now: int, ephemeral: bool = False) -> Group:
+        self.number += 1
+        group = topic.groups[name] = Group(GroupId(self.number), name, ephemeral, now)
+        self._start_at(topic, group, [partition.resolve(start) for partition in topic.partitions])
+        return group
+
+    def _start_at(self, topic: Topic, group: Group, cursors: list[int]) -> None:
+        for message in topic.messages():
+            delivery = group.deliveries[message.place] = Delivery(message)
+            if message.offset < cursors[message.partition]:
+                delivery.state = DONE
+            elif message.is_gone_for(group):
+                delivery.state = GONE
+
+    def delete_group(self, command: c.DeleteGroup) -> GroupId:
+        topic = self.topic(command.topic)
+        return topic.groups.pop(self.group(topic, command.group).name).id
+
+    def seek(self, command: c.Seek) -> list[int]:
+        """All receipts of the group go stale, attempts reset; a bounded seek leaves the rest."""
+        topic = self.topic(command.topic)
+        group = self.group(topic, command.group)
+        cursors = [partition.resolve(command.position) for partition in topic.partitions]
+        held = [place for lease in group.leases.values() for place in lease.held]
+        group.forget_leases()
+        if command.until is None:
+            self._start_at(topic, group, cursors)
+            return cursors
+        for place in held:
+            delivery = group.deliveries[place]
+            delivery.state = GONE if delivery.message.expired else PENDING
+        untils = [partition.resolve(command.until) for partition in topic.partitions]
+        for (partition, offset), delivery in group.deliveries.items():
+            if cursors[partition] <= offset < untils[partition]:
+                again = delivery.state in (DONE, DEAD) and not delivery.message.is_gone_for(group)
+                if again or delivery.state in (PENDING, RETRYING):
+                    delivery.reset(PENDING)
+        return cursors
+
+    # -- publishing
+
+    def publish(self, command: c.Publish, now: int, placed: Placed | None) -> Placed:
+        topic = self._for_publishing(command.topic)
+        self._check_publish(topic, command.batch, now)
+        assert placed is not None, "the engine refused what it should take"
+        return self._place(self._made(topic), command.batch, now, placed)
+
+    def _for_publishing(self, name: TopicName) -> Topic:
+        """Only publishing creates a topic by itself. Not made yet, for the publish may be refused."""
+        return self.topics.get(name) or Topic(TopicId(0), name, TopicConfig())
+
+    def _made(self, topic: Topic) -> Topic:
+        return self.topics.get(topic.name) or self._new_topic(topic.name, topic.config)
+
+    def _check_fits(self, topic: Topic, batch: Outgoing) -> None:
+        if max(map(len, batch.values)) > topic.config.max_message_bytes:
+            raise InvalidError("size")
+        if any(partition is not None and partition >= len(topic.partitions) for partition in batch.partitions or ()):
+            raise InvalidError("partition")
+
+    def _check_publish(self, topic: Topic, batch: Outgoing, now: int) -> None:
+        self._check_fits(topic, batch)
+        new = len(batch) - len(self._duplicates(topic, batch, now))
+        if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
+            raise FullError("depth")
+
+    def _dedup_table(self, topic: Topic) -> dict[str, tuple[int, MessageRef]]:
+        if topic.config.dedup_scope == "topic":
+            return topic.dedup
+        return self.shared_dedup.setdefault(topic.name.namespace, {})
+
+    def _duplicates(self, topic: Topic, batch: Outgoing, now: int) -> dict[int, MessageRef | int]:
+        """Rows whose dedup id is known, with the first message that had it or its row."""
+        found: dict[int, MessageRef | int] = {}
+        rows: dict[str, int] = {}
+        table = self._dedup_table(topic)
+        for row, dedup_id in enumerate(batch.dedup_ids or ()):
+            if dedup_id is None:
+                continue
+            if dedup_id in table and now - table[dedup_id][0] < topic.config.dedup_window * 1000:
+                found[row] = table[dedup_id][1]
+            elif dedup_id in rows:
+                found[row] = rows[dedup_id]
+            else:
+                rows[dedup_id] = row
+        return found
+
+    def _place(self, topic: Topic, batch: Outgoing, now: int, placed: Placed) -> Placed:
+        duplicates = self._duplicates(topic, batch, now)
+        by_partition: dict[int, list[int]] = {}
+        for row in range(len(batch)):
+            if row not in duplicates:
+                by_partition.setdefault(self._home(topic, batch, row, placed.partitions[row]), []).append(row)
+        where: dict[int, MessageRef] = {}
+        for partition, rows in sorted(by_partition.items()):
+            for row in rows:
+                message = self._append(topic, partition, now)
+                self._fill(topic, message, batch, row)
+                where[row] = MessageRef(topic.id, partition, message.offset)
+            self._appended(topic, [topic.partitions[partition].messages[where[row].offset] for row in rows], now)
+            self._remember(topic, batch, rows, where, now)
+        for row, first in duplicates.items():
+            where[row] = where[first] if isinstance(first, int) else first
+        return Placed(
+            topic.id,
+            [where[row].partition for row in range(len(batch))],
+            [where[row].offset for row in range(len(batch))],
+            [row in duplicates for row in range(len(batch))] if duplicates else None,
+        )
+
+    def _home(self, topic: Topic, batch: Outgoing, row: int, given: int) -> int:
+        """A named partition, or one that depends on the key alone, or any."""
+        named = batch.partitions[row] if batch.partitions else None
+        if named is not None:
+            return named
+        assert 0 <= given < len(topic.partitions)
+        key = batch.keys[row] if batch.keys else None
+        if key is not None:
+            assert topic.homes.setdefault((len(topic.partitions), key), given) == given, "a key moved"
+        return given
+
+    def _append(self, topic: Topic, index: int, now: int) -> Message:
+        partition = topic.partitions[index]
+        message = partition.messages[partition.end] = Message(index, partition.end, now)
+        partition.end += 1
+        return message
+
+    def _fill(self, topic: Topic, message: Message, batch: Outgoing, row: int) -> None:
+        config, now = topic.config, message.time
+        message.key = batch.keys[row] if batch.keys else None
+        message.lane = batch.priorities[row] if batch.priorities else ANY_PRIORITY
+        message.size = len(batch.values[row])
+        delay = batch.delays[row] if batch.delays else None
+        at = batch.deliver_ats[row] if batch.deliver_ats else None
+        due = round(at * 1000) if at is not None else now + round((config.delay if delay is None else delay) * 1000)
+        if due > now:
+            message.due, message.delayed = due, True
+        ttl = batch.ttls[row] if batch.ttls else None
+        lives = config.ttl if ttl is None else ttl
+        if lives is not None:
+            message.expires = max(now, due) + round(lives * 1000)
+
+    def _appended(self, topic: Topic, messages: list[Message], now: int) -> None:
+        """What every append does, whatever is appended: groups see it, the longest wait and the window begin."""
+        self.counters.published += len(messages)
+        for message in messages:
+            if topic.config.max_wait is not None:
+                message.evicts = max(message.due, now) + round(topic.config.max_wait * 1000)
+            for group in topic.groups.values():
+                seen = not message.is_gone_for(group)
+                group.deliveries[message.place] = Delivery(message, PENDING if seen else GONE)
+        if topic.config.window_seconds:
+            topic.window_count += len(messages)
+            if topic.window_since is None:
+                topic.window_since = now
+            if topic.config.window_count and topic.window_count >= topic.config.window_count:
+                topic.close_window()
+
+    def _remember(
+        self, topic: Topic, batch: Outgoing, rows: list[int], where: dict[int, MessageRef], now: int
+    ) -> None:
+        """Remembered for a time and a count."""
+        if not batch.dedup_ids:
+            return
+        table = self._dedup_table(topic)
+        for row in rows:
+            dedup_id = batch.dedup_ids[row]
+            if dedup_id is not None:
+                table.pop(dedup_id, None)
+                table[dedup_id] = (now, where[row])
+        for dedup_id, (at, _) in list(table.items()):
+            if now - at >= topic.config.dedup_window * 1000 or len(table) > topic.config.dedup_count:
+                del table[dedup_id]
+
+    # -- leasing
+
+    def lease(self, command: c.Lease, now: int, reply: LeaseTaken | None, owned: Owned) -> None:
+        topics = self._topics_to_lease(command)
+        for topic in topics:
+            if command.partition is not None and command.partition >= len(topic.partitions):
+                raise InvalidError("partition")
+            if command.key is not None and topic.config.ordering != "key":
+                raise InvalidError("key")
+        assert reply is not None, "the engine refused what it should take"
+        wanted = command.max_messages
+        left = list(reply.taken)
+        for ahead, topic in enumerate(topics):
+            group = topic.groups.get(command.group) or self._new_group(topic, command.group, command.start, now)
+            group.touch(command.consumer, now, command.wait_ms)
+            runs = [run for run in left if run.topic_id == topic.id]
+            left = [run for run in left if run.topic_id != topic.id]
+            number = LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1)
+            lease = Lease(number, command.consumer, now, now + (command.lease_ms or round(topic.config.lease * 1000)))
+            allowed = set(range(len(topic.partitions)))
+            if topic.config.is_fifo:
+                allowed &= set(owned(topic.id, group.id, command.consumer))
+            if command.partition is not None:
+                allowed &= {command.partition}
+            self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
+            if lease.held:
+                lease.id = runs[0].lease  # numbers may be left out, never given twice
+                assert number <= lease.id <= number + ahead
+                self.lease_number = lease.id - self.epoch * LEASES_PER_EPOCH
+                group.leases[lease.id] = lease
+            wanted -= len(lease.held)
+            self.counters.delivered += len(lease.held)
+            if command.auto_ack:
+                self._ack(Held(topic, group, lease, set(lease.held)))
+            if wanted <= 0:
+                break
+        assert not left, "leased from a topic that was not asked for"
+
+    def _topics_to_lease(self, command: c.Lease) -> list[Topic]:
+        if command.topic is not None:
+            return [self.topic(TopicName(command.namespace, command.topic))]
+        wanted = (command.labels or {}).items()
+        found = [
+            topic
+            for topic in self.topics.values()
+            if topic.name.namespace == command.namespace and wanted <= topic.config.labels.items()
+        ]
+        return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
+
+    def _check_taken(
+        self,
+        topic: Topic,
+        group: Group,
+        lease: Lease,
+        runs: list[Taken],
+        wanted: int,
+        allowed: set[int],
+        key: str | None,
+    ) -> None:
+        """Each message in turn was the most urgent one that could be leased, and none was left that could have been."""
+
+        def eligible() -> list[Message]:
+            return [
+                delivery.message
+                for delivery in group.deliveries.values()
+                if delivery.message.partition in allowed
+                and (key is None or delivery.message.key == key)
+                and topic.is_eligible(group, delivery, lease.held)
+            ]
+
+        for run in runs:
+            assert (run.topic, run.group, run.group_id, run.lease) == (topic.name, group.name, group.id, runs[0].lease)
+            for offset in run.offsets:
+                choice = eligible()
+                message = next((m for m in choice if m.place == (run.partition, offset)), None)
+                assert message is not None, f"{run.partition}.{offset} may not be leased from {topic.name}"
+                best = min((other.lane, other.time) for other in choice)
+                assert (message.lane, message.time) == best, f"{message} is not the most urgent of {choice}"
+                assert not any(
+                    (other.lane, other.partition) == (message.lane, message.partition) and other.offset < offset
+                    for other in choice
+                ), "not FIFO within a lane"
+                delivery = group.deliveries[message.place]
+                assert (run.attempts or {}).get(offset, 1) == delivery.failures + 1
+                delivery.state = LEASED
+                lease.held.add(message.place)
+        assert len(lease.held) <= wanted
+        assert len(lease.held) == wanted or not eligible(), f"left behind: {eligible()}"
+
+    # -- settling
+
+    def settle(self, command: c.Settle, now: int) -> list[list[int]]:
+        self._check_runs(command.runs)
+        lost: list[list[int]] = []
+        deaths: dict[TopicId, list[Death]] = {}
+        for run in command.runs:
+            held, missing = self._find(run)
+            lost.append(missing)
+            if held is None:
+                continue
+            fallen = deaths.setdefault(held.topic.id, [])
+            match command.outcome:
+                case "ack":
+                    self._ack(held)
+                case "reject":
+                    fallen.extend(
+                        Death(held.group, place, "rejected", held.group.deliveries[place].failures + 1, command.error)
+                        for place in held.places
+                    )
+                case "release":
+                    fallen.extend(self._give_back(held, self._in_line(held)[0] | self._in_line(held)[1]))
+                case "nack":
+                    fallen.extend(self._fail(held, command.error, command.delay_ms, now))
+        for topic_id, fallen in deaths.items():
+            topic = self.by_id(topic_id)
+            assert topic is not None
+            self._bury(topic, fallen, now)
+        return lost
+
+    def _check_runs(self, runs: list[c.Run]) -> None:
+        if len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
+            raise InvalidError("twice")
+
+    def _find(self, run: c.Run) -> tuple[Held | None, list[int]]:
+        topic = self.by_id(run.topic)
+        group = next((g for g in topic.groups.values() if g.id == run.group), None) if topic else None
+        lease = group.leases.get(run.lease) if group else None
+        if topic is None or group is None or lease is None or not (lease.held or lease.acked):
+            return None, sorted(set(run.offsets))
+        named = {(run.partition, offset) for offset in run.offsets}
+        lost = sorted(offset for _, offset in named - lease.held - lease.acked)
+        places = named & lease.held
+        if run.through:
+            places = {place for place in lease.held if place[0] == run.partition and place[1] <= max(run.offsets)}
+        return Held(topic, group, lease, places) if places else None, lost
+
+    def _ack(self, held: Held) -> None:
+        for place in held.places:
+            held.lease.held.discard(place)
+            held.lease.acked.add(place)
+            held.group.deliveries[place].reset(DONE)
+        self.counters.acked += len(held.places)
+
+    def _in_line(self, held: Held) -> tuple[set[Place], set[Place]]:
+        """Those that go back by themselves, and the later ones of their keys in the same lease, which are revoked."""
+        messages = {place: held.group.deliveries[place].message for place in held.lease.held}
+        named, revoked = set(held.places), set()
+        for place in sorted(held.lease.held):
+            if any(
+                earlier < place and held.topic.same_line(messages[earlier], messages[place])
+                for earlier in named - revoked
+            ):
+                revoked.add(place)
+        return named - revoked, revoked
+
+    def _give_back(self, held: Held, places: set[Place]) -> list[Death]:
+        """Release and revocation do not count. A message past its time to live is not delivered again."""
+        deaths: list[Death] = []
+        for place in places:
+            delivery = held.group.deliveries[place]
+            if delivery.message.expired:
+                deaths.append(Death(held.group, place, "ttl", delivery.failures, None))
+            else:
+                held.lease.held.discard(place)
+                delivery.state = PENDING
+                self.counters.released += 1
+        return deaths
+
+    def _fail(self, held: Held, error: str | None, delay_ms: int | None, now: int) -> list[Death]:
+        """Expiry and nack count. `max_attempts` deliveries that fail, or the total timeout, are the end."""
+        config = held.topic.config
+        failed, revoked = self._in_line(held)
+        deaths = self._give_back(held, revoked)
+        for place in failed:
+            delivery = held.group.deliveries[place]
+            attempt = delivery.failures + 1
+            first = delivery.first or held.lease.at
+            reason: DeathReason | None = None
+            if delivery.message.expired:
+                reason = "ttl"
+            elif attempt >= config.max_attempts:
+                reason = "attempts"
+            elif now - first >= config.total_timeout * 1000:
+                reason = "timeout"
+            if reason is not None:
+                deaths.append(Death(held.group, place, reason, attempt, error))
+                continue
+            wait = backoff_ms(config, attempt, *place) if delay_ms is None else delay_ms
+            delivery.failures, delivery.first, delivery.due = attempt, first, now + wait
+            delivery.state = RETRYING if wait > 0 else PENDING
+            held.lease.held.discard(place)
+            self.counters.retried += 1
+        return deaths
+
+    def _bury(self, topic: Topic, deaths: list[Death], now: int) -> None:
+        """Copied to the dead-letter topic when `dlq` is on; dropped and counted when it is off."""
+        deaths = sorted(deaths, key=lambda d: (d.group.id, d.reason, d.error or "", d.place))
+        is_dlq = any(
+            other.config.dlq and other.dlq_name() == topic.name for other in self.topics.values() if other is not topic
+        )
+        copied: list[Death] = []
+        for death in deaths:
+            death.group.unhold(death.place)
+            expired = death.reason in ("ttl", "max_wait")
+            if topic.config.dlq and not is_dlq and (not expired or topic.config.on_expire == "dlq"):
+                death.group.deliveries[death.place].reset(DEAD)
+                copied.append(death)
+            else:
+                death.group.deliveries[death.place].reset(DONE)
+                self.counters.dropped += 1
+        if not copied:
+            return
+        name = topic.dlq_name()
+        dlq = self.topics.get(name) or self._new_topic(name, dlq_config(topic.config))
+        copies = [self._append(dlq, 0, now) for _ in copied]
+        self._appended(dlq, copies, now)
+        self.counters.dead_lettered += len(copied)
+        for death, copy in zip(copied, copies, strict=True):
+            self.copies[MessageRef(dlq.id, 0, copy.offset)] = Origin(
+                MessageRef(topic.id, *death.place), death.group.name, death.reason, death.attempts, death.error
+            )
+
+    def extend(self, command: c.Extend, now: int) -> list[list[int]]:
+        lost: list[list[int]] = []
+        for run in command.runs:
+            held, missing = self._find(run)
+            lost.append(missing)
+            if held is not None:
+                held.lease.until = now + (command.lease_ms or round(held.topic.config.lease * 1000))
+                held.group.touch(held.lease.consumer, now)
+        return lost
+
+    # -- transactions
+
+    def transact(self, command: c.Transact, now: int, placed: list[Placed] | None) -> list[Placed]:
+        self._check_runs(command.acks)
+        found = [self._find(run) for run in command.acks]
+        if any(lost for _, lost in found):
+            raise LeaseLostError("lost")
+        wholes = self._joined(command.publishes)
+        for name, whole in wholes.items():
+            self._check_publish(self._for_publishing(name), whole, now)
+        assert placed is not None, "the engine refused what it should take"
+        for held, _ in found:
+            if held is not None:
+                self._ack(held)
+        replies: dict[TopicName, Placed] = {}
+        for name, whole in wholes.items():
+            parts = [part for part, publish in zip(placed, command.publishes, strict=True) if publish.topic == name]
+            hint = Placed(parts[0].topic, [p for part in parts for p in part.partitions], [])
+            replies[name] = self._place(self._made(self._for_publishing(name)), whole, now, hint)
+        return self._split(command.publishes, replies)
+
+    def _joined(self, publishes: list[c.Publish]) -> dict[TopicName, Outgoing]:
+        batches: dict[TopicName, list[Outgoing]] = {}
+        for publish in publishes:
+            batches.setdefault(publish.topic, []).append(publish.batch)
+        return {name: join(parts) for name, parts in batches.items()}
+
+    def _split(self, publishes: list[c.Publish], wholes: dict[TopicName, Placed]) -> list[Placed]:
+        at = dict.fromkeys(wholes, 0)
+        replies: list[Placed] = []
+        for publish in publishes:
+            whole, start = wholes[publish.topic], at[publish.topic]
+            upto = at[publish.topic] = start + len(publish.batch)
+            duplicates = whole.duplicates[start:upto] if whole.duplicates else None
+            replies.append(Placed(whole.topic, whole.partitions[start:upto], whole.offsets[start:upto], duplicates))
+        return replies
+
+    def begin(self, command: c.Begin, now: int) -> None:
+        name = (command.namespace, command.transaction)
+        if name in self.ended:
+            raise ExistsError("ended")
+        self.transactions.setdefault(name, Transaction(now + command.timeout_ms))
+
+    def _open(self, namespace: str, name: str) -> Transaction:
+        if (namespace, name) not in self.transactions:
+            raise NotFoundError("transaction")
+        return self.transactions[namespace, name]
+
+    def stage(self, command: c.Stage) -> int:
+        transaction = self._open(command.namespace, command.transaction)
+        self._check_fits(self._for_publishing(command.publish.topic), command.publish.batch)
+        transaction.parts.setdefault(command.part, []).append(command.publish)
+        return transaction.count()
+
+    def commit(self, command: c.Commit, now: int, appended: dict[TopicName, Placed] | None) -> int:
+        """All that was staged appears at once; committing again is a no-op."""
+        name = (command.namespace, command.transaction)
+        if self.ended.get(name, (0, False))[1]:
+            return 0
+        transaction = self._open(*name)
+        chosen = list(transaction.parts) if command.parts is None else list(dict.fromkeys(command.parts))
+        publishes = [publish for part in chosen for publish in transaction.parts.get(part, [])]
+        wholes = self._joined(publishes)
+        for topic, whole in wholes.items():
+            self._check_publish(self._for_publishing(topic), whole, now)
+        assert appended is not None, "the engine refused what it should take"
+        for topic, whole in wholes.items():
+            self._place(self._made(self._for_publishing(topic)), whole, now, appended[topic])
+        self._end(name, now, committed=True)
+        return sum(map(len, wholes.values()))
+
+    def abort(self, command: c.Abort, now: int) -> None:
+        name = (command.namespace, command.transaction)
+        if name in self.ended and not self.ended[name][1]:
+            return
+        self._open(*name)
+        self._end(name, now, committed=False)
+
+    def _end(self, name: tuple[str, str], now: int, committed: bool) -> None:
+        """Remembered 7 days; the old are forgotten when the next one ends."""
+        del self.transactions[name]
+        self.ended[name] = (now, committed)
+        self.ended = {n: e for n, e in self.ended.items() if now - e[0] < limits.TRANSACTION_REMEMBERED_MS}
+
+    # -- consumers
+
+    def heartbeat(self, command: c.Heartbeat, now: int) -> None:
+        group = self.group(self.topic(command.topic), command.group)
+        group.touch(command.consumer, now, 0, command.session_ms)
+
+    def leave(self, command: c.Leave, now: int) -> None:
+        for topic, group in self.groups():
+            if command.topic in (None, topic.name) and command.group in (None, group.name):
+                self._leave(topic, group, command.consumer, now)
+
+    def _leave(self, topic: Topic, group: Group, consumer: str, now: int) -> None:
+        """Its leases return, uncounted; ephemeral groups vanish with their consumer."""
+        known = group.alive.pop(consumer, None) is not None
+        group.sessions.pop(consumer, None)
+        if group.ephemeral and known and not group.alive:
+            del topic.groups[group.name]
+            return
+        deaths: list[Death] = []
+        for lease in group.live_leases():
+            if lease.consumer == consumer:
+                held = Held(topic, group, lease, set(lease.held))
+                deaths.extend(self._give_back(held, held.places))
+        self._bury(topic, deaths, now)
+
+    # -- single messages
+
+    def delete_message(self, command: c.DeleteMessage) -> MessageRef:
+        self._delete(*self.message(command.message))
+        return command.message
+
+    def _delete(self, topic: Topic, message: Message) -> None:
+        message.deleted, message.delayed, message.due = True, False, 0
+        for group in topic.groups.values():
+            group.unhold(message.place)
+            group.deliveries[message.place].reset(GONE)
+
+    def retry_now(self, command: c.RetryNow, now: int) -> int:
+        """Whatever it waits for, it becomes deliverable at once; a done one is delivered once more."""
+        topic, message = self.message(command.message)
+        groups = [self.group(topic, command.group)] if command.group is not None else list(topic.groups.values())
+        groups = [group for group in groups if message.only in (None, group.id)]
+        deaths: list[Death] = []
+        for group in groups:
+            delivery = group.deliveries[message.place]
+            for lease in group.live_leases():
+                if message.place in lease.held:  # the later ones of its key would overtake it
+                    held = Held(topic, group, lease, {message.place})
+                    deaths.extend(self._give_back(held, self._in_line(held)[1]))
+            group.unhold(message.place)
+            if message.delayed:
+                message.delayed, message.due = False, now
+            if delivery.state in (DONE, DEAD, GONE):
+                delivery.reset(PENDING)
+            delivery.state = PENDING
+            self._let_out(topic, group, message)
+        self._bury(topic, deaths, now)
+        return len(groups)
+
+    def _let_out(self, topic: Topic, group: Group, message: Message) -> None:
+        """A message asked for by name leaves the window buffer, and so do the earlier ones of its partition."""
+        for delivery in group.in_partition(message.partition):
+            if delivery.message.offset <= message.offset:
+                delivery.let_out = True
+
+    def dead_letter(self, command: c.DeadLetter, now: int) -> int:
+        topic, message = self.message(command.message)
+        groups = [self.group(topic, command.group)] if command.group is not None else list(topic.groups.values())
+        deaths = [
+            Death(group, message.place, "moved", group.deliveries[message.place].failures, command.error)
+            for group in groups
+            if group.deliveries[message.place].state in UNSETTLED
+        ]
+        if not deaths:
+            raise InvalidError("nothing to move")
+        self._bury(topic, deaths, now)
+        return len(deaths)
+
+    def redrive(self, command: c.Redrive, now: int) -> MessageRef:
+        """The original becomes deliverable again for that group only, attempts reset, and the copy is removed."""
+        dlq, copy = self.message(command.copy)
+        topic = self.by_id(command.origin.topic)
+        if topic is None or command.origin.partition >= len(topic.partitions):
+            raise NotFoundError("origin")
+        partition = topic.partitions[command.origin.partition]
+        if command.origin.offset >= partition.end:
+            raise NotFoundError("origin")
+        original = partition.messages.get(command.origin.offset)
+        if original is copy:
+            original = None
+        group = topic.groups.get(command.group) or self._new_group(topic, command.group, c.END, now)
+        self._delete(dlq, copy)
+        if original is not None and not original.deleted:
+            delivery = group.deliveries[original.place]
+            if delivery.state in (DONE, DEAD, GONE):
+                delivery.reset(PENDING)
+                self._let_out(topic, group, original)
+            return command.origin
+        again = self._append(topic, partition.index, now)
+        again.only = group.id
+        self._appended(topic, [again], now)
+        ref = MessageRef(topic.id, partition.index, again.offset)
+        self.copies[ref] = Origin(command.copy, command.group, "redriven", 0, None)
+        return ref
+
+    # -- time
+
+    def delays_due(self, topic: Topic, partition: int, now: int) -> None:
+        for message in topic.partitions[partition].messages.values():
+            if message.delayed and message.due <= now:
+                message.delayed = False
+
+    def retries_due(self, group: Group, partition: int, now: int) -> None:
+        for delivery in group.in_partition(partition):
+            if delivery.state == RETRYING and delivery.due <= now:
+                delivery.state = PENDING
+
+    def expiries_due(self, topic: Topic, partition: int, now: int) -> None:
+        """Who holds an expired message may finish it; max_wait is a wait for the first delivery."""
+        deaths: list[Death] = []
+        for message in topic.partitions[partition].messages.values():
+            if message.deleted:
+                continue
+            if message.expires and message.expires <= now and not message.expired:
+                message.expired, message.delayed, message.due = True, False, 0
+                deaths.extend(
+                    Death(group, message.place, "ttl", delivery.failures, None)
+                    for group in topic.groups.values()
+                    if (delivery := group.deliveries[message.place]).state in (PENDING, RETRYING)
+                )
+            if message.evicts and message.evicts <= now and not message.evicted:
+                message.evicted = True
+                ended = {(death.group.id, death.place) for death in deaths}
+                deaths.extend(
+                    Death(group, message.place, "max_wait", 0, None)
+                    for group in topic.groups.values()
+                    if (delivery := group.deliveries[message.place]).state == PENDING
+                    and not delivery.failures
+                    and (group.id, message.place) not in ended
+                )
+        self._bury(topic, deaths, now)
+
+    def leases_due(self, now: int) -> None:
+        for topic in list(self.topics.values()):
+            deaths: list[Death] = []
+            for group in topic.groups.values():
+                for lease in group.live_leases():
+                    if lease.until <= now:
+                        held = Held(topic, group, lease, set(lease.held))
+                        deaths.extend(self._fail(held, "the lease ran out", None, now))
+            self._bury(topic, deaths, now)
+
+    def members_due(self, topic: Topic, group: Group, revoked: list[int], now: int) -> None:
+        """A silent consumer leaves; a lease held counts as life. `revoked`: partitions whose grace is over."""
+        for consumer, until in list(group.alive.items()):
+            if until <= now:
+                if any(lease.consumer == consumer for lease in group.live_leases()):
+                    group.touch(consumer, now)
+                else:
+                    self._leave(topic, group, consumer, now)
+        if group.name not in topic.groups:
+            return
+        if group.ephemeral and not group.alive:
+            del topic.groups[group.name]
+            return
+        deaths: list[Death] = []
+        for lease in group.live_leases():
+            held = Held(topic, group, lease, {place for place in lease.held if place[0] in revoked})
+            deaths.extend(self._give_back(held, held.places))
+        self._bury(topic, deaths, now)
+
+    def window_due(self, topic: Topic, now: int) -> None:
+        if topic.window_since is not None and topic.window_since + topic.config.window_seconds * 1000 <= now:
+            topic.close_window()
+
+    def transactions_due(self, now: int) -> None:
+        for name, transaction in list(self.transactions.items()):
+            if transaction.until <= now:
+                self._end(name, now, committed=False)
+
+    def trim(self, topic: Topic, index: int, start: int) -> dict[GroupId, list[int]]:
+        """Trimmed messages count as skipped for slow groups: which, by group."""
+        partition = topic.partitions[index]
+        skipped: dict[GroupId, list[int]] = {}
+        for offset in [offset for offset in partition.messages if offset < start]:
+            del partition.messages[offset]
+            for group in topic.groups.values():
+                delivery = group.deliveries.pop((index, offset))
+                group.unhold((index, offset))
+                if delivery.state in UNSETTLED:
+                    skipped.setdefault(group.id, []).append(offset)
+                    group.skipped += 1
+                    self.counters.skipped += 1
+        partition.start = start
+        return skipped
+
+    def too_old(self, topic: Topic, index: int, now: int) -> int:
+        """How far age trims: counted from publication or due time, whichever is later; never what is not due."""
+        partition = topic.partitions[index]
+        if topic.config.retention_seconds is None:
+            return partition.start
+        cutoff = now - topic.config.retention_seconds * 1000
+        for offset, message in sorted(partition.messages.items()):
+            if message.delayed or max(message.time, message.due) > cutoff:
+                return offset
+        return partition.end
+
+    def restart(self) -> None:
+        """Consumers are remembered by nobody; everything else comes back."""
+        self.epoch += 1
+        self.lease_number = 0
+        for _, group in self.groups():
+            group.alive.clear()
+            group.sessions.clear()
+
+    def overdue(self, now: int) -> list[str]:
+        """What should have happened by now and has not."""
+        found: list[str] = []
+        for topic in self.topics.values():
+            for message in topic.messages():
+                if message.delayed and message.due <= now:
+                    found.append(f"due {topic.name} {message}")
+                if not message.deleted and not message.expired and 0 < message.expires <= now:
+                    found.append(f"ttl {topic.name} {message}")
+                if not message.deleted and not message.evicted and 0 < message.evicts <= now:
+                    found.append(f"max_wait {topic.name} {message}")
+            if topic.window_since is not None and topic.window_since + topic.config.window_seconds * 1000 <= now:
+                found.append(f"window {topic.name}")
+            for group in topic.groups.values():
+                found.extend(f"retry {d}" for d in group.deliveries.values() if d.state == RETRYING and d.due <= now)
+                found.extend(f"lease {lease}" for lease in group.live_leases() if lease.until <= now)
+                found.extend(f"silent {consumer}" for consumer, until in group.alive.items() if until <= now)
+        found.extend(f"transaction {n}" for n, transaction in self.transactions.items() if transaction.until <= now)
+        return found
