@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ortoo.engine.retry import backoff_ms
 from ortoo.model import commands as c
 from ortoo.model import limits
-from ortoo.model.batch import Outgoing, join
+from ortoo.model.batch import Batch, Outgoing, join
 from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import DeathReason, Origin
@@ -89,7 +89,7 @@ class Group:
     created: int = 0
     deliveries: dict[Place, Delivery] = field(default_factory=dict)
     leases: dict[LeaseId, Lease] = field(default_factory=dict)  # also those wholly settled, to know a second ack
-    skipped: int = 0
+    skipped_in: dict[int, int] = field(default_factory=dict)  # by partition
     alive: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
 
@@ -269,6 +269,13 @@ class Held:
 
 
 Owned = Callable[[TopicId, GroupId, str], list[int]]
+Appended = dict[TopicName, list[tuple[int, Batch]]]
+
+
+def _same_row(whole: Outgoing, row: int, part: Batch, at: int) -> bool:
+    """The machine gives every message a header of its own."""
+    assert whole.headers is not None and part.headers is not None
+    return whole.headers[row] == part.headers[at]
 
 
 class Model:
@@ -466,11 +473,13 @@ class Model:
             self._remember(topic, batch, rows, where, now)
         for row, first in duplicates.items():
             where[row] = where[first] if isinstance(first, int) else first
+        topics = [where[row].topic for row in range(len(batch))]
         return Placed(
             topic.id,
             [where[row].partition for row in range(len(batch))],
             [where[row].offset for row in range(len(batch))],
             [row in duplicates for row in range(len(batch))] if duplicates else None,
+            topics if any(found != topic.id for found in topics) else None,
         )
 
     def _home(self, topic: Topic, batch: Outgoing, row: int, given: int) -> int:
@@ -735,7 +744,7 @@ class Model:
         """Copied to the dead-letter topic when `dlq` is on; dropped and counted when it is off."""
         deaths = sorted(deaths, key=lambda d: (d.group.id, d.reason, d.error or "", d.place))
         is_dlq = any(
-            other.config.dlq and other.dlq_name() == topic.name for other in self.topics.values() if other is not topic
+            other.config.dlq and other.dlq_name() == topic.name for other in self.topics.values()
         )
         copied: list[Death] = []
         for death in deaths:
@@ -803,14 +812,21 @@ class Model:
             whole, start = wholes[publish.topic], at[publish.topic]
             upto = at[publish.topic] = start + len(publish.batch)
             duplicates = whole.duplicates[start:upto] if whole.duplicates else None
-            replies.append(Placed(whole.topic, whole.partitions[start:upto], whole.offsets[start:upto], duplicates))
+            topics = whole.topics[start:upto] if whole.topics else None
+            partitions, offsets = whole.partitions[start:upto], whole.offsets[start:upto]
+            replies.append(Placed(whole.topic, partitions, offsets, duplicates, topics))
         return replies
 
     def begin(self, command: c.Begin, now: int) -> None:
         name = (command.namespace, command.transaction)
-        if name in self.ended:
+        if self._outcome(name, now) is not None:
             raise ExistsError("ended")
         self.transactions.setdefault(name, Transaction(now + command.timeout_ms))
+
+    def _outcome(self, name: tuple[str, str], now: int) -> bool | None:
+        """Whether it was committed; remembered 7 days."""
+        at, committed = self.ended.get(name, (-limits.TRANSACTION_REMEMBERED_MS, False))
+        return committed if now - at < limits.TRANSACTION_REMEMBERED_MS else None
 
     def _open(self, namespace: str, name: str) -> Transaction:
         if (namespace, name) not in self.transactions:
@@ -823,10 +839,10 @@ class Model:
         transaction.parts.setdefault(command.part, []).append(command.publish)
         return transaction.count()
 
-    def commit(self, command: c.Commit, now: int, appended: dict[TopicName, Placed] | None) -> int:
+    def commit(self, command: c.Commit, now: int, appended: Appended | None) -> int:
         """All that was staged appears at once; committing again is a no-op."""
         name = (command.namespace, command.transaction)
-        if self.ended.get(name, (0, False))[1]:
+        if self._outcome(name, now):
             return 0
         transaction = self._open(*name)
         chosen = list(transaction.parts) if command.parts is None else list(dict.fromkeys(command.parts))
@@ -836,20 +852,37 @@ class Model:
             self._check_publish(self._for_publishing(topic), whole, now)
         assert appended is not None, "the engine refused what it should take"
         for topic, whole in wholes.items():
-            self._place(self._made(self._for_publishing(topic)), whole, now, appended[topic])
+            made = self._made(self._for_publishing(topic))
+            self._place(made, whole, now, self._learn(made, whole, now, appended.get(topic, [])))
         self._end(name, now, committed=True)
         return sum(map(len, wholes.values()))
 
+    def _learn(self, topic: Topic, whole: Outgoing, now: int, parts: list[tuple[int, Batch]]) -> Placed:
+        """A commit's reply does not say where messages went; what is left over is told from what was appended."""
+        duplicates = self._duplicates(topic, whole, now)
+        left = [(partition, row, part) for partition, part in parts for row in range(len(part))]
+        partitions: list[int] = []
+        for row in range(len(whole)):
+            found = None
+            if row not in duplicates:
+                found = next((entry for entry in left if _same_row(whole, row, entry[2], entry[1])), None)
+                assert found is not None, "a staged message is missing"
+                left.remove(found)
+            partitions.append(found[0] if found else 0)
+        assert not left, "more was appended than was staged"
+        return Placed(topic.id, partitions, [])
+
     def abort(self, command: c.Abort, now: int) -> None:
         name = (command.namespace, command.transaction)
-        if name in self.ended and not self.ended[name][1]:
+        if self._outcome(name, now) is False:
             return
         self._open(*name)
         self._end(name, now, committed=False)
 
     def _end(self, name: tuple[str, str], now: int, committed: bool) -> None:
-        """Remembered 7 days; the old are forgotten when the next one ends."""
+        """The old are forgotten when the next one ends."""
         del self.transactions[name]
+        self.ended.pop(name, None)
         self.ended[name] = (now, committed)
         self.ended = {n: e for n, e in self.ended.items() if now - e[0] < limits.TRANSACTION_REMEMBERED_MS}
 
@@ -941,8 +974,6 @@ class Model:
         if command.origin.offset >= partition.end:
             raise NotFoundError("origin")
         original = partition.messages.get(command.origin.offset)
-        if original is copy:
-            original = None
         group = topic.groups.get(command.group) or self._new_group(topic, command.group, c.END, now)
         self._delete(dlq, copy)
         if original is not None and not original.deleted:
@@ -1044,7 +1075,7 @@ class Model:
                 group.unhold((index, offset))
                 if delivery.state in UNSETTLED:
                     skipped.setdefault(group.id, []).append(offset)
-                    group.skipped += 1
+                    group.skipped_in[index] = group.skipped_in.get(index, 0) + 1
                     self.counters.skipped += 1
         partition.start = start
         return skipped
@@ -1052,7 +1083,7 @@ class Model:
     def too_old(self, topic: Topic, index: int, now: int) -> int:
         """How far age trims: counted from publication or due time, whichever is later; never what is not due."""
         partition = topic.partitions[index]
-        if topic.config.retention_seconds is None:
+        if topic.config.retention_seconds is None or topic.config.retention_waits_for_archive:
             return partition.start
         cutoff = now - topic.config.retention_seconds * 1000
         for offset, message in sorted(partition.messages.items()):

@@ -1,8 +1,14 @@
 """Every store keeps the same contract."""
 
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
 from ortoo.ports import Store
+from ortoo.stores.disk import DiskStore, open_directory
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing.faulty_store import FaultyStore
+from ortoo.testing.simulated_disk import SimulatedDisk
 from ortoo.testing.store_contract import StoreContract
 
 
@@ -19,3 +25,22 @@ class TestSimulatedStore(StoreContract):
 
     async def reopen(self, store: Store) -> Store:
         return store
+
+
+class TestDiskStore(StoreContract):
+    async def make_store(self) -> Store:
+        self.disk = SimulatedDisk(Random(1))
+        return DiskStore(self.disk)
+
+    async def reopen(self, store: Store) -> Store:
+        self.disk.power_off()
+        return DiskStore(self.disk)
+
+
+class TestDiskStoreInADirectory(StoreContract):
+    async def make_store(self) -> Store:
+        self.folder = Path(mkdtemp())
+        return open_directory(self.folder)
+
+    async def reopen(self, store: Store) -> Store:
+        return open_directory(self.folder)

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ortoo.broker import Broker
 from ortoo.client import Queue, SyncQueue
 from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.ports import Store
+from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
 
 
-def open(*, namespace: str = DEFAULT_NAMESPACE, auto_create: bool = True) -> Queue:
-    """A queue in memory, for as long as the process lives: `async with ortoo.open() as queue:`.
+def open(
+    path: str | Path | None = None,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    auto_create: bool = True,
+    keys: str | dict[str, bytes] | None = None,
+) -> Queue:
+    """A queue in this process: on disk in the directory `path`, or in memory without one.
 
-    `auto_create`: whether publishing to an unknown topic makes it.
+    async with ortoo.open("./data") as queue: ...
+
+    `auto_create`: whether publishing to an unknown topic makes it. `keys`: for encrypted topics, a dict of 32-byte keys
+    by name, "file:PATH" or "command:CMD"; from the environment (ORTOO_ENCRYPTION_KEYS) when not given.
     """
-    return Queue(Broker(MemoryStore(), SystemClock(), auto_create=auto_create), namespace=namespace)
+    store: Store = MemoryStore() if path is None else open_directory(Path(path), keys)
+    return Queue(Broker(store, SystemClock(), auto_create=auto_create), namespace=namespace)
 
 
-def open_sync(*, namespace: str = DEFAULT_NAMESPACE, auto_create: bool = True) -> SyncQueue:
-    """The same, blocking: `with ortoo.open_sync() as queue:`."""
-    return SyncQueue(lambda: open(namespace=namespace, auto_create=auto_create))
+def open_sync(
+    path: str | Path | None = None,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    auto_create: bool = True,
+    keys: str | dict[str, bytes] | None = None,
+) -> SyncQueue:
+    """The same, blocking: `with ortoo.open_sync("./data") as queue:`."""
+    return SyncQueue(lambda: open(path, namespace=namespace, auto_create=auto_create, keys=keys))

@@ -13,11 +13,11 @@ import asyncio
 from typing import Any
 
 from ortoo.engine import Engine
-from ortoo.model.commands import Command, Lease, Publish, Run, Settle
+from ortoo.model.commands import Command, Lease, Publish, Run, Settle, Stage, Transact
 from ortoo.model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
-from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
+from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
+from ortoo.model.replies import LeasedRun, LeaseTaken, Placed, Trace
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import PendingCommit
@@ -26,6 +26,8 @@ from .reader import Reader
 from .waiters import Waiters
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
+
+_PUBLISHING = (Publish, Stage, Transact)
 
 
 class Broker(Reader):
@@ -78,6 +80,8 @@ class Broker(Reader):
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
             raise self._refusal
+        if isinstance(command, _PUBLISHING) and (full := self.store.status().full) is not None:
+            raise FullError(f"{full}; nothing more is published until there is room, settling still works")
         now = self.now()
         self._do_due(now)
         decision = self.engine.decide(command, now)
@@ -142,6 +146,10 @@ class Broker(Reader):
             merged.setdefault((run.topic_id, run.group_id, run.lease, run.partition), []).extend(run.offsets)
         if merged and self._refusal is None:
             self.submit(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))
+
+    async def trace(self, ref: MessageRef) -> Trace:
+        await self.flush()  # a history is made of what is durable
+        return await super().trace(ref)
 
     # -- time
 
@@ -219,8 +227,12 @@ class Broker(Reader):
             self._in_flight = commit
             stirred, self._stirred = self._stirred, set()
             try:
+                snapshot = self.engine.snapshot() if self.store.status().checkpoint_due else None
+                at = self.engine.state.now
                 records = await fill_copies(commit.records, self.store)
                 await self.store.append(records)
+                if snapshot is not None:  # taken when all that is in it was in this commit or an earlier one
+                    await self.store.checkpoint(snapshot, at)
             except Exception as error:  # whatever a store raises: what it has written is unknown
                 await self._fail(commit, error)
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ortoo.model.batch import Batch
+from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef
 from ortoo.model.records import Origin, Published, Record
 from ortoo.model.replies import Columns
@@ -39,7 +40,10 @@ Row = tuple[bytes, str | None, dict[str, str] | None, int, bool]
 
 
 async def _original(ref: MessageRef, before: Sequence[Record], store: Store) -> Row:
-    columns = await store.read(ref.topic, ref.partition, [ref.offset])
+    try:
+        columns = await store.read(ref.topic, ref.partition, [ref.offset])
+    except CorruptionError as error:  # the value is gone for good; the dead letter tells what happened
+        return b"", None, {"ortoo-damaged": str(error)}, ANY_PRIORITY, False
     if len(columns):
         return _row(columns, 0)
     for record in before:  # not stored yet: published in this very commit

@@ -31,6 +31,7 @@ from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
+from .arguments import check_count, check_number, to_error_text, to_ms, to_topic_name
 from .link import Link
 
 Time = float | datetime
@@ -42,14 +43,14 @@ def to_seconds(time: Time) -> float:
         if time.tzinfo is None:
             raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
         return time.timestamp()
-    return float(time)
+    return float(check_number("time", time))
 
 
 def to_position(at: Where | None, offset: int | None, time: Time | None) -> Position:
     if sum(given is not None for given in (at, offset, time)) > 1:
         raise InvalidError("give one of 'start', 'end', offset= or time=, not several")
     if offset is not None:
-        return Position(offset=offset)
+        return Position(offset=check_count("offset", offset))
     if time is not None:
         return Position(time=to_seconds(time))
     if at not in (None, "start", "end", "all", "new"):
@@ -62,7 +63,7 @@ class Admin:
     namespace: str
 
     def _name(self, topic: str, namespace: str | None) -> TopicName:
-        return TopicName(namespace or self.namespace, topic)
+        return to_topic_name(namespace or self.namespace, topic)
 
     # -- topics
 
@@ -152,7 +153,7 @@ class Admin:
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
     ) -> list[int]:
         """A sign of life without leasing. Returns the partitions the consumer owns, where order is by partition."""
-        session_ms = None if session is None else int(session * 1000)
+        session_ms = to_ms("session", session)
         owned: list[int] = await self._link.call(Heartbeat(self._name(topic, namespace), group, consumer, session_ms))
         return owned
 
@@ -180,7 +181,7 @@ class Admin:
         """Messages that are ready, delayed, leased, blocked, done or dead for a group."""
         if state not in get_args(MessageState):
             raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
-        pages = await self._link.messages(self._name(topic, namespace), group, state, limit)
+        pages = await self._link.messages(self._name(topic, namespace), group, state, check_count("limit", limit))
         return [message for page in pages for message in page.to_messages()]
 
     async def delete_message(self, message_id: str) -> None:
@@ -192,7 +193,7 @@ class Admin:
 
     async def dead_letter(self, message_id: str, *, group: str | None = None, error: str | None = None) -> None:
         """Moves a pending message to the dead letters; for one group, or for all that have it pending."""
-        await self._link.call(DeadLetter(parse_message_id(message_id), group, error))
+        await self._link.call(DeadLetter(parse_message_id(message_id), group, to_error_text(error)))
 
     async def trace(self, message_id: str) -> Trace:
         """What happened to a message, in order, and what is planned."""
@@ -215,10 +216,8 @@ class Admin:
                 return []
             for message in page.to_messages():
                 headers = message.headers
-                if headers.get("ortoo-origin", "").startswith(f"{info.id}.") and group in (
-                    None,
-                    headers["ortoo-group"],
-                ):
+                ours = headers.get("ortoo-origin", "").startswith(f"{info.id}.") and "ortoo-group" in headers
+                if ours and group in (None, headers["ortoo-group"]):
                     found.append(message)
             if page.next_offset >= page.end:
                 break

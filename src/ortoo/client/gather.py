@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from ortoo.model import limits
 from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Publish
-from ortoo.model.errors import CapacityError, OrtooError, RequestError
+from ortoo.model.errors import CapacityError, RequestError
 from ortoo.model.message import Message
 from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed, Sent
@@ -44,14 +44,15 @@ class Gatherer:
     async def _publish(self, topic: TopicName, batch: list[Entry]) -> None:
         try:
             placed = await self._send(Publish(topic, to_outgoing([message for message, _ in batch])))
-        except OrtooError as error:
-            if len(batch) > 1 and isinstance(error, RequestError | CapacityError):
+        except (RequestError, CapacityError) as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+            else:
                 for entry in batch:  # nothing happened; find out whose fault it was
                     await self._publish(topic, [entry])
-                return
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
+            return
+        except BaseException as error:  # whatever it is, it is the callers' to know
+            _fail(batch, error)
             return
         for (_, future), sent in zip(batch, to_sent(placed), strict=True):
             if not future.done():
@@ -65,7 +66,13 @@ class Gatherer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def _fail(batch: list[Entry], error: BaseException) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+
+
 def to_sent(placed: Placed) -> list[Sent]:
     count = len(placed.offsets)
-    topics = [placed.topic] * count
+    topics = placed.topics or [placed.topic] * count
     return list(map(Sent, topics, placed.partitions, placed.offsets, placed.duplicates or [False] * count))

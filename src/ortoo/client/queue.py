@@ -13,9 +13,10 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Begin, Publish
 from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.message import CORRELATION_ID, Message, Received
-from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
+from ortoo.model.names import DEFAULT_NAMESPACE, check_name
 from ortoo.model.replies import Sent
 
+from .arguments import check_number, to_ms, to_topic_name
 from .gather import Gatherer, to_sent
 from .inbox import Inbox
 from .link import Link
@@ -85,14 +86,17 @@ class Queue(Streams):
         message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
         if wait:
             return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
-        return await self._gatherer.add(TopicName(namespace or self.namespace, topic), message)
+        return await self._gatherer.add(to_topic_name(namespace or self.namespace, topic), message)
 
     async def publish_many(
         self, topic: str, messages: Sequence[Message], *, wait: float = 0.0, namespace: str | None = None
     ) -> list[Sent]:
         """Publishes a batch, all or nothing; returns once it is durable."""
-        command = Publish(TopicName(namespace or self.namespace, topic), to_outgoing(messages))
-        return to_sent(await self._link.publish(command, int(wait * 1000)))
+        command = Publish(to_topic_name(namespace or self.namespace, topic), to_outgoing(messages))
+        wait_ms = to_ms("wait", wait)
+        if wait_ms < 0:
+            raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
+        return to_sent(await self._link.publish(command, wait_ms))
 
     def transaction(self, *, namespace: str | None = None) -> Transaction:
         """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""
@@ -103,7 +107,7 @@ class Queue(Streams):
     ) -> NamedTransaction:
         """Opens, or joins, a named transaction. `part` names this contributor; a commit may choose among parts."""
         namespace = namespace or self.namespace
-        await self._link.call(Begin(name, namespace, int(timeout * 1000)))
+        await self._link.call(Begin(name, namespace, to_ms("timeout", timeout)))
         return NamedTransaction(self._link, namespace, name, part or uuid4().hex)
 
     # -- request and response
@@ -121,7 +125,7 @@ class Queue(Streams):
         """Publishes a request and waits for the answer that a consumer gives with `reply`; NoReplyError when none came."""
         if self._inbox is None:
             self._inbox = Inbox(self)
-        message = Message(value, key, headers, ttl=max(timeout, 0.001))
+        message = Message(value, key, headers, ttl=max(check_number("timeout", timeout), 0.001))
         return await self._inbox.ask(message, topic, timeout, namespace or self.namespace)
 
     async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:

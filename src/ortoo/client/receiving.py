@@ -11,6 +11,7 @@ from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.replies import Settled
 
+from .arguments import check_count, to_error_text, to_ms, to_topic_name
 from .link import Link
 from .settling import Receipts, check_settled, to_runs
 
@@ -48,18 +49,20 @@ class Receiving:
             raise InvalidError(
                 f"a group starts at 'all' or 'new', not {start!r}; create_group also takes offset= and time="
             )
-        if not 0 <= wait <= limits.WAIT_MS_MAX / 1000:
+        if not 0 <= to_ms("wait", wait) <= limits.WAIT_MS_MAX:
             raise InvalidError(f"wait must be 0 to {limits.WAIT_MS_MAX // 1000} seconds, not {wait}")
+        if labels is not None and not isinstance(labels, dict):
+            raise InvalidError(f"labels must be a dict of strings, not {type(labels).__name__}")
         command = Lease(
-            topic=topic,
+            topic=None if topic is None else to_topic_name("", topic).name,
             labels=labels,
             namespace=namespace or self.namespace,
             group=group,
             consumer=consumer or self.consumer,
-            max_messages=max_messages,
-            lease_ms=None if lease is None else int(lease * 1000),
-            wait_ms=int(wait * 1000),
-            partition=partition,
+            max_messages=check_count("max_messages", max_messages),
+            lease_ms=to_ms("lease", lease),
+            wait_ms=to_ms("wait", wait),
+            partition=None if partition is None else check_count("partition", partition),
             key=key,
             auto_ack=auto_ack,
             start=_STARTS[start],
@@ -82,8 +85,7 @@ class Receiving:
 
     async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
-        delay_ms = None if delay is None else int(delay * 1000)
-        await self._settle(to_runs(messages), "nack", error, delay_ms)
+        await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
 
     async def reject(self, messages: Receipts, error: str | None = None) -> None:
         """These can never succeed: to the dead letters."""
@@ -97,8 +99,7 @@ class Receiving:
         """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
         runs = to_runs(messages)
         if runs:
-            lease_ms = None if seconds is None else int(seconds * 1000)
-            settled: Settled = await self._link.call(Extend(runs, lease_ms))
+            settled: Settled = await self._link.call(Extend(runs, to_ms("seconds", seconds)))
             check_settled(runs, settled)
 
     async def _settle(
@@ -109,5 +110,5 @@ class Receiving:
         delay_ms: int | None = None,
     ) -> None:
         if runs:
-            settled: Settled = await self._link.call(Settle(outcome, runs, error, delay_ms))
+            settled: Settled = await self._link.call(Settle(outcome, runs, to_error_text(error), delay_ms))
             check_settled(runs, settled)

@@ -10,9 +10,10 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Message
-from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
+from ortoo.model.names import GroupId, LeaseId, TopicId
 from ortoo.model.replies import Placed, Sent
 
+from .arguments import to_topic_name
 from .gather import to_sent
 from .link import Link
 from .settling import Receipts, to_runs
@@ -39,12 +40,13 @@ class Transaction:
         self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
 
     def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
-        name = TopicName(namespace or self._namespace, topic)
+        name = to_topic_name(namespace or self._namespace, topic)
         self._publishes.append(Publish(name, to_outgoing(messages)))
 
     async def commit(self) -> None:
         placed: list[Placed] = await self._link.call(Transact(_merged(self._acks), self._publishes))
-        self.sent = [sent for batch in placed for sent in to_sent(batch)]
+        self._acks, self._publishes = [], []  # so that leaving the block does not repeat it
+        self.sent += [sent for batch in placed for sent in to_sent(batch)]
 
     async def __aenter__(self) -> Transaction:
         return self
@@ -82,7 +84,7 @@ class NamedTransaction:
     async def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")
-        publish = Publish(TopicName(namespace or self._namespace, topic), to_outgoing(messages))
+        publish = Publish(to_topic_name(namespace or self._namespace, topic), to_outgoing(messages))
         await self._link.call(Stage(self.name, self.part, publish, self._namespace))
 
     async def commit(self, parts: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ortoo.model import limits
 from ortoo.model.commands import (
     ChangeTopic,
     CreateGroup,
@@ -17,6 +18,7 @@ from ortoo.model.errors import ExistsError, InvalidError
 from ortoo.model.names import check_name
 from ortoo.model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
 
+from .bury import Death, bury
 from .decision import Decision, Slate
 from .group import Group
 from .lease import draft_group, resolve
@@ -91,6 +93,9 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
     topic = state.topic(command.topic)
     group = state.group(topic, command.group)
     check_name("a consumer's name", command.consumer)
+    if command.session_ms is not None and not 1 <= command.session_ms <= limits.LEASE_MS_MAX:
+        hours = limits.LEASE_MS_MAX // 3_600_000
+        raise InvalidError(f"a session lasts 1 ms to {hours} hours, not {command.session_ms} ms")
     joined = group.members.touch(command.consumer, now, 0, command.session_ms)
     if joined and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions(), now)
@@ -112,8 +117,10 @@ def leave(slate: Slate, topic: Topic, group: Group, consumer: str) -> None:
     if group.ephemeral and known and not group.members.alive_until:
         slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
         return
+    deaths: list[Death] = []
     for lease in group.leases_of(consumer):
-        give_up_lease(slate, topic, group, lease, "left")
+        deaths.extend(give_up_lease(slate, topic, group, lease, "left"))
+    bury(slate, topic, deaths)
     if known and topic.config.is_fifo:
         held = {partition: who for partition, who in group.held_partitions().items() if who != consumer}
         group.members.rebalance(len(group.feeds), held, slate.now)

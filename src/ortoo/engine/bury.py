@@ -50,7 +50,7 @@ def _copy(slate: Slate, topic: Topic, deaths: list[Death]) -> None:
         Origin(MessageRef(topic.id, d.partition, d.offset), d.group.name, d.reason, d.attempts, d.error) for d in deaths
     ]
     blank = Batch([b""] * len(deaths))
-    slate.records.append(Published(slate.now, dlq.id, 0, copy.offset, len(deaths), 0, blank, origins))
+    slate.records.append(Published(slate.now, dlq.id, 0, copy.offset, len(deaths), 0, blank, origins=origins))
     for group, partition, reason, error, offsets in _together(deaths):
         buried = OffsetSet(offsets)
         slate.records.append(DeadLettered(slate.now, topic.id, group.id, partition, buried, reason, copy, error))
@@ -66,7 +66,4 @@ def _together(deaths: list[Death]) -> Iterable[tuple[Group, int, DeathReason, st
 
 def _is_dlq(slate: Slate, topic: Topic) -> bool:
     """A dead-letter topic never dead-letters further."""
-    return any(
-        other.dlq_name() == topic.name and other.config.dlq and other is not topic
-        for other in slate.state.topics.values()
-    )
+    return any(other.dlq_name() == topic.name and other.config.dlq for other in slate.state.topics.values())

@@ -8,7 +8,7 @@ import msgspec
 
 from ortoo.model import limits
 from ortoo.model.errors import NotFoundError, TooManyError
-from ortoo.model.names import GroupId, TopicId, TopicName, check_name
+from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name
 from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig
 
@@ -24,7 +24,7 @@ class Decision(msgspec.Struct):
 class Slate:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
-    __slots__ = ("created", "ends", "now", "number", "records", "state")
+    __slots__ = ("created", "dedup_ids", "ends", "now", "number", "records", "state")
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
@@ -32,6 +32,7 @@ class Slate:
         self.number = state.number
         self.records: list[Record] = []
         self.created: dict[TopicName, Topic] = {}
+        self.dedup_ids: dict[tuple[str, str], MessageRef] = {}  # drafted ones that a whole namespace shares
         self.ends: dict[tuple[TopicId, int], int] = {}  # where the drafted appends leave each partition
 
     def reserve(self, topic: Topic, partition: int, count: int) -> int:

@@ -105,9 +105,10 @@ def _members(slate: Slate, topic: Topic, ids: list[int]) -> None:
 
 
 def _revoke(slate: Slate, topic: Topic, group: Group, partition: int) -> None:
+    deaths: list[Death] = []
     for lease in group.leases.values():
-        if partition in lease.held:
-            give_up_lease(slate, topic, group, lease, "revoked", only=partition)
+        deaths.extend(give_up_lease(slate, topic, group, lease, "revoked", only=partition))
+    bury(slate, topic, deaths)
 
 
 def _window(slate: Slate, topic: Topic, _: list[int]) -> None:
@@ -124,7 +125,7 @@ def _window(slate: Slate, topic: Topic, _: list[int]) -> None:
 def _leases(slate: Slate) -> None:
     state = slate.state
     deaths: dict[Topic, list[Death]] = {}
-    for _, item in state.leases_due.pop(slate.now):
+    for item in dict.fromkeys(item for _, item in state.leases_due.pop(slate.now)):  # an extended one is there twice
         topic, group, lease = state.find_lease(LeaseId(item))
         if topic is None or group is None or lease is None:
             continue

@@ -12,6 +12,7 @@ from . import admin, lease, messages, publish, settle, transactions
 from .decision import Decision
 from .due import decide_due
 from .replay import apply
+from .snapshot import dump
 from .state import State
 
 
@@ -37,6 +38,10 @@ class Engine:
             if topic is not None:
                 partition = topic.partitions[record.partition]
                 partition.durable = max(partition.durable, record.base + record.count)
+
+    def snapshot(self) -> bytes:
+        """The hard state, as bytes that a Restored record brings back."""
+        return dump(self.state)
 
     def tick(self, now: int) -> list[Record] | None:
         """What one due alarm makes happen; None when none is due any more. Apply the records before asking again."""

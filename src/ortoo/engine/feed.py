@@ -76,8 +76,8 @@ class Feed:
         if upto <= start:
             return 0
         fresh = OffsetSet.span(start, upto)
-        if partition.has_gone():
-            fresh.subtract(partition.gone_for(self.group))
+        if self.dead or partition.has_gone():
+            fresh.subtract(self._gone())
         self.open.update(fresh)
         if partition.delayed:
             fresh.subtract(partition.delayed)
@@ -266,15 +266,19 @@ class Feed:
         start, end = max(self.cursor, self.partition.start), self.partition.end
         if start >= end:
             return 0
-        gone = self.partition.gone_for(self.group).count_within(start, end) if self.partition.has_gone() else 0
+        gone = self._gone().count_within(start, end) if self.dead or self.partition.has_gone() else 0
         return end - start - gone
+
+    def _gone(self) -> OffsetSet:
+        """Fresh ones among these are not to be delivered."""
+        return self.partition.gone_for(self.group) | self.dead
 
     def unsettled(self, offsets: OffsetSet) -> OffsetSet:
         """Those of them that the group has not settled, fresh ones included."""
         found = offsets & self.open
         fresh = offsets.within(self.cursor, self.partition.end)
         if fresh:
-            fresh.subtract(self.partition.gone_for(self.group))
+            fresh.subtract(self._gone())
             found.update(fresh)
         return found
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from ortoo.model import limits
+from ortoo.model.batch import check_texts
 from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import InvalidError, TooManyError
-from ortoo.model.names import LeaseId, TopicName, check_name
+from ortoo.model.names import LeaseId, TopicName, check_labels, check_name
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Acked, GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
@@ -31,7 +32,10 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     taken: list[Taken] = []
     wanted = command.max_messages
     budget = Budget(limits.SCAN_MESSAGES_MAX)
-    for number, topic in enumerate(_topics(state, command)):
+    topics = _topics(state, command)
+    for topic in topics:  # before any: a lease that is refused is no sign of life
+        _check_topic(topic, command)
+    for number, topic in enumerate(topics):
         found = _lease_from(slate, topic, command, state.next_lease(number), wanted, budget)
         taken.extend(found)
         wanted -= sum(len(run.offsets) for run in found)
@@ -48,6 +52,9 @@ def _check(command: Lease) -> None:
     if (command.topic is None) == (command.labels is None):
         raise InvalidError("name a topic to lease from, or the labels of several, and not both")
     check_name("a consumer's name", command.consumer)
+    check_texts("key", [command.key], limits.KEY_BYTES_MAX)
+    if command.labels is not None:
+        check_labels(command.labels)
 
 
 def _topics(state: State, command: Lease) -> list[Topic]:
@@ -68,7 +75,7 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
         group = draft_group(slate, topic, command.group, command.start)
         slate.state.joining[topic.id, group.name] = group.members
     feeds = _eligible(slate, topic, group, command)
-    key = _key(topic, command)
+    key = None if command.key is None else key_hash(command.key)
     runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
     if not runs:
         return []
@@ -79,8 +86,8 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
     now, consumer = slate.now, command.consumer
     for partition, taken in together.items():
         slate.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
-        if command.auto_ack:
-            slate.records.append(Acked(now, topic.id, group.id, partition, lease, taken))
+    if command.auto_ack:  # once all is leased: a lease that holds nothing any more has ended
+        slate.records.extend(Acked(now, topic.id, group.id, p, lease, taken) for p, taken in together.items())
     return [
         Taken(
             topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets)
@@ -96,14 +103,13 @@ def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int
     return {offset: failures[offset].attempts + 1 for offset in offsets if offset in failures} or None
 
 
-def _key(topic: Topic, command: Lease) -> int | None:
-    if command.key is None:
-        return None
-    if topic.config.ordering != "key":
+def _check_topic(topic: Topic, command: Lease) -> None:
+    if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
+        raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
+    if command.key is not None and topic.config.ordering != "key":
         raise InvalidError(
             f"leasing by key needs ordering='key'; topic {str(topic.name)!r} has {topic.config.ordering!r}"
         )
-    return key_hash(command.key)
 
 
 def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[Feed]:
@@ -116,10 +122,9 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
             group.members.rebalance(len(feeds), group.held_partitions(), slate.now)
             slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
         feeds = [feeds[partition] for partition in group.members.owned(command.consumer)]
+    feeds = [feed for feed in feeds if feed.partition.trouble is None]
     if command.partition is None:
         return feeds
-    if not 0 <= command.partition < len(topic.partitions):
-        raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     return [feed for feed in feeds if feed.partition.index == command.partition]
 
 

@@ -13,6 +13,7 @@ from .bury import Death, bury
 from .decision import Decision, Slate
 from .group import Group
 from .lease import draft_group
+from .settle import Held, in_line, put_back
 from .state import State
 from .topic import Topic
 
@@ -30,10 +31,24 @@ def _groups(state: State, topic: Topic, name: str | None) -> list[Group]:
 def decide_retry_now(state: State, command: RetryNow, now: int) -> Decision:
     """Whatever the message waits for, for each group it becomes deliverable at once; a done one is delivered once more."""
     ref = command.message
-    topic, _ = state.message(ref)
-    groups = _groups(state, topic, command.group)
-    one = OffsetSet([ref.offset])
-    return Decision([Hastened(now, ref.topic, group.id, ref.partition, one.copy()) for group in groups], len(groups))
+    topic, partition = state.message(ref)
+    owner = partition.private.get(ref.offset)
+    groups = [group for group in _groups(state, topic, command.group) if owner in (None, group.id)]
+    slate = Slate(state, now)
+    for group in groups:
+        _revoke_later(slate, topic, group, ref)
+        slate.records.append(Hastened(now, ref.topic, group.id, ref.partition, OffsetSet([ref.offset])))
+    return Decision(slate.records, len(groups))
+
+
+def _revoke_later(slate: Slate, topic: Topic, group: Group, ref: MessageRef) -> None:
+    """A leased message goes back in line, so the later ones of its key in the same lease must too."""
+    feed = group.feeds[ref.partition]
+    if ref.offset not in feed.leased:
+        return
+    lease = next(lease for lease in group.leases.values() if ref.offset in lease.held.get(ref.partition, ()))
+    _, later = in_line(Held(topic, group, lease, feed, OffsetSet([ref.offset])))
+    bury(slate, topic, put_back(slate, Held(topic, group, lease, feed, later), "revoked"))
 
 
 def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
@@ -67,6 +82,8 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         group = draft_group(slate, topic, command.group, END)
     slate.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
     partition = topic.partitions[origin.partition]
+    if origin.offset >= partition.end:  # headers can say anything
+        raise NotFoundError(f"there never was a message {origin}, which dead letter {copy} names as its origin")
     if origin.offset >= partition.start and origin.offset not in partition.deleted:
         one = OffsetSet([origin.offset])
         slate.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
@@ -74,6 +91,6 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
     ref = MessageRef(topic.id, origin.partition, slate.reserve(topic, origin.partition, 1))
     source = Origin(copy, command.group, "redriven", 0, None)
     slate.records.append(
-        Published(now, topic.id, ref.partition, ref.offset, 1, 0, Batch([b""]), [source], only_group=group.id)
+        Published(now, topic.id, ref.partition, ref.offset, 1, 0, Batch([b""]), origins=[source], only_group=group.id)
     )
     return Decision(slate.records, ref)

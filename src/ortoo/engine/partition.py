@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 
 from ortoo.model.batch import Batch
@@ -10,7 +11,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Published
 from ortoo.model.topic import ANY_PRIORITY, TopicConfig
 
-from .keys import KeyColumn, key_hashes
+from .keys import KeyColumn
 from .timeline import Timeline
 from .wheel import Wheel
 
@@ -28,6 +29,7 @@ class Partition:
     deleted     removed one by one; private: seen by one group only
     lanes       offsets by priority, for priorities other than the usual one
     keys        key hashes, kept only where the order asks for them
+    trouble     why the store cannot vouch for it; then it is neither read nor written
     ripened     (due, offset) of messages that were delayed: retention counts their age from there
     """
 
@@ -48,6 +50,7 @@ class Partition:
         "ripened",
         "start",
         "timeline",
+        "trouble",
         "windowed",
     )
 
@@ -69,6 +72,7 @@ class Partition:
         self.keys = KeyColumn()
         self.ripened: deque[tuple[int, int]] = deque()
         self.timeline = Timeline()
+        self.trouble: str | None = None
 
     @property
     def visible(self) -> int:
@@ -77,6 +81,8 @@ class Partition:
 
     @property
     def bytes_held(self) -> int:
+        if self.start == self.end:  # the timeline keeps the last instant, whose messages are gone
+            return 0
         return self.bytes_total - self.timeline.bytes_at(self.start)
 
     def lane_of(self, offset: int) -> int:
@@ -100,10 +106,10 @@ class Partition:
     def append(self, record: Published, config: TopicConfig) -> None:
         base, end, batch = record.base, record.base + record.count, record.batch
         self.timeline.append(base, record.at, self.bytes_total)
-        self.bytes_total += record.bytes
+        self.bytes_total += record.size
         self.end = end
         if config.ordering == "key":
-            hashes = key_hashes(batch.keys) if batch.keys and not record.origins else None
+            hashes = array("Q", record.key_hashes) if record.key_hashes else None
             self.keys.append(base, record.count, hashes)
         if record.only_group is not None:
             self.private.update(dict.fromkeys(range(base, end), record.only_group))

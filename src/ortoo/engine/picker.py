@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from heapq import heappop, heappush
+from itertools import takewhile
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY
@@ -27,7 +28,7 @@ class Picker:
     remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
     """
 
-    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "ready")
+    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "reach", "ready")
 
     def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
         self.feed = feed
@@ -36,6 +37,7 @@ class Picker:
         self.freed: dict[int, list[int]] = {}
         self.freed_count: dict[int, int] = {}  # per key
         self.ready = feed.ready
+        self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
         if key is not None:
             self.ready = self._only(key)
 
@@ -77,7 +79,8 @@ class Picker:
         visible = feed.partition.visible
         if feed.cursor >= visible or self.budget.left <= 0 or self.ready is not feed.ready:
             return False
-        upto = visible if self._must_see_all() else min(visible, feed.cursor + wanted)
+        upto = visible if self._must_see_all() else min(visible, feed.cursor + wanted * self.reach)
+        self.reach *= 2
         seen = feed.admit(upto)
         self.budget.left -= seen if feed.keys is not None and feed.partition.keys else 1
         return True
@@ -85,6 +88,7 @@ class Picker:
     def take(self, lane: int, count: int, before: int) -> list[int]:
         """Up to `count` offsets of the lane, ascending, all below `before`."""
         feed = self.feed
+        urgency = lane
         if feed.fifo:
             lane = ANY_PRIORITY
         floor = self.floors.get(lane, 0)
@@ -95,40 +99,48 @@ class Picker:
         chosen = ready.within(floor, before).take(count).to_array() if ready is not None else array("Q")
         if feed.keys is not None and feed.partition.keys:
             return self._with_followers(lane, chosen, count, before)
+        if feed.fifo and feed.partition.lanes:
+            chosen = array("Q", takewhile(lambda offset: feed.partition.lane_of(offset) == urgency, chosen))
         if chosen:
             self.floors[lane] = chosen[-1] + 1
         return chosen.tolist()
 
     def _with_followers(self, lane: int, chosen: array[int], count: int, before: int) -> list[int]:
-        """Merges in the messages that follow, in their key, one already taken by this lease."""
+        """Merges in the messages that follow, in their key, one already taken by this lease. Stops when one of a more
+        urgent lane does."""
         taken: list[int] = []
         freed = self.freed.setdefault(lane, [])
         assert self.feed.keys is not None
         states = self.feed.keys.states
         for offset, key in zip(chosen, self.feed.partition.keys.of(chosen), strict=True):
             while freed and freed[0] < offset and len(taken) < count:
-                self._take_freed(freed, taken)
+                if self._take_freed(freed, taken, lane):
+                    return taken
             if len(taken) == count:
                 return taken
             taken.append(offset)
             self.floors[lane] = offset + 1
-            if key != NO_KEY and states[key].waiting:
-                self._free_next(key)
+            if key != NO_KEY and states[key].waiting and self._free_next(key, lane):
+                return taken
         while freed and freed[0] < before and len(taken) < count:
-            self._take_freed(freed, taken)
+            if self._take_freed(freed, taken, lane):
+                break
         return taken
 
-    def _take_freed(self, freed: list[int], taken: list[int]) -> None:
+    def _take_freed(self, freed: list[int], taken: list[int], lane: int) -> bool:
         offset = heappop(freed)
         taken.append(offset)
-        self._free_next(self.feed.partition.keys.at(offset))
+        return self._free_next(self.feed.partition.keys.at(offset), lane)
 
-    def _free_next(self, key: int) -> None:
+    def _free_next(self, key: int, than: int) -> bool:
+        """Whether the next message of the key lies in a more urgent lane than that."""
         assert self.feed.keys is not None
         waiting = self.feed.keys.states[key].waiting
         done = self.freed_count.get(key, 0)
-        if waiting is not None and done < len(waiting):
-            offset = waiting[done]
-            self.freed_count[key] = done + 1
-            lane = self.feed.partition.lane_of(offset)
-            heappush(self.freed.setdefault(lane, []), offset)
+        if waiting is None or done >= len(waiting):
+            return False
+        offset = waiting[done]
+        self.freed_count[key] = done + 1
+        lane = self.feed.partition.lane_of(offset)
+        heappush(self.freed.setdefault(lane, []), offset)
+        return lane < than

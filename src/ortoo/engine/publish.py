@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, pick
 from ortoo.model.commands import Publish
-from ortoo.model.errors import FullError, InvalidError
+from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
 from ortoo.model.records import Published
 from ortoo.model.replies import Placed
@@ -34,20 +34,44 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
     rows = _rows_by_partition(topic, outgoing, firsts)
     partitions, offsets = [0] * len(outgoing), [0] * len(outgoing)
     for index, chosen in rows.items():
+        check_healthy(topic, index)
         base = slate.reserve(topic, index, len(chosen))
         part = batch if len(chosen) == len(outgoing) else pick(batch, chosen)
         size = sum(map(len, part.values))
-        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part))
+        keyed = part.keys if topic.config.ordering == "key" else None
+        hashes = key_hashes(keyed).tobytes() if keyed else None
+        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part, hashes))
         for offset, row in enumerate(chosen, base):
             partitions[row] = index
             offsets[row] = offset
+    topics = None
     for row, first in firsts.items():
         if isinstance(first, int):  # an earlier row of this very batch
             partitions[row], offsets[row] = partitions[first], offsets[first]
         else:
             partitions[row], offsets[row] = first.partition, first.offset
+            if first.topic != topic.id:
+                topics = topics or [topic.id] * len(outgoing)
+                topics[row] = first.topic
     duplicates = [row in firsts for row in range(len(outgoing))] if firsts else None
-    return Placed(topic.id, partitions, offsets, duplicates)
+    placed = Placed(topic.id, partitions, offsets, duplicates, topics)
+    if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
+        _draft_dedup_ids(slate, topic, outgoing.dedup_ids, placed)
+    return placed
+
+
+def _draft_dedup_ids(slate: Slate, topic: Topic, dedup_ids: list[str | None], placed: Placed) -> None:
+    """Another topic of the namespace may be published to in the same decision."""
+    for row, dedup_id in enumerate(dedup_ids):
+        if dedup_id is not None and not (placed.duplicates and placed.duplicates[row]):
+            ref = MessageRef(topic.id, placed.partitions[row], placed.offsets[row])
+            slate.dedup_ids[topic.name.namespace, dedup_id] = ref
+
+
+def check_healthy(topic: Topic, partition: int) -> None:
+    trouble = topic.partitions[partition].trouble
+    if trouble is not None:
+        raise UnavailableError(f"partition {partition} of topic {str(topic.name)!r} is quarantined: {trouble}")
 
 
 def check_fits(topic: Topic, outgoing: Outgoing) -> None:
@@ -78,6 +102,8 @@ def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageR
         if dedup_id is None:
             continue
         known = table.find(dedup_id, slate.now, window)
+        if known is None and topic.config.dedup_scope == "namespace":
+            known = slate.dedup_ids.get((topic.name.namespace, dedup_id))
         if known is not None:
             firsts[row] = known
         elif dedup_id in seen:
@@ -92,7 +118,7 @@ def _rows_by_partition(
 ) -> dict[int, list[int] | range]:
     """A key decides by its hash; without one, the whole batch goes to one partition and the next batch to the next."""
     count = len(topic.partitions)
-    spread = topic.spread % count
+    spread = _next_healthy(topic, topic.spread % count)
     if not firsts and outgoing.partitions is None and (outgoing.keys is None or count == 1):
         return {spread: range(len(outgoing))}
     hashes = key_hashes(outgoing.keys) if outgoing.keys else [0] * len(outgoing)
@@ -113,6 +139,15 @@ def _rows_by_partition(
     for place in sorted(lists):
         rows[place] = lists[place]
     return rows
+
+
+def _next_healthy(topic: Topic, partition: int) -> int:
+    """Messages without a key go round a quarantined partition, as long as there is another."""
+    count = len(topic.partitions)
+    for step in range(count):
+        if topic.partitions[(partition + step) % count].trouble is None:
+            return (partition + step) % count
+    return partition
 
 
 def _to_batch(outgoing: Outgoing, config: TopicConfig, now: int) -> Batch:

@@ -13,6 +13,7 @@ from ortoo.model.offsets import OffsetSet
 from .dedup import DedupTable
 from .feed import Feed
 from .group import Group, LeaseState
+from .snapshot import load
 from .state import State, Transaction
 from .topic import Topic
 
@@ -20,6 +21,10 @@ from .topic import Topic
 def apply(state: State, record: r.Record) -> None:
     state.now = max(state.now, record.at)
     _APPLY[type(record)](state, record)
+
+
+def _restored(state: State, record: r.Restored) -> None:
+    load(state, record.snapshot, record.logs)
 
 
 def _opened(state: State, record: r.Opened) -> None:
@@ -38,7 +43,10 @@ def _topic_created(state: State, record: r.TopicCreated) -> None:
 
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
-    state.topics[record.topic].change(record.config)
+    topic = state.topics[record.topic]
+    topic.change(record.config)
+    if topic.window_since is not None:
+        state.alarms.set(("window", topic.id), topic.window_since + int(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
@@ -89,18 +97,21 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
         return
     for lease in list(group.leases.values()):
         for partition, offsets in lease.held.items():
-            group.feeds[partition].give_back(offsets)
+            feed = group.feeds[partition]
+            feed.give_back(offsets)
+            feed.close(offsets & feed.partition.expired)  # only who held them might have finished them
     group.leases.clear()
     group.settled.clear()
     for feed, start, end in zip(group.feeds, record.cursors, record.untils, strict=True):
-        again = OffsetSet.span(start, min(end, feed.cursor)) if start < min(end, feed.cursor) else OffsetSet()
+        again = OffsetSet.span(start, end) if start < end else OffsetSet()
         again.subtract(feed.open)
         again.subtract(feed.partition.gone_for(group.id))
         for offset in [offset for offset in feed.failures if start <= offset < end]:
             if offset in feed.retrying:
                 feed.hasten(offset)
             del feed.failures[offset]
-        feed.reopen(again)
+        feed.dead.subtract(again)
+        feed.reopen(again.within(0, feed.cursor))
 
 
 def _forget_leases(state: State, group: Group) -> None:
@@ -182,6 +193,7 @@ def _deleted(state: State, record: r.Deleted) -> None:
     topic = state.topics[record.topic]
     for group in topic.groups.values():
         group.close(record.partition, record.offsets)
+        group.feeds[record.partition].dead.subtract(record.offsets)
     partition = topic.partitions[record.partition]
     partition.deleted.update(record.offsets)
     partition.delayed.subtract(record.offsets)
@@ -195,6 +207,12 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
         group.revoke(record.partition, feed.open.within(0, record.start))
         feed.start_at(record.start)
     partition.trim(record.start)
+
+
+def _quarantined(state: State, record: r.Quarantined) -> None:
+    topic = state.topics.get(record.topic)
+    if topic is not None and record.partition < len(topic.partitions):
+        topic.partitions[record.partition].trouble = record.reason
 
 
 def _skipped(state: State, record: r.Skipped) -> None:
@@ -266,6 +284,8 @@ def _released(state: State, record: r.Released) -> None:
 
 def _dropped(state: State, record: r.Dropped) -> None:
     group = state.topics[record.topic].groups[record.group]
+    if record.reason == "moved":  # the others that were fresh are expired, which the log knows
+        group.feeds[record.partition].admit(record.offsets.last() + 1)
     group.close(record.partition, record.offsets)
     state.counters.dropped += len(record.offsets)
 
@@ -273,16 +293,14 @@ def _dropped(state: State, record: r.Dropped) -> None:
 def _dead_lettered(state: State, record: r.DeadLettered) -> None:
     group = state.topics[record.topic].groups[record.group]
     group.revoke(record.partition, record.offsets)
-    feed = group.feeds[record.partition]
-    feed.admit(record.offsets.last() + 1)
-    feed.bury(record.offsets)
+    group.feeds[record.partition].bury(record.offsets)
     state.counters.dead_lettered += len(record.offsets)
 
 
 def _redriven(state: State, record: r.Redriven) -> None:
     feed = state.topics[record.topic].groups[record.group].feeds[record.partition]
-    fresh = record.offsets.within(feed.cursor, feed.partition.end)
-    feed.reopen(record.offsets - feed.open - fresh)
+    feed.admit(record.offsets.last() + 1)
+    feed.reopen(record.offsets - feed.open)
 
 
 def _hastened(state: State, record: r.Hastened) -> None:
@@ -296,7 +314,7 @@ def _hastened(state: State, record: r.Hastened) -> None:
             partition.hasten(offset, record.at)
             for other in topic.groups.values():
                 other.feeds[record.partition].came_due([offset])
-        elif offset in feed.open:
+        if offset in feed.open:
             feed.hasten(offset)
         else:
             feed.reopen(OffsetSet([offset]))
@@ -316,6 +334,7 @@ def _staged(state: State, record: r.Staged) -> None:
 
 def _transaction_ended(state: State, record: r.TransactionEnded) -> None:
     state.transactions.pop((record.namespace, record.transaction), None)
+    state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
     state.ended[record.namespace, record.transaction] = (record.at, record.committed)
     for name, (at, _) in list(state.ended.items()):
         if record.at - at < limits.TRANSACTION_REMEMBERED_MS:
@@ -325,6 +344,7 @@ def _transaction_ended(state: State, record: r.TransactionEnded) -> None:
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.Opened: _opened,
+    r.Restored: _restored,
     r.TopicCreated: _topic_created,
     r.TopicChanged: _topic_changed,
     r.TopicDeleted: _topic_deleted,
@@ -348,6 +368,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.WindowClosed: _window_closed,
     r.Trimmed: _trimmed,
     r.Skipped: _skipped,
+    r.Quarantined: _quarantined,
     r.TransactionBegan: _transaction_began,
     r.Staged: _staged,
     r.TransactionEnded: _transaction_ended,

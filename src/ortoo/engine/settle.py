@@ -51,9 +51,6 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
         return None, run.offsets
     asked = OffsetSet(run.offsets)
     held = lease.held.get(run.partition)
-    if run.through:
-        asked = held.within(0, asked.last() + 1) if held else OffsetSet()
-        return Held(topic, group, lease, group.feeds[run.partition], asked), []
     mine = asked & held if held else OffsetSet()
     lost: list[int] = []
     if len(mine) != len(asked):
@@ -61,6 +58,8 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
         if run.partition in lease.acked:
             rest.subtract(lease.acked[run.partition])
         lost = list(rest)
+    if run.through and held and asked:
+        mine = held.within(0, asked.last() + 1)
     return Held(topic, group, lease, group.feeds[run.partition], mine) if mine else None, lost
 
 
@@ -71,7 +70,8 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
     slate = Slate(state, now)
     lost: list[list[int]] = []
     deaths: dict[Topic, list[Death]] = {}
-    for held, missing in (find_held(state, run) for run in _merge(command.runs)):
+    check_runs(command.runs)
+    for held, missing in (find_held(state, run) for run in command.runs):
         lost.append(missing)
         if held is None:
             continue
@@ -80,7 +80,7 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         elif command.outcome == "reject":
             deaths.setdefault(held.topic, []).extend(_rejected(held, error))
         elif command.outcome == "release":
-            slate.records.extend(_put_back(held, now, "release"))
+            deaths.setdefault(held.topic, []).extend(_release(slate, held))
         else:
             fallen = fail(slate, held, "nack", error, command.delay_ms)
             deaths.setdefault(held.topic, []).extend(fallen)
@@ -89,16 +89,10 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
     return Decision(slate.records, Settled(lost if any(lost) else None))
 
 
-def _merge(runs: list[Run]) -> list[Run]:
-    """A lease and partition may be settled only once per decision; the usual single run passes untouched."""
-    if len(runs) < 2:
-        return runs
-    merged: dict[tuple[int, int, int, int, bool], list[int]] = {}
-    for run in runs:
-        merged.setdefault((run.topic, run.group, run.lease, run.partition, run.through), []).extend(run.offsets)
-    if len(merged) == len(runs):
-        return runs
-    raise InvalidError("the same lease and partition is named by two runs; put its offsets into one")
+def check_runs(runs: list[Run]) -> None:
+    """A lease and partition may be settled only once per decision."""
+    if len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
+        raise InvalidError("the same lease and partition is named by two runs; put its offsets into one")
 
 
 def ack(held: Held, now: int) -> Record:
@@ -119,7 +113,7 @@ def _rejected(held: Held, error: str | None) -> Iterable[Death]:
 
 def fail(slate: Slate, held: Held, reason: RetryReason, error: str | None, delay_ms: int | None) -> list[Death]:
     """Drafts the retry of failed deliveries; returns those that have had their last."""
-    failed, revoked = _in_line(held)
+    failed, revoked = in_line(held)
     config, feed, lease, now = held.topic.config, held.feed, held.lease, slate.now
     offsets, dues, deaths = [], [], []
     for offset in failed:
@@ -139,21 +133,27 @@ def fail(slate: Slate, held: Held, reason: RetryReason, error: str | None, delay
     ids = (held.topic.id, held.group.id, held.partition, lease.id)
     if offsets:
         slate.records.append(Retried(now, *ids, offsets, dues, lease.at, reason, error))
-    if revoked:
-        slate.records.append(Released(now, *ids, revoked, "revoked"))
-    return deaths
+    return deaths + put_back(slate, Held(held.topic, held.group, lease, feed, revoked), "revoked")
 
 
-def _put_back(held: Held, now: int, reason: ReleaseReason) -> list[Record]:
-    first, later = _in_line(held)
-    ids = (held.topic.id, held.group.id, held.partition, held.lease.id)
-    records: list[Record] = [Released(now, *ids, first, reason)]
-    if later:
-        records.append(Released(now, *ids, later, "revoked"))
-    return records
+def _release(slate: Slate, held: Held) -> list[Death]:
+    first, later = in_line(held)
+    whose = (held.topic, held.group, held.lease, held.feed)
+    return put_back(slate, Held(*whose, first), "release") + put_back(slate, Held(*whose, later), "revoked")
 
 
-def _in_line(held: Held) -> tuple[OffsetSet, OffsetSet]:
+def put_back(slate: Slate, held: Held, reason: ReleaseReason) -> list[Death]:
+    """Drafts the return of deliveries, uncounted; returns those that have outlived their time to live meanwhile."""
+    feed = held.feed
+    over = held.offsets & feed.partition.expired
+    back = held.offsets - over
+    if back:
+        ids = (held.topic.id, held.group.id, held.partition, held.lease.id)
+        slate.records.append(Released(slate.now, *ids, back, reason))
+    return [Death(held.group, held.partition, offset, "ttl", _attempt(feed, offset) - 1, None) for offset in over]
+
+
+def in_line(held: Held) -> tuple[OffsetSet, OffsetSet]:
     """Of the messages that go back in line, the first of each key; and all later ones of those keys in the lease."""
     feed = held.feed
     everything = held.lease.held[held.partition]
@@ -176,12 +176,13 @@ def _in_line(held: Held) -> tuple[OffsetSet, OffsetSet]:
 
 def give_up_lease(
     slate: Slate, topic: Topic, group: Group, lease: LeaseState, reason: ReleaseReason, only: int | None = None
-) -> None:
-    """Everything the lease holds, or holds of one partition, returns uncounted."""
+) -> list[Death]:
+    """Everything the lease holds, or holds of one partition, returns uncounted. Returns what cannot: it has expired."""
+    deaths: list[Death] = []
     for partition, offsets in lease.held.items():
         if only is None or partition == only:
-            record = Released(slate.now, topic.id, group.id, partition, lease.id, offsets.copy(), reason)
-            slate.records.append(record)
+            deaths.extend(put_back(slate, Held(topic, group, lease, group.feeds[partition], offsets), reason))
+    return deaths
 
 
 def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState) -> list[Death]:

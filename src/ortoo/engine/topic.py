@@ -51,6 +51,8 @@ class Topic:
 
     def change(self, config: TopicConfig) -> None:
         self.config = config
+        if not config.window_seconds:
+            self.window_since, self.window_count = None, 0
         self._grow()
 
     def _grow(self) -> None:

@@ -12,12 +12,13 @@ from ortoo.model.replies import Placed
 
 from .decision import Decision, Slate
 from .publish import check_fits, place
-from .settle import ack, find_held
+from .settle import ack, check_runs, find_held
 from .state import State, Transaction
 
 
 def decide_transact(state: State, command: Transact, now: int) -> Decision:
     slate = Slate(state, now)
+    check_runs(command.acks)
     for run in command.acks:
         held, lost = find_held(state, run)
         if lost:
@@ -41,7 +42,8 @@ def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
         for index, batch in zip(indexes, batches, strict=True):
             upto = at + len(batch)
             duplicates = whole.duplicates[at:upto] if whole.duplicates else None
-            replies[index] = Placed(whole.topic, whole.partitions[at:upto], whole.offsets[at:upto], duplicates)
+            topics = whole.topics[at:upto] if whole.topics else None
+            replies[index] = Placed(whole.topic, whole.partitions[at:upto], whole.offsets[at:upto], duplicates, topics)
             at = upto
     return [replies[index] for index in range(len(publishes))]
 
@@ -49,8 +51,9 @@ def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
 def decide_begin(state: State, command: Begin, now: int) -> Decision:
     name = (command.namespace, command.transaction)
     check_name("a transaction's name", command.transaction)
-    if name in state.ended:
-        outcome = "committed" if state.ended[name][1] else "aborted"
+    committed = _outcome(state, *name, now)
+    if committed is not None:
+        outcome = "committed" if committed else "aborted"
         raise ExistsError(f"transaction {command.transaction!r} was {outcome} already; begin one with another name")
     if not 1 <= command.timeout_ms <= limits.TRANSACTION_TIMEOUT_MS_MAX:
         raise InvalidError(f"a transaction may stay open for 1 to {limits.TRANSACTION_TIMEOUT_MS_MAX} ms")
@@ -62,15 +65,21 @@ def decide_begin(state: State, command: Begin, now: int) -> Decision:
     return Decision([TransactionBegan(now, command.namespace, command.transaction, until)])
 
 
-def _open(state: State, namespace: str, name: str) -> Transaction:
+def _outcome(state: State, namespace: str, name: str, now: int) -> bool | None:
+    """Whether a transaction that has ended was committed; None when it has not, or too long ago to be remembered."""
+    at, committed = state.ended.get((namespace, name), (None, False))
+    return None if at is None or now - at >= limits.TRANSACTION_REMEMBERED_MS else committed
+
+
+def _open(state: State, namespace: str, name: str, now: int) -> Transaction:
     transaction = state.transactions.get((namespace, name))
     if transaction is None:
-        ended = state.ended.get((namespace, name))
+        committed = _outcome(state, namespace, name, now)
         fate = (
             "is not open; begin it first"
-            if ended is None
+            if committed is None
             else "was committed"
-            if ended[1]
+            if committed
             else "was aborted or timed out"
         )
         raise NotFoundError(f"transaction {name!r} {fate}")
@@ -78,7 +87,7 @@ def _open(state: State, namespace: str, name: str) -> Transaction:
 
 
 def decide_stage(state: State, command: Stage, now: int) -> Decision:
-    transaction = _open(state, command.namespace, command.transaction)
+    transaction = _open(state, command.namespace, command.transaction, now)
     check_name("the part of a transaction", command.part)
     batch: Outgoing = command.publish.batch
     if transaction.count + len(batch) > limits.TRANSACTION_MESSAGES_MAX:
@@ -90,10 +99,9 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
 
 
 def decide_commit(state: State, command: Commit, now: int) -> Decision:
-    ended = state.ended.get((command.namespace, command.transaction))
-    if ended is not None and ended[1]:
+    if _outcome(state, command.namespace, command.transaction, now):
         return Decision([], 0)  # committing again changes nothing
-    transaction = _open(state, command.namespace, command.transaction)
+    transaction = _open(state, command.namespace, command.transaction, now)
     slate = Slate(state, now)
     count = 0
     for name, batches in transaction.staged(command.parts).items():
@@ -105,8 +113,7 @@ def decide_commit(state: State, command: Commit, now: int) -> Decision:
 
 
 def decide_abort(state: State, command: Abort, now: int) -> Decision:
-    ended = state.ended.get((command.namespace, command.transaction))
-    if ended is not None and not ended[1]:
+    if _outcome(state, command.namespace, command.transaction, now) is False:
         return Decision([])
-    _open(state, command.namespace, command.transaction)
+    _open(state, command.namespace, command.transaction, now)
     return Decision([TransactionEnded(now, command.namespace, command.transaction, committed=False)])

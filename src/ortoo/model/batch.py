@@ -6,7 +6,7 @@ partition decided). Both travel whole from producer to log to consumer: nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -87,8 +87,9 @@ _OPTIONAL = [
 ]
 
 
-def to_outgoing(messages: Sequence[Message]) -> Outgoing:
+def to_outgoing(messages: Iterable[Message]) -> Outgoing:
     """Turns messages into columns, checking each field's type and size on the way."""
+    messages = _as_list(messages)
     values, json = _values(list(map(_value, messages)))
     columns: dict[str, Any] = {}
     for name, getter in _OPTIONAL:
@@ -109,6 +110,15 @@ def to_outgoing(messages: Sequence[Message]) -> Outgoing:
     return outgoing
 
 
+def _as_list(messages: Iterable[Message]) -> list[Message]:
+    """Once and for all, because a generator can be walked only once."""
+    if isinstance(messages, Iterable):
+        listed = messages if isinstance(messages, list) else list(messages)
+        if set(map(type, listed)) <= {Message}:
+            return listed
+    raise InvalidError("a batch is a list of ortoo.Message(value, key=...); publish() takes a single value")
+
+
 def _is_used(column: list[Any]) -> bool:
     return column.count(None) != len(column)
 
@@ -127,7 +137,10 @@ def _value_bytes(value: Any) -> bytes:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise InvalidError("the value is not valid Unicode; publish bytes instead") from None
     if isinstance(value, dict | list):
         try:
             return msgspec.json.encode(value)
@@ -160,9 +173,9 @@ def check_outgoing(batch: Outgoing) -> None:
         if column is not None and len(column) != count:
             raise InvalidError(f"the column {name} has {len(column)} entries for {count} messages")
     if batch.keys:
-        _check_texts("key", batch.keys, limits.KEY_BYTES_MAX)
+        check_texts("key", batch.keys, limits.KEY_BYTES_MAX)
     if batch.dedup_ids:
-        _check_texts("dedup_id", batch.dedup_ids, limits.DEDUP_ID_BYTES_MAX)
+        check_texts("dedup_id", batch.dedup_ids, limits.DEDUP_ID_BYTES_MAX)
     if batch.headers:
         for headers in batch.headers:
             if headers:
@@ -178,7 +191,7 @@ def check_outgoing(batch: Outgoing) -> None:
     _check_times(batch)
 
 
-def _check_texts(what: str, texts: list[str | None], bytes_max: int) -> None:
+def check_texts(what: str, texts: list[str | None], bytes_max: int) -> None:
     for text in texts:
         if text is None:
             continue
@@ -198,16 +211,20 @@ def _check_utf8(what: str, text: str, bytes_max: int) -> None:
         raise InvalidError(f"a {what} has at most {bytes_max} bytes, this one has {size}")
 
 
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _check_headers(headers: Any) -> None:
     if not isinstance(headers, dict):
         _wrong("headers", headers, "a dict of strings")
     if len(headers) > limits.HEADERS_MAX:
         raise InvalidError(f"a message has at most {limits.HEADERS_MAX} headers, this one has {len(headers)}")
     for name, value in headers.items():
-        _check_texts("header", [name, value], limits.HEADER_BYTES_MAX)
-        if value is None:
-            _wrong("a header's value", value, "a string")
-    if sum(len(name) + len(value) for name, value in headers.items()) > limits.HEADER_BYTES_MAX:
+        check_texts("header", [name, value], limits.HEADER_BYTES_MAX)
+        if name is None or value is None:
+            _wrong("a header's name and value", None, "a string")
+    if sum(_size(name) + _size(value) for name, value in headers.items()) > limits.HEADER_BYTES_MAX:
         raise InvalidError(f"the headers of a message have at most {limits.HEADER_BYTES_MAX} bytes together")
 
 

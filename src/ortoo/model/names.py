@@ -66,6 +66,8 @@ def parse_receipt(text: str) -> ReceiptRef:
 
 
 def _numbers(text: str, count: int) -> list[int] | None:
+    if not isinstance(text, str):
+        return None
     parts = text.split(".")
     # isascii, because int() also takes other scripts' digits; the length, because it takes thousands of digits slowly.
     if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):

@@ -28,6 +28,26 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     epoch: int
 
 
+class LogIndex(msgspec.Struct, frozen=True, array_like=True):
+    """What a partition's log tells of itself: instants, key hashes, dedup ids that may still count."""
+
+    topic: TopicId
+    partition: int
+    offsets: bytes  # of the first message of each instant; 8 bytes each, as machine integers
+    times: bytes
+    sizes: list[int]  # bytes published at each instant
+    keys: list[tuple[int, int, bytes | None]]  # base, count, hashes
+    dedup_ids: list[tuple[str, int, int]]  # id, instant, offset
+
+
+class Restored(msgspec.Struct, frozen=True, tag=True):
+    """A checkpoint: stands for every record before it. Only ever the first that a store recovers."""
+
+    at: int
+    snapshot: bytes
+    logs: list[LogIndex]
+
+
 class TopicCreated(msgspec.Struct, frozen=True, tag=True):
     at: int
     topic: TopicId
@@ -95,8 +115,9 @@ class Published(msgspec.Struct, frozen=True, tag=True):
     partition: int
     base: int
     count: int
-    bytes: int
+    size: int  # of the values together
     batch: Batch
+    key_hashes: bytes | None = None  # 8 bytes a message, where the topic is in key order and some have keys
     origins: list[Origin] | None = None
     only_group: GroupId | None = None  # a redriven copy whose original was trimmed is seen by this group only
 
@@ -247,6 +268,15 @@ class Skipped(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
+class Quarantined(msgspec.Struct, frozen=True, tag=True):
+    """A store cannot vouch for a partition: it is neither read nor written until it is repaired. Never stored itself."""
+
+    at: int
+    topic: TopicId
+    partition: int
+    reason: str
+
+
 class TransactionBegan(msgspec.Struct, frozen=True, tag=True):
     at: int
     namespace: str
@@ -271,6 +301,7 @@ class TransactionEnded(msgspec.Struct, frozen=True, tag=True):
 
 Record = (
     Opened
+    | Restored
     | TopicCreated
     | TopicChanged
     | TopicDeleted
@@ -294,6 +325,7 @@ Record = (
     | WindowClosed
     | Trimmed
     | Skipped
+    | Quarantined
     | TransactionBegan
     | Staged
     | TransactionEnded

@@ -34,6 +34,7 @@ class Placed(msgspec.Struct, frozen=True):
     partitions: list[int]
     offsets: list[int]
     duplicates: list[bool] | None = None
+    topics: list[TopicId] | None = None  # when the first one of a duplicate lies in another topic
 
 
 class Taken(msgspec.Struct, frozen=True):

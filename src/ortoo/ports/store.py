@@ -3,9 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+import msgspec
+
 from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Record
 from ortoo.model.replies import Columns
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    checkpoint_due: bool = False  # the broker should hand over a snapshot with its next commit
+    full: str | None = None  # why nothing more may be published; settling still works
 
 
 class Store(Protocol):
@@ -37,6 +44,12 @@ class Store(Protocol):
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         """What happened to one message, in order, as far as it is kept."""
+        ...
+
+    def status(self) -> StoreStatus: ...
+
+    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+        """The engine's state as of the last append. Returns soon; the work goes on beside the appends."""
         ...
 
     async def close(self) -> None: ...

@@ -20,63 +20,12 @@ from ortoo.model.records import (
     Trimmed,
 )
 from ortoo.model.replies import Columns, join_columns
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.ports import StoreStatus
+
+from .stretch import Stretch
 
 _SEGMENT_MESSAGES = 8_192
 _BUCKET_BITS = 12  # history is found by offset in buckets of 4096
-
-_OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": ANY_PRIORITY, "json": False}
-
-
-class _Segment:
-    """A stretch of a log as flat columns; a column no message uses does not exist."""
-
-    __slots__ = ("base", "headers", "json", "keys", "priorities", "timestamps", "values")
-
-    def __init__(self, base: int) -> None:
-        self.base = base
-        self.values: list[bytes] = []
-        self.timestamps: list[int] = []
-        self.keys: list[str | None] | None = None
-        self.headers: list[dict[str, str] | None] | None = None
-        self.priorities: list[int] | None = None
-        self.json: list[bool] | None = None
-
-    @property
-    def end(self) -> int:
-        return self.base + len(self.values)
-
-    def append(self, record: Published) -> None:
-        before = len(self.values)
-        self.values.extend(record.batch.values)
-        self.timestamps.extend([record.at] * record.count)
-        for name, blank in _OPTIONAL.items():
-            column, more = getattr(self, name), getattr(record.batch, name)
-            if column is None and more is None:
-                continue
-            if column is None:
-                column = [blank] * before
-                setattr(self, name, column)
-            column.extend(more if more is not None else [blank] * record.count)
-
-    def read(self, offsets: Sequence[int]) -> Columns:
-        first, last = offsets[0] - self.base, offsets[-1] - self.base
-        if last - first + 1 == len(offsets):
-
-            def chosen(column: list[Any]) -> list[Any]:
-                return column[first : last + 1]
-        else:
-            places = [offset - self.base for offset in offsets]
-
-            def chosen(column: list[Any]) -> list[Any]:
-                return [column[place] for place in places]
-
-        return Columns(
-            list(offsets),
-            chosen(self.values),
-            chosen(self.timestamps),
-            *(chosen(column) if (column := getattr(self, name)) is not None else None for name in _OPTIONAL),
-        )
 
 
 class _Log:
@@ -85,7 +34,7 @@ class _Log:
     __slots__ = ("happened", "happened_count", "segments", "skips", "start")
 
     def __init__(self) -> None:
-        self.segments: list[_Segment] = []
+        self.segments: list[Stretch] = []
         self.start = 0
         self.happened: dict[int, list[Happening]] = {}
         self.happened_count = 0
@@ -93,7 +42,7 @@ class _Log:
 
     def append(self, record: Published) -> None:
         if not self.segments or len(self.segments[-1].values) >= _SEGMENT_MESSAGES:
-            self.segments.append(_Segment(record.base))
+            self.segments.append(Stretch(record.base))
         self.segments[-1].append(record)
 
     def read(self, offsets: Sequence[int]) -> Columns:
@@ -162,6 +111,7 @@ def _bounds(record: Happening) -> tuple[int, int]:
     return record.offsets.first(), record.offsets.last()
 
 
+_STATUS = StoreStatus()
 _NOTHING: tuple[list[Record], ...] = ()  # what a new memory store remembers
 
 
@@ -210,6 +160,12 @@ class MemoryStore:
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         return self._log(topic, partition).history(offset)
+
+    def status(self) -> StoreStatus:
+        return _STATUS
+
+    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+        raise NotImplementedError("a memory store never asks for a checkpoint")
 
     async def close(self) -> None:
         self._logs.clear()

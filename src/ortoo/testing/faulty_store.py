@@ -9,6 +9,7 @@ from typing import Literal
 from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Record, decode_records, encode_records
 from ortoo.model.replies import Columns
+from ortoo.ports import StoreStatus
 from ortoo.stores.memory import MemoryStore
 
 Fault = Literal["none", "slow", "fail before", "fail after", "crash before", "crash after"]
@@ -61,6 +62,12 @@ class FaultyStore:
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         return await self._view.history(topic, partition, offset)
+
+    def status(self) -> StoreStatus:
+        return self._view.status()
+
+    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+        await self._view.checkpoint(snapshot, at)
 
     async def close(self) -> None:
         pass

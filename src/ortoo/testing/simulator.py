@@ -1,7 +1,8 @@
-"""A seeded simulation of the whole broker on a faulty store: everything random comes from one number.
+"""A seeded simulation of the whole broker on a faulty store or disk: everything random comes from one number.
 
-    python -m ortoo.testing.simulator --seed 42                    one run
-    python -m ortoo.testing.simulator --seed 42 --crash "7 after"  the process dies after its 7th append, then goes on
+    python -m ortoo.testing.simulator --seed 42                    one run on a store that fails
+    python -m ortoo.testing.simulator --seed 42 --on disk          the disk store, on a disk that fails
+    python -m ortoo.testing.simulator --seed 42 --crash "7 after"  the process dies after its 7th append (or write), then goes on
 
 Producers, consumers, time and faults are steps drawn from the seed. At the end nothing fails any more, every group drains,
 and the recorded history is judged (history.py).
@@ -20,8 +21,9 @@ from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, 
 from ortoo.model.message import Message, Received
 
 from .clock import ManualClock, settle
-from .faulty_store import Fault, FaultyStore
 from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict, judge
+from .simulated_disk import SimulatedCrash
+from .worlds import DiskWorld, FaultyWorld, On, World
 
 TOPIC, GROUPS, KEYS = "sim", ["g1", "g2"], ["a", "b", "c", None]
 _NEVER_GIVE_UP = 1_000_000
@@ -29,17 +31,20 @@ _NEVER_GIVE_UP = 1_000_000
 
 class Simulation:
     def __init__(
-        self, seed: int, steps: int = 120, crash: tuple[int, str] | None = None, ordering: str | None = None
+        self,
+        seed: int,
+        steps: int = 120,
+        crash: tuple[int, str] | None = None,
+        ordering: str | None = None,
+        on: On = "store",
     ) -> None:
         self.seed = seed
         self.steps = steps
-        self.crash = crash
         self.random = Random(seed)
         self.ordering = ordering or self.random.choice(["none", "key", "key", "partition", "strict"])
         self.clock = ManualClock()
-        self.store = FaultyStore(self._plan)
+        self.world: World = FaultyWorld(self.random, crash) if on == "store" else DiskWorld(self.random, crash)
         self.history: list[Event] = []
-        self.is_calm = False
         self.number = 0
         self.held: dict[str, list[Received]] = {group: [] for group in GROUPS}
         self.delayed: set[bytes] = set()
@@ -48,22 +53,11 @@ class Simulation:
         self.queue: Queue
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def _plan(self, append: int) -> Fault:
-        if self.is_calm:
-            return "none"
-        if self.crash is not None:
-            when: Fault = "crash before" if self.crash[1] == "before" else "crash after"
-            return when if append == self.crash[0] else "none"
-        roll = self.random.random()
-        if roll < 0.90:
-            return "slow" if roll < 0.15 else "none"
-        return self.random.choice(["fail before", "fail after", "crash before", "crash after"])
-
     async def run(self) -> Verdict:
         await self._boot()
         for _ in range(self.steps):
             await self._step()
-            if self.store.crashed.is_set():
+            if self.world.crashed.is_set():
                 await self._reboot()
         await self._drain()
         return judge(self.history, GROUPS)
@@ -71,21 +65,22 @@ class Simulation:
     async def _boot(self) -> None:
         """A new process on the same store. Booting itself may fail or crash, too."""
         while True:
-            self.store.crashed.clear()
-            self.broker = Broker(self.store, self.clock)
+            self.world.crashed.clear()
+            self.broker = Broker(self.world.boot(), self.clock)
             self.queue = Queue(self.broker, consumer="sim")
             try:
                 opening = asyncio.create_task(self._open())
-                crash = asyncio.create_task(self.store.crashed.wait())
+                crash = asyncio.create_task(self.world.crashed.wait())
                 await asyncio.wait([opening, crash], return_when=asyncio.FIRST_COMPLETED)
                 crash.cancel()
                 if opening.done():
                     return opening.result()
                 opening.cancel()
                 await asyncio.gather(opening, return_exceptions=True)
-            except (OSError, OrtooError):
+            except (OSError, OrtooError, SimulatedCrash):
                 pass
             await self.broker.kill()
+            self.world.power_off()
 
     async def _open(self) -> None:
         await self.queue.open()
@@ -107,6 +102,7 @@ class Simulation:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.tasks.clear()
         await self.broker.kill()
+        self.world.power_off()
         self.held = {group: [] for group in GROUPS}
         await self._boot()
 
@@ -120,7 +116,7 @@ class Simulation:
         task.add_done_callback(self.tasks.discard)
         if self.random.random() < 0.7:  # sometimes several at a time, so that they share a commit
             await settle(12)
-            if self.crash is None and not self.store.crashed.is_set() and task.done() and not task.cancelled():
+            if task.done() and not self.world.crashed.is_set():
                 task.result()
 
     # -- steps
@@ -228,7 +224,7 @@ class Simulation:
     # -- the end
 
     async def _drain(self) -> None:
-        self.is_calm = True
+        self.world.calm()
         await settle()
         await self._reboot()
         for unsure in self.unsure:
@@ -256,12 +252,18 @@ def _outcome(error: OrtooError) -> Outcome:
     raise error
 
 
-def simulate(seed: int, steps: int = 120, crash: tuple[int, str] | None = None, ordering: str | None = None) -> Verdict:
+def simulate(
+    seed: int,
+    steps: int = 120,
+    crash: tuple[int, str] | None = None,
+    ordering: str | None = None,
+    on: On = "store",
+) -> Verdict:
     """Runs one simulation; AssertionError with the seed and the line that repeats it when the verdict is not clean."""
-    simulation = Simulation(seed, steps, crash, ordering)
+    simulation = Simulation(seed, steps, crash, ordering, on)
     verdict = asyncio.run(simulation.run())
     if not verdict.is_valid:
-        again = f"python -m ortoo.testing.simulator --seed {seed} --steps {steps}"
+        again = f"python -m ortoo.testing.simulator --on {on} --seed {seed} --steps {steps}"
         again += f' --crash "{crash[0]} {crash[1]}"' if crash else ""
         again += f" --ordering {ordering}" if ordering else ""
         raise AssertionError(f"seed {seed} ({simulation.ordering} order): {verdict.faults()}\nrepeat it with: {again}")
@@ -271,6 +273,7 @@ def simulate(seed: int, steps: int = 120, crash: tuple[int, str] | None = None, 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m ortoo.testing.simulator", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--on", choices=["store", "disk"], default="store", help="what fails: the store, or its disk")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--ordering", choices=["none", "key", "partition", "strict"])
@@ -281,7 +284,7 @@ def main(arguments: list[str] | None = None) -> None:
         number, when = options.crash.split()
         crash = (int(number), when)
     for seed in range(options.seed, options.seed + options.runs):
-        verdict = simulate(seed, options.steps, crash, options.ordering)
+        verdict = simulate(seed, options.steps, crash, options.ordering, options.on)
         sys.stdout.write(f"seed {seed}: {verdict.published} published, {verdict.delivered} delivered, 0 lost\n")
 
 

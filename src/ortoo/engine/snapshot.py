@@ -1,0 +1,303 @@
+"""The hard state as bytes, and back. What the log itself tells (times, keys, dedup ids) is not in it: see LogIndex.
+
+A snapshot is taken between two commands and must not take long, so it is made of arrays and bitmaps, not of messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+
+from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import LogIndex, TopicCreated
+from ortoo.model.topic import TopicConfig
+
+from .dedup import DedupTable
+from .feed import Failure, Feed
+from .group import Group, LeaseState
+from .keys import NO_KEY, KeyState
+from .partition import Partition
+from .state import State, Transaction
+from .topic import Topic
+from .wheel import Wheel
+
+
+class WheelDump(msgspec.Struct, array_like=True):
+    now: int
+    pairs: bytes
+
+
+class PartitionDump(msgspec.Struct, array_like=True):
+    start: int
+    end: int
+    windowed: int | None
+    bytes_total: int
+    delayed: bytes
+    delays: WheelDump
+    expired: bytes
+    evicted: bytes
+    expiries: WheelDump
+    deleted: bytes
+    private: dict[int, int]
+    lanes: dict[int, bytes]
+    ripened: list[tuple[int, int]]
+
+
+class FeedDump(msgspec.Struct, array_like=True):
+    cursor: int
+    open: bytes
+    dead: bytes
+    retrying: bytes
+    failures: bytes  # offset, attempts, first, due; offset, ...
+    skipped: int
+
+
+class LeaseDump(msgspec.Struct, array_like=True):
+    id: int
+    consumer: str
+    at: int
+    until: int
+    held: dict[int, bytes]
+    acked: dict[int, bytes]
+
+
+class GroupDump(msgspec.Struct, array_like=True):
+    id: int
+    name: str
+    ephemeral: bool
+    feeds: list[FeedDump]
+    leases: list[LeaseDump]
+    settled: list[LeaseDump]
+
+
+class TopicDump(msgspec.Struct, array_like=True):
+    id: int
+    namespace: str
+    name: str
+    created: int
+    config: TopicConfig
+    partitions: list[PartitionDump]
+    groups: list[GroupDump]
+    spread: int
+    window_since: int | None
+    window_count: int
+
+
+class StateDump(msgspec.Struct, array_like=True):
+    now: int
+    epoch: int
+    number: int
+    topics: list[TopicDump]
+    transactions: list[tuple[str, str, int]]  # what was staged comes from the log
+    ended: list[tuple[str, str, int, bool]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(StateDump)
+
+
+def dump(state: State) -> bytes:
+    return _encode(
+        StateDump(
+            state.now,
+            state.epoch,
+            state.number,
+            [_dump_topic(topic) for topic in state.topics.values()],
+            [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
+            [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
+        )
+    )
+
+
+def _dump_topic(topic: Topic) -> TopicDump:
+    return TopicDump(
+        topic.id,
+        *topic.name,
+        topic.created,
+        topic.config,
+        [_dump_partition(partition) for partition in topic.partitions],
+        [_dump_group(group) for group in topic.groups.values()],
+        topic.spread,
+        topic.window_since,
+        topic.window_count,
+    )
+
+
+def _dump_wheel(wheel: Wheel) -> WheelDump:
+    return WheelDump(wheel.now, b"".join(slot.tobytes() for slot in wheel.slots.values()))
+
+
+def _dump_partition(p: Partition) -> PartitionDump:
+    return PartitionDump(
+        p.start,
+        p.end,
+        p.windowed,
+        p.bytes_total,
+        p.delayed.to_bytes(),
+        _dump_wheel(p.delays),
+        p.expired.to_bytes(),
+        p.evicted.to_bytes(),
+        _dump_wheel(p.expiries),
+        p.deleted.to_bytes(),
+        {offset: int(group) for offset, group in p.private.items()},
+        {lane: offsets.to_bytes() for lane, offsets in p.lanes.items()},
+        list(p.ripened),
+    )
+
+
+def _dump_feed(feed: Feed) -> FeedDump:
+    failures = array("q")
+    for offset, failure in feed.failures.items():
+        failures.extend((offset, *failure))
+    return FeedDump(
+        feed.cursor,
+        feed.open.to_bytes(),
+        feed.dead.to_bytes(),
+        feed.retrying.to_bytes(),
+        failures.tobytes(),
+        feed.skipped,
+    )
+
+
+def _dump_lease(lease: LeaseState) -> LeaseDump:
+    held = {partition: offsets.to_bytes() for partition, offsets in lease.held.items()}
+    acked = {partition: offsets.to_bytes() for partition, offsets in lease.acked.items()}
+    return LeaseDump(lease.id, lease.consumer, lease.at, lease.until, held, acked)
+
+
+def _dump_group(group: Group) -> GroupDump:
+    return GroupDump(
+        group.id,
+        group.name,
+        group.ephemeral,
+        [_dump_feed(feed) for feed in group.feeds],
+        [_dump_lease(lease) for lease in group.leases.values()],
+        [_dump_lease(lease) for lease in group.settled.values()],
+    )
+
+
+def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
+    """Fills an empty state. The logs tell what the snapshot leaves to them."""
+    dumped = _decoder.decode(data)
+    state.now, state.epoch, state.number = dumped.now, dumped.epoch, dumped.number
+    indexes = {(log.topic, log.partition): log for log in logs}
+    for topic_dump in dumped.topics:
+        _load_topic(state, topic_dump, indexes)
+    for namespace, name, until in dumped.transactions:
+        state.transactions[namespace, name] = Transaction(until)
+        state.alarms.set(("transactions",), until)
+    for namespace, name, at, committed in dumped.ended:
+        state.ended[namespace, name] = (at, committed)
+    if state.topics:
+        state.alarms.set(("retention",), dumped.now)
+
+
+def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, int], LogIndex]) -> None:
+    record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
+    topic = Topic(record)
+    state.topics[topic.id] = state.names[topic.name] = topic
+    topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
+    for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
+        index = indexes.get((topic.id, partition.index))
+        _load_partition(partition, values, index)
+        if index is not None:
+            _load_dedup_ids(state, topic, index)
+        state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
+        state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
+    if topic.window_since is not None:
+        state.alarms.set(("window", topic.id), topic.window_since)
+    for group in dumped.groups:
+        _load_group(state, topic, group)
+
+
+def _load_wheel(dumped: WheelDump) -> Wheel:
+    wheel = Wheel()
+    wheel.now = dumped.now
+    pairs = array("q", dumped.pairs)
+    for at in range(0, len(pairs), 2):
+        wheel.add(pairs[at], pairs[at + 1])
+    return wheel
+
+
+def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex | None) -> None:
+    partition.start, partition.end, partition.durable = dumped.start, dumped.end, dumped.end
+    partition.windowed = dumped.windowed
+    partition.bytes_total = dumped.bytes_total
+    partition.delayed = OffsetSet.from_bytes(dumped.delayed)
+    partition.delays = _load_wheel(dumped.delays)
+    partition.expired = OffsetSet.from_bytes(dumped.expired)
+    partition.evicted = OffsetSet.from_bytes(dumped.evicted)
+    partition.expiries = _load_wheel(dumped.expiries)
+    partition.deleted = OffsetSet.from_bytes(dumped.deleted)
+    partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
+    partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
+    partition.ripened.extend(dumped.ripened)
+    if index is None:
+        return
+    held = dumped.bytes_total - sum(index.sizes)
+    for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
+        partition.timeline.append(offset, time, held)
+        held += size
+    for base, count, hashes in index.keys:
+        partition.keys.append(base, count, array("Q", hashes) if hashes else None)
+
+
+def _load_dedup_ids(state: State, topic: Topic, index: LogIndex) -> None:
+    if topic.config.dedup_scope == "topic":
+        table = topic.dedup
+    else:
+        table = state.dedups.setdefault(topic.name.namespace, DedupTable())
+    for dedup_id, at, offset in index.dedup_ids:
+        table.remember(dedup_id, at, MessageRef(topic.id, index.partition, offset))
+
+
+def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
+    group = Group(GroupId(dumped.id), dumped.name, topic.config.ordering, dumped.ephemeral)
+    topic.add_group(group, [feed.cursor for feed in dumped.feeds])
+    group.leases = {lease.id: lease for lease in map(_load_lease, dumped.leases)}
+    group.settled = {lease.id: lease for lease in map(_load_lease, dumped.settled)}
+    for lease in group.leases.values():
+        state.lease_groups[lease.id] = (topic.id, group.id)
+        state.leases_due.add(lease.until, lease.id)
+        state.alarms.set(("leases",), lease.until)
+        for partition, offsets in lease.held.items():
+            group.feeds[partition].leased.update(offsets)
+    for feed, values in zip(group.feeds, dumped.feeds, strict=True):
+        _load_feed(feed, values)
+        state.alarms.set(("retries", topic.id, feed.partition.index, group.id), feed.retries.next())
+    if group.ephemeral:
+        state.alarms.set(("members", topic.id, group.id), state.now)
+
+
+def _load_lease(dumped: LeaseDump) -> LeaseState:
+    lease = LeaseState(LeaseId(dumped.id), dumped.consumer, dumped.at, dumped.until)
+    lease.held = {partition: OffsetSet.from_bytes(offsets) for partition, offsets in dumped.held.items()}
+    lease.acked = {partition: OffsetSet.from_bytes(offsets) for partition, offsets in dumped.acked.items()}
+    return lease
+
+
+def _load_feed(feed: Feed, dumped: FeedDump) -> None:
+    feed.open = OffsetSet.from_bytes(dumped.open)
+    feed.dead = OffsetSet.from_bytes(dumped.dead)
+    feed.retrying = OffsetSet.from_bytes(dumped.retrying)
+    feed.skipped = dumped.skipped
+    failures = array("q", dumped.failures)
+    for at in range(0, len(failures), 4):
+        offset, attempts, first, due = failures[at : at + 4]
+        feed.failures[offset] = Failure(attempts, first, due)
+        if offset in feed.retrying:
+            feed.retries.add(due, offset)
+    _hold_keys(feed, feed.leased | feed.retrying)
+    for offset in feed.open - feed.leased - feed.retrying - feed.partition.delayed:
+        feed.offer(offset)
+
+
+def _hold_keys(feed: Feed, held: OffsetSet) -> None:
+    if feed.keys is None:
+        return
+    for offset in held:
+        key = feed.partition.keys.at(offset)
+        if key != NO_KEY:
+            feed.keys.states.setdefault(key, KeyState()).held += 1

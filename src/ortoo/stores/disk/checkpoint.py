@@ -1,0 +1,78 @@
+"""Checkpoints: what the files hold, and the engine's state, as of one commit. One frame in one file, replaced as a whole."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ortoo.model.errors import CorruptionError
+from ortoo.model.topic import TopicConfig
+
+from .files import Disk
+from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
+from .happenings import HistoryEntry
+from .log import LogEntry
+
+FOLDER = "checkpoint"
+
+
+class TopicEntry(msgspec.Struct, array_like=True, frozen=True):
+    id: int
+    config: TopicConfig
+
+
+class Manifest(msgspec.Struct, array_like=True, frozen=True):
+    """The head of a checkpoint."""
+
+    at: int
+    topics: list[TopicEntry]
+    logs: list[LogEntry]
+    histories: list[HistoryEntry]
+    transactions: list[tuple[str, str, int]]  # open ones: namespace, name, and the commit that began it
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    number: int  # of the last commit it contains
+    manifest: Manifest
+    snapshot: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_manifest_decoder = msgspec.msgpack.Decoder(Manifest)
+
+
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:020d}.ckpt"
+
+
+def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
+    """Durable when this returns; older ones are gone then."""
+    disk.make_dir(FOLDER)
+    path = _path(checkpoint.number)
+    draft = f"{path}.tmp"
+    disk.remove(draft)
+    file = disk.open(draft)
+    file.append(encode_frame(CHECKPOINT, checkpoint.number, _encode(checkpoint.manifest), checkpoint.snapshot))
+    file.sync()
+    file.close()
+    disk.rename(draft, path)
+    disk.sync_dir(FOLDER)
+    for name in disk.list(FOLDER):
+        if f"{FOLDER}/{name}" != path:
+            disk.remove(f"{FOLDER}/{name}")
+
+
+def read_checkpoint(disk: Disk) -> Checkpoint | None:
+    """The newest; None in a new directory. A damaged one is an error: what it stood for is in no other place."""
+    names = [name for name in disk.list(FOLDER) if name.endswith(".ckpt")]
+    if not names:
+        return None
+    path = f"{FOLDER}/{names[-1]}"
+    found = scan_frames(disk.read(path))
+    if len(found) != 1 or isinstance(found[0], Damage) or found[0].body is None:
+        reason = found[0].reason if found and isinstance(found[0], Damage) else "its checksum does not match"
+        raise CorruptionError(f"{path} is damaged: {reason}; restore a backup")
+    try:
+        manifest = _manifest_decoder.decode(found[0].head)
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"{path} cannot be read: {error}; restore a backup") from None
+    return Checkpoint(found[0].fixed.number, manifest, found[0].body)

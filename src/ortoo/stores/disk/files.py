@@ -1,0 +1,156 @@
+"""What the disk store needs of a file system, so that tests can put a simulated one in its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from .frame import SIZE, BadFrameError, FrameHead, check_head, parse_fixed
+
+
+class File(Protocol):
+    """An open file. `append` writes all or raises; nothing is durable before `sync` has returned."""
+
+    def append(self, data: bytes) -> None: ...
+
+    def read(self, position: int, size: int) -> bytes: ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A directory tree; paths are relative, with slashes. Names are durable once `sync_dir` of their folder has returned."""
+
+    def open(self, path: str) -> File:
+        """For appending and reading; made when it is not there."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def list(self, folder: str) -> list[str]:
+        """Names in the folder, sorted; [] when there is no such folder."""
+        ...
+
+    def make_dir(self, folder: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_dir(self, folder: str) -> None:
+        """With everything in it; no error when it is not there."""
+        ...
+
+    def sync_dir(self, folder: str) -> None: ...
+
+    def free_bytes(self) -> int: ...
+
+
+def read_head(file: File, position: int) -> tuple[FrameHead, bytes]:
+    """The head of the frame at that place, checked, without reading its body. BadFrameError when there is none."""
+    try:
+        first = file.read(position, SIZE)
+        fixed = parse_fixed(first)
+        head = file.read(position + SIZE, fixed.head_size)
+        check_head(fixed, first[:24], head)
+        if position + fixed.size > file.size():
+            raise BadFrameError("the file ends within a frame")
+    except BadFrameError as error:
+        raise BadFrameError(error.reason, position) from None
+    return fixed, head
+
+
+def read_heads(file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
+    """(position, fixed part, head) of every frame in the file."""
+    position = 0
+    while position < file.size():
+        fixed, head = read_head(file, position)
+        yield position, fixed, head
+        position += fixed.size
+
+
+class RealFile:
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+    def append(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            os.ftruncate(self._fd, self._size)  # half a frame must not stay before the next one
+            raise
+        self._size += len(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def size(self) -> int:
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def open(self, path: str) -> File:
+        return RealFile(self.root / path)
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return sorted(path.name for path in (self.root / folder).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def make_dir(self, folder: str) -> None:
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        (self.root / old).replace(self.root / new)
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+
+    def remove_dir(self, folder: str) -> None:
+        for name in self.list(folder):
+            path = self.root / folder / name
+            if path.is_dir():
+                self.remove_dir(f"{folder}/{name}")
+            else:
+                path.unlink(missing_ok=True)
+        if (self.root / folder).is_dir():
+            (self.root / folder).rmdir()
+
+    def sync_dir(self, folder: str) -> None:
+        fd = os.open(self.root / folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.root)
+        return stat.f_bavail * stat.f_frsize

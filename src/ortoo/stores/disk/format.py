@@ -1,0 +1,31 @@
+"""The version of the directory as a whole. Every change of any file's layout raises it; docs/format.md tells the rest."""
+
+from ortoo.model.errors import CorruptionError, UnavailableError
+
+from .files import Disk
+
+FORMAT = b"ortoo data directory, format 1\n"
+NAME = "FORMAT"
+
+
+def check_format(disk: Disk) -> None:
+    """Writes the version into a new directory; refuses one that another version wrote, or that is not ours at all."""
+    present = disk.list("")
+    if NAME in present:
+        found = disk.read(NAME)
+        if found == FORMAT:
+            return
+        if found.startswith(b"ortoo data directory, format "):
+            raise UnavailableError(
+                f"the directory has {found.decode(errors='replace').strip()!r}; this program reads format 1"
+            )
+        raise CorruptionError("the file FORMAT of the data directory is damaged")
+    if set(present) - {"LOCK", f"{NAME}.tmp"}:
+        raise UnavailableError("the directory has files, but none of Ortoo's; give an empty or a new one")
+    disk.remove(f"{NAME}.tmp")
+    file = disk.open(f"{NAME}.tmp")
+    file.append(FORMAT)
+    file.sync()
+    file.close()
+    disk.rename(f"{NAME}.tmp", NAME)
+    disk.sync_dir("")

@@ -1,0 +1,148 @@
+"""Frames: how every file of the store wraps what it holds. Pure bytes; docs/format.md is normative.
+
+     0  4  magic     "OrtF"
+     4  1  version   1
+     5  1  kind      1 commit · 2 messages · 3 happenings · 4 checkpoint
+     6  2  flags     1 zstd
+     8  8  number    a commit's number, or the first offset the frame speaks of
+    16  4  length of the head
+    20  4  length of the body
+    24  4  CRC-32 of bytes 0 to 24 and the head
+    28  4  CRC-32 of the body
+    32     head, then body
+
+The head can be read, and trusted, without the body: recovery reads heads only, and a frame whose body is damaged still
+tells what it spoke of.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+MAGIC = b"OrtF"
+VERSION = 1
+FIXED = struct.Struct("<4sBBHQIIII")
+SIZE = FIXED.size
+HEAD_BYTES_MAX = 1 << 30
+BODY_BYTES_MAX = 1 << 31
+
+COMMIT, MESSAGES, HAPPENINGS, CHECKPOINT = 1, 2, 3, 4
+ZSTD = 1
+
+
+class FrameHead(NamedTuple):
+    kind: int
+    flags: int
+    number: int
+    head_size: int
+    body_size: int
+    head_crc: int
+    body_crc: int
+
+    @property
+    def size(self) -> int:
+        return SIZE + self.head_size + self.body_size
+
+
+class BadFrameError(Exception):
+    """The bytes are not a whole, undamaged frame. `reason` says what is wrong with them, `position` where they begin."""
+
+    def __init__(self, reason: str, position: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+
+
+def encode_frame(kind: int, number: int, head: bytes, body: bytes, flags: int = 0) -> bytes:
+    fixed = struct.pack("<4sBBHQII", MAGIC, VERSION, kind, flags, number, len(head), len(body))
+    crcs = struct.pack("<II", crc32(head, crc32(fixed)), crc32(body))
+    return b"".join((fixed, crcs, head, body))
+
+
+def parse_fixed(data: bytes, at: int = 0) -> FrameHead:
+    """The first 32 bytes of a frame; only its shape is checked here."""
+    if len(data) - at < SIZE:
+        raise BadFrameError("the file ends within a frame's first bytes")
+    magic, version, kind, flags, number, head_size, body_size, head_crc, body_crc = FIXED.unpack_from(data, at)
+    if magic != MAGIC:
+        raise BadFrameError("no frame begins here")
+    if version != VERSION:
+        raise BadFrameError(f"the frame has format version {version}, this program reads version {VERSION}")
+    if head_size > HEAD_BYTES_MAX or body_size > BODY_BYTES_MAX:
+        raise BadFrameError("the frame claims an impossible size")
+    return FrameHead(kind, flags, number, head_size, body_size, head_crc, body_crc)
+
+
+def check_head(fixed: FrameHead, first: bytes, head: bytes) -> None:
+    """`first` are the frame's first 24 bytes."""
+    if len(head) != fixed.head_size:
+        raise BadFrameError("the file ends within a frame's head")
+    if crc32(head, crc32(first)) != fixed.head_crc:
+        raise BadFrameError("the checksum of the frame's head does not match")
+
+
+def check_body(fixed: FrameHead, body: bytes) -> None:
+    if len(body) != fixed.body_size:
+        raise BadFrameError("the file ends within a frame's body")
+    if crc32(body) != fixed.body_crc:
+        raise BadFrameError("the checksum of the frame's body does not match")
+
+
+class Frame(NamedTuple):
+    position: int
+    fixed: FrameHead
+    head: bytes
+    body: bytes | None  # None: damaged, though the head is whole
+
+
+class Damage(NamedTuple):
+    """Bytes in which no frame could be read, up to the next good one or the end."""
+
+    position: int
+    end: int
+    reason: str
+
+
+def scan_frames(data: bytes) -> list[Frame | Damage]:
+    """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head."""
+    found: list[Frame | Damage] = []
+    at = 0
+    while at < len(data):
+        try:
+            frame = _frame_at(data, at)
+        except BadFrameError as error:
+            after = _next_good(data, at + 1)
+            found.append(Damage(at, after, error.reason))
+            at = after
+        else:
+            found.append(frame)
+            at += frame.fixed.size
+    return found
+
+
+def _frame_at(data: bytes, at: int) -> Frame:
+    fixed = parse_fixed(data, at)
+    head_at, body_at = at + SIZE, at + SIZE + fixed.head_size
+    head = data[head_at:body_at]
+    check_head(fixed, data[at : at + 24], head)
+    body = data[body_at : body_at + fixed.body_size]
+    try:
+        check_body(fixed, body)
+    except BadFrameError:
+        if len(body) != fixed.body_size:
+            raise
+        return Frame(at, fixed, head, None)
+    return Frame(at, fixed, head, body)
+
+
+def _next_good(data: bytes, at: int) -> int:
+    while (at := data.find(MAGIC, at)) >= 0:
+        try:
+            _frame_at(data, at)
+        except BadFrameError:
+            at += 1
+        else:
+            return at
+    return len(data)

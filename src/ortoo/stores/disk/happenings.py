@@ -1,0 +1,181 @@
+"""What happened to a partition's messages, in files of its own: frames that know which offsets they speak of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ortoo.model.errors import CorruptionError
+from ortoo.model.names import TopicId
+from ortoo.model.records import Happening, Retried, decode_records, encode_records
+
+from .crypto import KeyRing, Sealed
+from .files import Disk, File, read_heads
+from .frame import HAPPENINGS, BadFrameError, Damage, encode_frame, scan_frames
+
+FRAME_RECORDS = 512
+FILE_BYTES = 16 << 20
+
+
+class HappeningsHead(msgspec.Struct, array_like=True, frozen=True):
+    first: int
+    last: int
+    count: int
+    sealed: Sealed | None
+
+
+class HistoryEntry(NamedTuple):
+    """A history as a checkpoint knows it: its files by number, and how much of each counts."""
+
+    topic: TopicId
+    partition: int
+    files: list[tuple[int, int]]
+
+
+class Place(NamedTuple):
+    first: int
+    last: int
+    file: int
+    position: int
+    size: int
+    head: HappeningsHead
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_head_decoder = msgspec.msgpack.Decoder(HappeningsHead)
+
+
+def bounds(record: Happening) -> tuple[int, int]:
+    if isinstance(record, Retried):
+        return min(record.offsets), max(record.offsets)
+    return record.offsets.first(), record.offsets.last()
+
+
+class DiskHistory:
+    def __init__(self, disk: Disk, topic: TopicId, partition: int) -> None:
+        self.disk = disk
+        self.topic = topic
+        self.partition = partition
+        self.folder = f"history/{topic}/{partition}"
+        self.places: list[Place] = []
+        self.sizes: dict[int, int] = {}  # by file number
+        self.writing: list[Happening] = []
+        self.tail: list[Happening] = []
+
+    def note(self, record: Happening) -> None:
+        self.tail.append(record)
+
+    def history(self, offset: int, ring: KeyRing) -> list[Happening]:
+        found: list[Happening] = []
+        for place in self.places:
+            if place.first <= offset <= place.last:
+                found.extend(self._read(place, ring))
+        return [record for record in [*found, *self.writing, *self.tail] if offset in record.offsets]
+
+    def _read(self, place: Place, ring: KeyRing) -> list[Happening]:
+        file = self.disk.open(self._path(place.file))
+        try:
+            data = file.read(place.position, place.size)
+        finally:
+            file.close()
+        frame = scan_frames(data)[0]
+        if isinstance(frame, Damage) or frame.body is None:
+            raise CorruptionError(f"{self._path(place.file)} is damaged at byte {place.position}")
+        body = frame.body
+        if place.head.sealed is not None:
+            body = ring.open(place.head.sealed, body, self._context(place.first))
+        return decode_records(body)  # type: ignore[return-value]
+
+    def _path(self, number: int) -> str:
+        return f"{self.folder}/{number:010d}.hist"
+
+    def _context(self, first: int) -> bytes:
+        return f"history {self.topic}.{self.partition}.{first}".encode()
+
+    # -- writing behind
+
+    def begin_flush(self) -> bool:
+        self.writing, self.tail = self.writing + self.tail, []
+        return bool(self.writing)
+
+    def flush(self, ring: KeyRing | None) -> list[Place]:
+        """Writes what was handed over, and syncs. Runs beside the event loop."""
+        number = max(self.sizes, default=0)
+        if number == 0 or self.sizes[number] >= FILE_BYTES:
+            number += 1
+            self.disk.make_dir(self.folder)
+        file = self.disk.open(self._path(number))
+        try:
+            file.truncate(self.sizes.get(number, 0))  # what a failed flush left behind
+            places = self._write(file, number, ring)
+            file.sync()
+        finally:
+            file.close()
+        self.disk.sync_dir(self.folder)
+        return places
+
+    def _write(self, file: File, number: int, ring: KeyRing | None) -> list[Place]:
+        places = []
+        for at in range(0, len(self.writing), FRAME_RECORDS):
+            records = self.writing[at : at + FRAME_RECORDS]
+            edges = [bounds(record) for record in records]
+            first, last = min(low for low, _ in edges), max(high for _, high in edges)
+            body, sealed = encode_records(list(records)), None
+            if ring is not None:
+                sealed, body = ring.seal(body, self._context(first))
+            head = HappeningsHead(first, last, len(records), sealed)
+            frame = encode_frame(HAPPENINGS, first, _encode(head), body)
+            places.append(Place(first, last, number, file.size(), len(frame), head))
+            file.append(frame)
+        return places
+
+    def finish_flush(self, places: list[Place]) -> None:
+        self.places.extend(places)
+        for place in places:
+            self.sizes[place.file] = place.position + place.size
+        self.writing = []
+
+    def entry(self) -> HistoryEntry:
+        return HistoryEntry(self.topic, self.partition, sorted(self.sizes.items()))
+
+    def drop_before(self, start: int) -> list[str]:
+        """Files that speak only of messages long gone; the newest stays, for what was skipped is told there."""
+        newest = max(self.sizes, default=0)
+        live = {place.file for place in self.places if place.last >= start} | {newest}
+        gone = [number for number in self.sizes if number not in live]
+        self.places = [place for place in self.places if place.file in live]
+        for number in gone:
+            del self.sizes[number]
+        return [self._path(number) for number in gone]
+
+    # -- recovery
+
+    def load(self, entry: HistoryEntry) -> list[str]:
+        """Opens what the checkpoint names, cuts and removes the rest. Returns what is damaged: history is worth a report,
+        not a refusal."""
+        problems = []
+        present = {int(name.removesuffix(".hist")) for name in self.disk.list(self.folder) if name.endswith(".hist")}
+        for number, size in entry.files:
+            if number not in present:
+                problems.append(f"{self._path(number)} is missing")
+                continue
+            problems.extend(self._load_file(number, size))
+        for stranger in present - {number for number, _ in entry.files}:
+            self.disk.remove(self._path(stranger))
+        return problems
+
+    def _load_file(self, number: int, size: int) -> list[str]:
+        file = self.disk.open(self._path(number))
+        try:
+            if file.size() > size:
+                file.truncate(size)
+            for position, fixed, data in read_heads(file):
+                head = _head_decoder.decode(data)
+                self.places.append(Place(head.first, head.last, number, position, fixed.size, head))
+        except (BadFrameError, msgspec.MsgspecError) as error:
+            return [f"{self._path(number)} is damaged: {error}"]
+        finally:
+            self.sizes[number] = file.size()
+            file.close()
+        return []

@@ -1,0 +1,164 @@
+"""One file of a partition's log: message frames, one after the other, and where each begins.
+
+An active file ends in .log and is appended to at each checkpoint. When it is large or old enough it is sealed: written
+once more with compressed bodies, as .seg, and never touched again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import zstandard
+
+from ortoo.model.errors import CorruptionError
+
+from .codec import MessageBody, MessageHead, context, decode_body, decode_head
+from .crypto import KeyRing
+from .files import Disk, File, read_head, read_heads
+from .frame import SIZE, ZSTD, BadFrameError, FrameHead, check_body, encode_frame
+
+
+class SegmentEntry(NamedTuple):
+    """A segment as a checkpoint knows it: what lies beyond `size` does not count."""
+
+    base: int
+    size: int
+
+
+class Segment:
+    __slots__ = ("base", "bases", "disk", "end", "file", "folder", "is_sealed", "positions", "size")
+
+    def __init__(self, disk: Disk, folder: str, base: int, is_sealed: bool) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.base = base
+        self.end = base
+        self.is_sealed = is_sealed
+        self.size = 0
+        self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
+        self.positions: array[int] = array("Q")
+        self.file: File | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.base:020d}.{'seg' if self.is_sealed else 'log'}"
+
+    def open(self) -> File:
+        if self.file is None:
+            self.file = self.disk.open(self.path)
+        return self.file
+
+    def add(self, frame: bytes, base: int, count: int) -> None:
+        """Appends a frame; durable after `sync`."""
+        self.open().append(frame)
+        self.note(base, count, len(frame))
+
+    def note(self, base: int, count: int, size: int) -> None:
+        self.bases.append(base)
+        self.positions.append(self.size)
+        self.size += size
+        self.end = base + count
+
+    def mark(self) -> tuple[int, int, int]:
+        return self.size, self.end, len(self.bases)
+
+    def back_to(self, mark: tuple[int, int, int] | None) -> None:
+        """Undoes what was added since the mark; with None, the whole file."""
+        self.size, self.end, frames = mark or (0, self.base, 0)
+        del self.bases[frames:], self.positions[frames:]
+        self.open().truncate(self.size)
+        if mark is None:
+            self.close()
+            self.disk.remove(self.path)
+
+    def sync(self) -> None:
+        self.open().sync()
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def load(self, size: int | None) -> list[tuple[int, MessageHead]]:
+        """Reads the heads, fills the index; returns (base, head) of each frame. `size`: what is to be there, all if None."""
+        file = self.open()
+        if size is not None and not self.is_sealed:
+            if file.size() < size:
+                raise self._corrupt(file.size(), f"the file has {file.size()} bytes, the checkpoint knows of {size}")
+            if file.size() > size:
+                file.truncate(size)  # written after the checkpoint: the write-ahead log has it, too
+        heads = []
+        for _, fixed, head in self._heads(file):
+            decoded = decode_head(head)
+            self.note(fixed.number, decoded.count, fixed.size)
+            heads.append((fixed.number, decoded))
+        return heads
+
+    def _heads(self, file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
+        try:
+            yield from read_heads(file)
+        except BadFrameError as error:
+            raise self._corrupt(error.position, error.reason) from None
+
+    def _head_at(self, file: File, position: int) -> tuple[FrameHead, bytes]:
+        try:
+            return read_head(file, position)
+        except BadFrameError as error:
+            raise self._corrupt(position, error.reason) from None
+
+    def frame_of(self, offset: int) -> int:
+        return bisect_right(self.bases, offset) - 1
+
+    def read(self, which: int, topic: int, partition: int, ring: KeyRing) -> tuple[int, MessageHead, MessageBody]:
+        position = self.positions[which]
+        file = self.open()
+        fixed, head = self._head_at(file, position)
+        body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
+        try:
+            check_body(fixed, body)
+        except BadFrameError as error:
+            raise self._corrupt(position, error.reason) from None
+        decoded = decode_head(head)
+        if fixed.flags & ZSTD:
+            body = _decompress(body)
+        if decoded.sealed is not None:
+            body = ring.open(decoded.sealed, body, context(topic, partition, fixed.number))
+        return fixed.number, decoded, decode_body(body)
+
+    def seal(self) -> Segment:
+        """Writes the compressed twin; durable, under its own name, when this returns. The old file is still there."""
+        sealed = Segment(self.disk, self.folder, self.base, is_sealed=True)
+        draft = f"{sealed.path}.tmp"
+        self.disk.remove(draft)
+        target = self.disk.open(draft)
+        file = self.open()
+        compress = zstandard.ZstdCompressor(level=3).compress
+        for which, position in enumerate(self.positions):
+            fixed, head = self._head_at(file, position)
+            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
+            check_body(fixed, body)
+            smaller, flags = compress(body), fixed.flags | ZSTD
+            if len(smaller) >= len(body):
+                smaller, flags = body, fixed.flags
+            frame = encode_frame(fixed.kind, fixed.number, head, smaller, flags)
+            target.append(frame)
+            sealed.note(self.bases[which], 0, len(frame))
+        sealed.end = self.end
+        target.sync()
+        target.close()
+        self.disk.rename(draft, sealed.path)
+        self.disk.sync_dir(self.folder)
+        return sealed
+
+    def _corrupt(self, position: int, reason: str) -> CorruptionError:
+        return CorruptionError(f"{self.path} is damaged at byte {position}: {reason}")
+
+
+def _decompress(body: bytes) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(body, max_output_size=1 << 31)
+    except zstandard.ZstdError as error:
+        raise CorruptionError(f"a compressed body cannot be read: {error}") from None

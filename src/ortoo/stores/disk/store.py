@@ -1,0 +1,447 @@
+"""The disk store: everything confirmed survives the process, the machine, and `kill -9`.
+
+    append      encode ─▶ write-ahead log ─▶ sync ─▶ the logs' tails in memory
+    checkpoint  tails ─▶ segments and history files ─▶ sync ─▶ checkpoint file ─▶ old write-ahead log files go
+    recover     checkpoint ─▶ heads of segments ─▶ the write-ahead log since
+
+Only the write-ahead log is synced for a commit. Checkpoints run beside the event loop and no commit waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+from ortoo.model import records as r
+from ortoo.model.errors import CorruptionError, OrtooError
+from ortoo.model.names import TopicId
+from ortoo.model.replies import Columns
+from ortoo.model.topic import TopicConfig
+from ortoo.ports import StoreStatus
+
+from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
+from .commit import decode_commit, decode_touched, encode_commit
+from .crypto import KeyRing
+from .files import Disk
+from .format import check_format
+from .happenings import DiskHistory, HistoryEntry
+from .lock import DirectoryLock
+from .log import DiskLog, LogEntry
+from .segment import Segment
+from .wal import Wal, WalCommit, WalDamage
+
+CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
+BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathered behind a slow one
+INTERVAL_S = 0.05  # how long durability "interval" may lag
+RESERVE_BYTES = 64 << 20  # publishing stops when less is free, so that acks can go on
+ROOM_CHECK_BYTES = 8 << 20
+
+# What promises nothing that a crash could break: a lost one costs a redelivery at most.
+_SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released)
+_NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
+_Place = tuple[TopicId, int]
+
+
+def _exit_on_sync_failure(error: OSError) -> NoReturn:
+    """What the page cache holds can no longer be trusted; a new process reads what is really there."""
+    sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
+    os._exit(74)
+
+
+class DiskStore:
+    def __init__(
+        self,
+        disk: Disk,
+        ring: KeyRing | None = None,
+        *,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
+        on_sync_failure: Callable[[OSError], Any] = _exit_on_sync_failure,
+        in_threads: bool = True,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        self.disk = disk
+        self.ring = ring or KeyRing({})
+        self.problems: list[str] = []  # what recovery found, in words
+        self._lock = lock
+        self._checkpoint_bytes = checkpoint_bytes
+        self._reserve_bytes = reserve_bytes
+        self._on_sync_failure = on_sync_failure
+        self._writer = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
+        self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._wal = Wal(self.disk)
+        self._logs: dict[_Place, DiskLog] = {}
+        self._histories: dict[_Place, DiskHistory] = {}
+        self._configs: dict[TopicId, TopicConfig] = {}
+        self._ids: dict[tuple[str, str], TopicId] = {}
+        self._transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
+        self._doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
+        self._quarantined: dict[_Place, str] = {}
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._syncing: asyncio.TimerHandle | None = None
+        self._unchecked_bytes = ROOM_CHECK_BYTES
+        self._full: str | None = None
+        self._is_closed = False
+
+    async def _in(self, executor: ThreadPoolExecutor | None, work: Callable[..., Any], *args: Any) -> Any:
+        if executor is None:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(executor, work, *args)
+
+    # -- recovery
+
+    async def recover(self) -> AsyncIterator[list[r.Record]]:
+        if self._checkpointing is not None:
+            await asyncio.gather(self._checkpointing, return_exceptions=True)
+        if self._lock is not None:
+            self._lock.acquire()
+        self._close_files()
+        self._reset()
+        check_format(self.disk)
+        self.problems = []
+        checkpoint = await self._in(self._flusher, read_checkpoint, self.disk)
+        self._remove_strangers(checkpoint)
+        if checkpoint is not None:
+            yield [await self._in(self._flusher, self._load, checkpoint)]
+        for records in self._replay(checkpoint):
+            yield records
+        for (topic, partition), reason in self._quarantined.items():
+            yield [r.Quarantined(0, topic, partition, reason)]
+        self._wal.rotate()
+
+    def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
+        """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
+        entries = [] if checkpoint is None else [*checkpoint.manifest.logs, *checkpoint.manifest.histories]
+        known = {(entry.topic, entry.partition) for entry in entries}
+        for folder in ("logs", "history"):
+            for topic in self.disk.list(folder):
+                for partition in self.disk.list(f"{folder}/{topic}"):
+                    if (int(topic), int(partition)) not in known:
+                        self.disk.remove_dir(f"{folder}/{topic}/{partition}")
+
+    def _load(self, checkpoint: Checkpoint) -> r.Restored:
+        manifest = checkpoint.manifest
+        for topic in manifest.topics:
+            self._configs[TopicId(topic.id)] = topic.config
+        self._transactions = {(namespace, name): number for namespace, name, number in manifest.transactions}
+        indexes = [index for entry in manifest.logs if (index := self._load_log(entry, manifest.at)) is not None]
+        for history in manifest.histories:
+            loaded = self._history(history.topic, history.partition)
+            self.problems.extend(loaded.load(HistoryEntry(*history)))
+        return r.Restored(manifest.at, checkpoint.snapshot, indexes)
+
+    def _load_log(self, entry: LogEntry, at: int) -> r.LogIndex | None:
+        log = self._log(entry.topic, entry.partition)
+        config = self._configs.get(entry.topic, TopicConfig())
+        try:
+            return log.load(entry, self.ring, at - int(config.dedup_window * 1000))
+        except OrtooError as error:
+            self._quarantine(entry.topic, entry.partition, str(error))
+            return None
+
+    def _replay(self, checkpoint: Checkpoint | None) -> Iterator[list[r.Record]]:
+        after = checkpoint.number if checkpoint is not None else 0
+        for item in self._wal.recover(min([after, *(number - 1 for number in self._transactions.values())])):
+            if isinstance(item, WalDamage):
+                self._report_damage(item)
+                continue
+            records = self._healthy(item)
+            if item.number <= after:  # only what was staged then is still needed
+                records = [record for record in records if self._is_open_stage(record)]
+            else:
+                for record in records:
+                    self._absorb(record, item.number)
+            if records:
+                yield records
+
+    def _is_open_stage(self, record: r.Record) -> bool:
+        return isinstance(record, r.Staged) and (record.namespace, record.transaction) in self._transactions
+
+    def _report_damage(self, damage: WalDamage) -> None:
+        where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
+        touched = decode_touched(damage.head) if damage.head is not None else []
+        if not touched:
+            raise CorruptionError(
+                f"{where}; what it held cannot be told, so the queue stays closed: repair or restore it"
+            )
+        for topic, partition in touched:
+            partitions = range(self._partitions(TopicId(topic))) if partition < 0 else [partition]
+            for index in partitions:
+                self._quarantine(TopicId(topic), index, where)
+
+    def _partitions(self, topic: TopicId) -> int:
+        config = self._configs.get(topic)
+        return config.partitions if config is not None else 0
+
+    def _quarantine(self, topic: TopicId, partition: int, reason: str) -> None:
+        self._quarantined.setdefault((topic, partition), reason)
+        self.problems.append(f"partition {partition} of topic {topic} is quarantined: {reason}")
+
+    def _healthy(self, commit: WalCommit) -> list[r.Record]:
+        """The commit's records, less those of partitions that are quarantined."""
+        found: list[r.Record] = []
+        for topic, records in decode_commit(commit.body, self.ring):
+            if isinstance(records, OrtooError):
+                for partition in range(self._partitions(TopicId(topic))):
+                    self._quarantine(TopicId(topic), partition, str(records))
+            else:
+                found.extend(records)
+        if not self._quarantined:
+            return found
+        return [record for record in found if not self._speaks_of_quarantined(record)]
+
+    def _speaks_of_quarantined(self, record: r.Record) -> bool:
+        return (getattr(record, "topic", 0), getattr(record, "partition", -1)) in self._quarantined
+
+    # -- writing
+
+    async def append(self, records: Sequence[r.Record]) -> None:
+        for record in records:
+            self._learn(record)
+        head, body = encode_commit(records, self._secret_topic, self.ring)
+        number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
+        for record in records:
+            self._absorb(record, number)
+        await self._keep_up(len(body))
+
+    def _write(self, head: bytes, body: bytes, sync: bool) -> int:
+        try:
+            number = self._wal.append(head, body)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._full = f"the disk is full ({error})"
+            raise
+        if sync:
+            try:
+                self._wal.sync()
+            except OSError as error:
+                self._on_sync_failure(error)
+                raise
+        return number
+
+    def _must_sync(self, records: Sequence[r.Record]) -> bool:
+        """Whether a confirmation hangs on these. Asks for a later sync where the topic's durability is an interval."""
+        later = False
+        for record in records:
+            if isinstance(record, _SOFT):
+                continue
+            config = self._configs.get(getattr(record, "topic", TopicId(0)))
+            if config is None or config.durability == "commit":
+                return True
+            later = later or config.durability == "interval"
+        if later and self._syncing is None:
+            self._syncing = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_later)
+        return False
+
+    def _sync_later(self) -> None:
+        self._syncing = None
+        if not self._is_closed:
+            task = asyncio.ensure_future(self._in(self._writer, self._sync))
+            task.add_done_callback(lambda done: done.exception())
+
+    def _sync(self) -> None:
+        try:
+            self._wal.sync()
+        except OSError as error:
+            self._on_sync_failure(error)
+            raise
+
+    async def _keep_up(self, written: int) -> None:
+        self._unchecked_bytes += written
+        if self._checkpointing is not None and self._wal.bytes_since_rotation > BACKLOG_FACTOR * self._checkpoint_bytes:
+            await asyncio.gather(self._checkpointing, return_exceptions=True)
+
+    def _secret_topic(self, record: r.Record) -> int:
+        if isinstance(record, _NOT_SECRET):
+            return 0
+        if isinstance(record, r.Staged):
+            topic = self._ids.get(record.publish.topic, TopicId(0))
+        else:
+            topic = getattr(record, "topic", TopicId(0))
+        config = self._configs.get(topic)
+        return topic if config is not None and config.encrypted else 0
+
+    def _learn(self, record: r.Record) -> None:
+        """What the store itself must know of topics and transactions."""
+        if isinstance(record, r.TopicCreated):
+            self._configs[record.topic] = record.config
+            self._ids[record.namespace, record.name] = record.topic
+        elif isinstance(record, r.TopicChanged):
+            self._configs[record.topic] = record.config
+
+    def _absorb(self, record: r.Record, number: int) -> None:
+        """A durable record takes its place in memory."""
+        self._learn(record)
+        if isinstance(record, r.Published):
+            self._log(record.topic, record.partition).append(record)
+        elif isinstance(record, r.HAPPENINGS):
+            self._history(record.topic, record.partition).note(record)
+        elif isinstance(record, r.Trimmed):
+            self._log(record.topic, record.partition).trim(record.start)
+        elif isinstance(record, r.TopicPurged):
+            for log in self._logs_of(record.topic):
+                log.trim(log.end)
+        elif isinstance(record, r.TopicDeleted):
+            self._forget_topic(record.topic)
+        elif isinstance(record, r.TransactionBegan):
+            self._transactions[record.namespace, record.transaction] = number
+        elif isinstance(record, r.TransactionEnded):
+            self._transactions.pop((record.namespace, record.transaction), None)
+
+    def _forget_topic(self, topic: TopicId) -> None:
+        for log in self._logs_of(topic):
+            log.close()
+            del self._logs[topic, log.partition]
+        for place in [place for place in self._histories if place[0] == topic]:
+            del self._histories[place]
+        self._configs.pop(topic, None)
+        self._doomed += [f"logs/{topic}", f"history/{topic}"]
+
+    def _log(self, topic: TopicId, partition: int) -> DiskLog:
+        log = self._logs.get((topic, partition))
+        if log is None:
+            log = self._logs[topic, partition] = DiskLog(self.disk, topic, partition)
+        return log
+
+    def _logs_of(self, topic: TopicId) -> list[DiskLog]:
+        return [log for (owner, _), log in self._logs.items() if owner == topic]
+
+    def _history(self, topic: TopicId, partition: int) -> DiskHistory:
+        history = self._histories.get((topic, partition))
+        if history is None:
+            history = self._histories[topic, partition] = DiskHistory(self.disk, topic, partition)
+        return history
+
+    # -- reading
+
+    async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        return self._log(topic, partition).read(offsets, self.ring)
+
+    async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        return self._log(topic, partition).scan(start, count, self.ring)
+
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
+        return self._history(topic, partition).history(offset, self.ring)
+
+    # -- checkpoints
+
+    def status(self) -> StoreStatus:
+        if self._unchecked_bytes >= ROOM_CHECK_BYTES or self._full is not None:
+            self._unchecked_bytes = 0
+            free = self.disk.free_bytes()
+            self._full = f"only {free >> 20} MiB of the disk are free" if free < self._reserve_bytes else None
+        due = self._wal.bytes_since_rotation >= self._checkpoint_bytes
+        idle = self._checkpointing is None and not self._quarantined
+        return StoreStatus(checkpoint_due=due and idle, full=self._full)
+
+    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+        number = self._wal.next_number - 1
+        await self._in(self._writer, self._wal.rotate)
+        logs = [log for log in self._logs.values() if log.begin_flush()]
+        histories = [history for history in self._histories.values() if history.begin_flush()]
+        transactions = [(namespace, name, begun) for (namespace, name), begun in self._transactions.items()]
+        topics = [TopicEntry(topic, config) for topic, config in self._configs.items()]
+        doomed, self._doomed = self._doomed, []
+        work = self._run_checkpoint(number, snapshot, at, logs, histories, transactions, topics, doomed)
+        if self._flusher is None:
+            await work
+        else:
+            self._checkpointing = asyncio.create_task(work, name="ortoo-checkpoint")
+
+    async def _run_checkpoint(
+        self,
+        number: int,
+        snapshot: bytes,
+        at: int,
+        logs: list[DiskLog],
+        histories: list[DiskHistory],
+        transactions: list[tuple[str, str, int]],
+        topics: list[TopicEntry],
+        doomed: list[str],
+    ) -> None:
+        try:
+            for log in logs:
+                log.finish_flush(await self._in(self._flusher, log.flush, self._ring_of(log.topic)))
+            for history in histories:
+                history.finish_flush(await self._in(self._flusher, history.flush, self._ring_of(history.topic)))
+            gone = [segment for log in self._logs.values() for segment in log.drop_trimmed()]
+            stale = [
+                path
+                for place, history in self._histories.items()
+                if place in self._logs
+                for path in history.drop_before(self._logs[place].start)
+            ]
+            manifest = Manifest(
+                at,
+                topics,
+                [log.entry() for log in self._logs.values()],
+                [history.entry() for history in self._histories.values()],
+                transactions,
+            )
+            await self._in(self._flusher, write_checkpoint, self.disk, Checkpoint(number, manifest, snapshot))
+            await self._in(self._flusher, self._clean_up, number, transactions, gone, stale, doomed)
+            await self._seal_old()
+        except OSError as error:  # the write-ahead log still has it all; the next checkpoint tries again
+            self.problems.append(f"a checkpoint failed: {error}")
+            self._doomed = doomed + self._doomed
+        finally:
+            self._checkpointing = None
+
+    def _ring_of(self, topic: TopicId) -> KeyRing | None:
+        config = self._configs.get(topic)
+        return self.ring if config is not None and config.encrypted else None
+
+    def _clean_up(
+        self,
+        number: int,
+        transactions: list[tuple[str, str, int]],
+        gone: list[Segment],
+        stale: list[str],
+        doomed: list[str],
+    ) -> None:
+        self._wal.trim(min([number, *(begun - 1 for _, _, begun in transactions)]))
+        for segment in gone:
+            segment.close()
+            self.disk.remove(segment.path)
+        for path in stale:
+            self.disk.remove(path)
+        for folder in doomed:
+            self.disk.remove_dir(folder)
+
+    async def _seal_old(self) -> None:
+        for log in list(self._logs.values()):
+            for segment in log.to_seal():
+                sealed = await self._in(self._flusher, segment.seal)
+                log.replace(segment, sealed)
+                segment.close()
+                await self._in(self._flusher, self.disk.remove, segment.path)
+
+    # -- the end
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._checkpointing is not None:
+            await asyncio.gather(self._checkpointing, return_exceptions=True)
+        if self._syncing is not None:
+            self._syncing.cancel()
+        await self._in(self._writer, self._sync)
+        self._close_files()
+        for executor in (self._writer, self._flusher):
+            if executor is not None:
+                executor.shutdown()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _close_files(self) -> None:
+        self._wal.close()
+        for log in self._logs.values():
+            log.close()

@@ -1,0 +1,63 @@
+"""A stretch of a log in memory, as flat columns. What the memory store is made of, and the unwritten end of a disk log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ortoo.model.records import Published
+from ortoo.model.replies import Columns
+from ortoo.model.topic import ANY_PRIORITY
+
+OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": ANY_PRIORITY, "json": False}
+
+
+class Stretch:
+    """A column that no message uses does not exist."""
+
+    __slots__ = ("base", "headers", "json", "keys", "priorities", "timestamps", "values")
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.values: list[bytes] = []
+        self.timestamps: list[int] = []
+        self.keys: list[str | None] | None = None
+        self.headers: list[dict[str, str] | None] | None = None
+        self.priorities: list[int] | None = None
+        self.json: list[bool] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.values)
+
+    def append(self, record: Published) -> None:
+        before = len(self.values)
+        self.values.extend(record.batch.values)
+        self.timestamps.extend([record.at] * record.count)
+        for name, blank in OPTIONAL.items():
+            column, more = getattr(self, name), getattr(record.batch, name)
+            if column is None and more is None:
+                continue
+            if column is None:
+                column = [blank] * before
+                setattr(self, name, column)
+            column.extend(more if more is not None else [blank] * record.count)
+
+    def read(self, offsets: Sequence[int]) -> Columns:
+        first, last = offsets[0] - self.base, offsets[-1] - self.base
+        if last - first + 1 == len(offsets):
+
+            def chosen(column: list[Any]) -> list[Any]:
+                return column[first : last + 1]
+        else:
+            places = [offset - self.base for offset in offsets]
+
+            def chosen(column: list[Any]) -> list[Any]:
+                return [column[place] for place in places]
+
+        return Columns(
+            list(offsets),
+            chosen(self.values),
+            chosen(self.timestamps),
+            *(chosen(column) if (column := getattr(self, name)) is not None else None for name in OPTIONAL),
+        )

@@ -1,0 +1,167 @@
+"""A disk in memory that keeps only what was synced, as a real one may: the rest is lost, torn or reordered at a crash."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+DiskFault = Literal["none", "no space", "sync fails", "crash before", "crash after"]
+
+
+class SimulatedCrash(BaseException):
+    """The process is gone. Not an Exception: nothing may catch it and carry on."""
+
+
+class _Content:
+    """One file's bytes: what is surely on the disk, and the writes since that may or may not be."""
+
+    def __init__(self) -> None:
+        self.durable = b""
+        self.now = bytearray()
+        self.pending: list[tuple[int, bytes]] = []
+
+    def settle(self, random: Random) -> None:
+        """Power was lost: each unsynced write survives whole, in part, or not at all, in any order."""
+        image = bytearray(self.durable)
+        for position, data in self.pending:
+            fate = random.random()
+            kept = data if fate < 0.4 else data[: random.randrange(len(data) + 1)] if fate < 0.7 else b""
+            if kept:
+                image.extend(bytes(max(0, position - len(image))))  # a later write survived an earlier one
+                image[position : position + len(kept)] = kept
+        self.durable = bytes(image)
+        self.now = bytearray(image)
+        self.pending = []
+
+
+class SimulatedDisk:
+    def __init__(
+        self, random: Random, plan: Callable[[int, str], DiskFault] = lambda _operation, _kind: "none"
+    ) -> None:
+        self.random = random
+        self.plan = plan
+        self.operations = 0
+        self.is_off = False
+        self.on_crash: Callable[[], None] = lambda: None
+        self.names: dict[str, _Content] = {}
+        self.durable_names: dict[str, _Content] = {}
+
+    def power_off(self) -> None:
+        """What a new process finds: synced bytes, and of the rest what luck left."""
+        self.is_off = False
+        for path in sorted(self.names.keys() | self.durable_names.keys()):
+            if self.names.get(path) is not self.durable_names.get(path) and self.random.random() < 0.5:
+                self._name(self.durable_names, path, self.names.get(path))
+        self.names = dict(self.durable_names)
+        for content in {id(content): content for content in self.names.values()}.values():
+            content.settle(self.random)
+
+    @staticmethod
+    def _name(names: dict[str, _Content], path: str, content: _Content | None) -> None:
+        if content is None:
+            names.pop(path, None)
+        else:
+            names[path] = content
+
+    def step(self, kind: str, work: Callable[[], None]) -> None:
+        if self.is_off:
+            raise SimulatedCrash
+        fault = self.plan(self.operations, kind)
+        self.operations += 1
+        if fault == "no space":
+            raise OSError(errno.ENOSPC, "simulated: no space left on the disk")
+        if fault == "sync fails":
+            raise OSError(errno.EIO, "simulated: the sync failed")
+        if fault == "crash before":
+            self._crash()
+        work()
+        if fault == "crash after":
+            self._crash()
+
+    def _crash(self) -> None:
+        self.is_off = True
+        self.on_crash()
+        raise SimulatedCrash
+
+    # -- the Disk interface
+
+    def open(self, path: str) -> SimulatedFile:
+        if path not in self.names:
+            self.step("create", lambda: self.names.__setitem__(path, _Content()))
+        return SimulatedFile(self, self.names[path])
+
+    def read(self, path: str) -> bytes:
+        return bytes(self.names[path].now)
+
+    def list(self, folder: str) -> list[str]:
+        prefix = f"{folder}/" if folder else ""
+        return sorted({path[len(prefix) :].split("/")[0] for path in self.names if path.startswith(prefix)})
+
+    def make_dir(self, folder: str) -> None:
+        pass  # folders are there when they are needed
+
+    def rename(self, old: str, new: str) -> None:
+        def work() -> None:
+            self.names[new] = self.names.pop(old)
+
+        self.step("rename", work)
+
+    def remove(self, path: str) -> None:
+        if path in self.names:
+            self.step("remove", lambda: self._name(self.names, path, None))
+
+    def remove_dir(self, folder: str) -> None:
+        for path in [path for path in self.names if path.startswith(f"{folder}/")]:
+            self.remove(path)
+
+    def sync_dir(self, folder: str) -> None:
+        def work() -> None:
+            prefix = f"{folder}/" if folder else ""
+            for path in self.names.keys() | self.durable_names.keys():
+                if path.startswith(prefix) and "/" not in path[len(prefix) :]:
+                    self._name(self.durable_names, path, self.names.get(path))
+
+        self.step("sync", work)
+
+    def free_bytes(self) -> int:
+        return 1 << 40
+
+
+class SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, content: _Content) -> None:
+        self._disk = disk
+        self._content = content
+
+    def append(self, data: bytes) -> None:
+        def work() -> None:
+            self._content.pending.append((len(self._content.now), data))
+            self._content.now.extend(data)
+
+        self._disk.step("append", work)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._content.now[position : position + size])
+
+    def size(self) -> int:
+        return len(self._content.now)
+
+    def truncate(self, size: int) -> None:
+        def work() -> None:
+            content = self._content
+            del content.now[size:]
+            content.durable = content.durable[:size]
+            content.pending = [(at, data[: size - at]) for at, data in content.pending if at < size]
+
+        self._disk.step("truncate", work)
+
+    def sync(self) -> None:
+        def work() -> None:
+            self._content.durable = bytes(self._content.now)
+            self._content.pending = []
+
+        self._disk.step("sync", work)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,872 @@
+"""The engine against the reference model: random commands and clocks, compared after every step.
+
+Three parties run side by side. The live engine decides, and is looked at as little as possible, so that its laziness is
+real. A second engine is replayed from the encoded records alone, afresh after every step. The model says what both should
+answer and hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from ortoo.engine import Engine
+from ortoo.engine.alarms import Alarm
+from ortoo.engine.decision import Decision
+from ortoo.engine.feed import Feed
+from ortoo.engine.group import Group as EngineGroup
+from ortoo.engine.view import group_info, offsets_in_state
+from ortoo.model import commands as c
+from ortoo.model import limits
+from ortoo.model import records as r
+from ortoo.model.batch import Outgoing
+from ortoo.model.errors import OrtooError
+from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, TopicName
+from ortoo.model.replies import LeaseTaken, MessageState, Placed, Settled
+from ortoo.model.topic import Ordering, TopicConfig, topic_config
+from tests.property.model import DEAD, Appended, Group, Model, Topic
+
+T = TypeVar("T")
+
+STATES: tuple[MessageState, ...] = ("ready", "delayed", "leased", "blocked", "done", "dead")
+BEGINNING = 1_700_000_000_000
+DAY = 86_400_000
+
+# -- small worlds, so that things collide
+
+ORDERS: dict[str, Ordering] = {"n": "none", "k": "key", "p": "partition", "s": "strict"}
+MAIN = "main"  # stands for the topic that an example dwells on
+NAMES = [*[MAIN] * 20, *ORDERS, "main.dlq", "main.dlq", "graves", "auto", "missing"]
+FEATURES: list[dict[str, Any]] = [
+    {"max_attempts": 1},
+    {"max_attempts": 2},
+    {"max_attempts": 1000},
+    {"backoff_initial": 0.0},
+    {"total_timeout": 4.0},
+    {"ttl": 5.0},
+    {"ttl": 5.0, "on_expire": "dlq"},
+    {"max_wait": 8.0},
+    {"max_wait": 8.0, "on_expire": "dlq"},
+    {"max_depth": 6},
+    {"dlq": False},
+    {"dlq_topic": "graves"},
+    {"delay": 1.0},
+    {"window_seconds": 3.0, "window_count": 0},
+    {"window_seconds": 20.0, "window_count": 4},
+    {"dedup_window": 5.0},
+    {"dedup_count": 2},
+    {"dedup_scope": "namespace"},
+    {"retention_seconds": 30.0},
+    {"retention_seconds": None},
+    {"retention_bytes": 12},
+    {"retention_done_seconds": 0.0},
+    {"retention_done_seconds": 15.0},
+    {"labels": {"task": "t"}},
+    {"labels": {"task": "t"}, "priority": 1},
+    {"partitions": 1},
+    {"partitions": 3, "allow_reorder": True},
+    {"max_message_bytes": 3},
+    {"lease": 2.0},
+]
+
+features = st.lists(st.sampled_from(FEATURES), max_size=3)
+topics = st.sampled_from(NAMES)
+groups = st.sampled_from(["a", "a", "a", "a", "b"])
+consumers = st.sampled_from(["x", "x", "y"])
+indexes = st.integers(0, 30)
+positions = st.one_of(
+    st.sampled_from([c.START, c.END]),
+    st.integers(0, 6).map(lambda offset: c.Position(offset=offset)),
+    st.integers(0, 20_000).map(lambda ms: c.Position(time=ms)),  # laid over the clock by `position`
+)
+messages = st.fixed_dictionaries(
+    {"size": st.integers(0, 4)},
+    optional={
+        "key": st.sampled_from(["k1", "k1", "k2"]),
+        "priority": st.sampled_from([0, 5, 9]),
+        "delay": st.sampled_from([0.0, 0.5, 5.0, 40.0]),
+        "deliver_in": st.sampled_from([0, 2_001]),
+        "ttl": st.sampled_from([1.0, 6.0]),
+        "dedup_id": st.sampled_from(["d1", "d2", "d3"]),
+        "partition": st.integers(0, 2),
+    },
+)
+plain = st.fixed_dictionaries({"size": st.just(1)}, optional={"key": st.sampled_from(["k1", "k1", "k2"])})
+batches = st.one_of(st.lists(plain, min_size=1, max_size=4), st.lists(messages, min_size=1, max_size=4))
+picks = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 15), st.booleans()), min_size=1, max_size=2)
+
+
+def merged(ordering: Ordering, chosen: list[dict[str, Any]], onto: TopicConfig | None = None) -> TopicConfig:
+    laid: dict[str, Any] = {} if onto else {"ordering": ordering, "partitions": 2, "lease": 10.0}
+    for feature in chosen:
+        laid |= feature
+    if ordering == "strict":
+        laid["partitions"] = 1
+    return topic_config(laid, onto)
+
+
+def outgoing(rows: list[dict[str, Any]], now: int, numbers: Iterator[int]) -> Outgoing:
+    def column(name: str) -> list[Any] | None:
+        return [row.get(name) for row in rows] if any(name in row for row in rows) else None
+
+    ats = [
+        (now + row["deliver_in"]) / 1000 if "deliver_in" in row and "delay" not in row else None for row in rows
+    ]
+    return Outgoing(
+        [b"v" * row["size"] for row in rows],
+        keys=column("key"),
+        headers=[{"number": str(next(numbers))} for _ in rows],
+        priorities=[row.get("priority", 5) for row in rows] if any("priority" in row for row in rows) else None,
+        delays=column("delay"),
+        deliver_ats=ats if any(ats) else None,
+        ttls=column("ttl"),
+        dedup_ids=column("dedup_id"),
+        partitions=column("partition"),
+    )
+
+
+# -- what the engine holds, and what the model says it should
+
+
+def feed_state(feed: Feed) -> dict[str, Any]:
+    states = {state: list(offsets_in_state(feed, state)) for state in STATES}
+    check_feed(feed, states)
+    return {
+        **{state: offsets for state, offsets in states.items() if offsets},
+        "failures": {offset: (failure.attempts, failure.first) for offset, failure in sorted(feed.failures.items())},
+        "skipped": feed.skipped,
+        "backlog": feed.backlog(),
+    }
+
+
+def check_feed(feed: Feed, states: dict[MessageState, list[int]]) -> None:
+    """Each message is in exactly one state, and the open ones are all accounted for."""
+    listed = [offset for offsets in states.values() for offset in offsets]
+    assert len(listed) == len(set(listed)), f"in two states at once: {states}"
+    pending = {offset for state in ("ready", "delayed", "leased", "blocked") for offset in states[state]}
+    assert set(feed.open) <= pending
+    assert all(offset >= feed.cursor for offset in pending - set(feed.open))
+
+
+def group_state(group: EngineGroup) -> dict[str, Any]:
+    leases = {
+        lease.id: {
+            "consumer": lease.consumer,
+            "until": lease.until if lease.held else None,
+            "held": sorted((partition, offset) for partition, held in lease.held.items() for offset in held),
+            "acked": sorted((partition, offset) for partition, acked in lease.acked.items() for offset in acked),
+        }
+        for lease in [*group.leases.values(), *group.settled.values()]
+    }
+    return {
+        "id": group.id,
+        "ephemeral": group.ephemeral,
+        "leases": leases,
+        "feeds": [feed_state(feed) for feed in group.feeds],
+        "info": (group_info(group).backlog, group_info(group).leased, group_info(group).dead),
+    }
+
+
+def engine_state(engine: Engine) -> dict[str, Any]:
+    state = engine.state
+    return {
+        "epoch": state.epoch,
+        "number": state.number,
+        "leases": state.lease_number,
+        "counters": msgspec.structs.asdict(state.counters),
+        "transactions": {
+            name: (transaction.until, transaction.count, {part: len(p) for part, p in transaction.parts.items()})
+            for name, transaction in state.transactions.items()
+        },
+        "ended": state.ended,
+        "dedups": {namespace: table.seen for namespace, table in state.dedups.items() if table.seen},
+        "topics": {
+            str(topic.name): {
+                "id": topic.id,
+                "config": topic.config,
+                "depth": topic.depth(),
+                "messages": topic.messages(),
+                "window": (topic.window_since, topic.window_count),
+                "dedup": topic.dedup.seen,
+                "partitions": [
+                    {
+                        "start": partition.start,
+                        "end": partition.end,
+                        "delayed": list(partition.delayed),
+                        "windowed": partition.windowed,
+                        "empty": partition.bytes_held == 0 or partition.start < partition.end,
+                    }
+                    for partition in topic.partitions
+                ],
+                "groups": {group.name: group_state(group) for group in topic.groups.values()},
+            }
+            for topic in state.topics.values()
+        },
+    }
+
+
+def model_state(model: Model) -> dict[str, Any]:
+    return {
+        "epoch": model.epoch,
+        "number": model.number,
+        "leases": model.lease_number,
+        "counters": msgspec.structs.asdict(model.counters),
+        "transactions": {
+            name: (transaction.until, transaction.count(), {part: len(p) for part, p in transaction.parts.items()})
+            for name, transaction in model.transactions.items()
+        },
+        "ended": model.ended,
+        "dedups": {namespace: table for namespace, table in model.shared_dedup.items() if table},
+        "topics": {str(topic.name): topic_model_state(topic) for topic in model.topics.values()},
+    }
+
+
+def topic_model_state(topic: Topic) -> dict[str, Any]:
+    return {
+        "id": topic.id,
+        "config": topic.config,
+        "depth": topic.depth(),
+        "messages": topic.kept(),
+        "window": (topic.window_since, topic.window_count),
+        "dedup": topic.dedup,
+        "partitions": [
+            {
+                "start": partition.start,
+                "end": partition.end,
+                "delayed": [offset for offset, message in sorted(partition.messages.items()) if message.delayed],
+                "windowed": partition.windowed,
+                "empty": True,
+            }
+            for partition in topic.partitions
+        ],
+        "groups": {group.name: group_model_state(topic, group) for group in topic.groups.values()},
+    }
+
+
+def group_model_state(topic: Topic, group: Group) -> dict[str, Any]:
+    deliveries = group.deliveries.values()
+    return {
+        "id": group.id,
+        "ephemeral": group.ephemeral,
+        "leases": {
+            lease.id: {
+                "consumer": lease.consumer,
+                "until": lease.until if lease.held else None,
+                "held": sorted(lease.held),
+                "acked": sorted(lease.acked),
+            }
+            for lease in group.leases.values()
+            if lease.held or lease.acked
+        },
+        "feeds": [feed_model_state(topic, group, partition.index) for partition in topic.partitions],
+        "info": (
+            group.backlog(),
+            sum(delivery.state == "leased" for delivery in deliveries),
+            sum(delivery.state == DEAD for delivery in deliveries),
+        ),
+    }
+
+
+def feed_model_state(topic: Topic, group: Group, partition: int) -> dict[str, Any]:
+    deliveries = group.in_partition(partition)
+    found: dict[str, Any] = {}
+    for delivery in deliveries:
+        state = topic.state_of(group, delivery)
+        if state is not None:
+            found.setdefault(state, []).append(delivery.message.offset)
+    return {
+        **found,
+        "failures": {d.message.offset: (d.failures, d.first) for d in deliveries if d.failures},
+        "skipped": group.skipped_in.get(partition, 0),
+        "backlog": sum(delivery.state in ("pending", "leased", "retrying") for delivery in deliveries),
+    }
+
+
+def differences(found: Any, wanted: Any, path: str = "") -> list[str]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return [
+            line
+            for key in sorted({*found, *wanted}, key=str)
+            for line in differences(found.get(key), wanted.get(key), f"{path}/{key}")
+        ]
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted) and "feeds" in path[-6:]:
+        return [
+            line
+            for index, (one, other) in enumerate(zip(found, wanted, strict=True))
+            for line in differences(one, other, f"{path}/{index}")
+        ]
+    return [] if found == wanted else [f"{path}: {found} instead of {wanted}"]
+
+
+def check_ownership(engine: Engine, now: int) -> None:
+    """In FIFO order each partition has one owner, shares are fair, and what moves does so within a second."""
+    for topic, group in engine.state.groups():
+        members = group.members
+        if not topic.config.is_fifo:
+            continue
+        for partition in range(len(group.feeds)):
+            holders = {lease.id for lease in group.leases.values() if partition in lease.held}
+            assert len(holders) <= 1, f"partition {partition} is leased to several"
+        assert set(members.owners.values()) <= set(members.alive_until) | {
+            members.owners[partition] for partition in members.moving
+        }
+        assert all(now < deadline <= now + limits.REVOKE_GRACE_MS for deadline in members.moving.values())
+        if members.target:
+            shares = [list(members.target.values()).count(member) for member in set(members.target.values())]
+            assert max(shares) - min(shares) <= 1
+            assert set(members.target.values()) <= set(members.alive_until)
+
+
+def check_keys(model: Model) -> None:
+    """A key never has messages under two leases."""
+    for topic, group in model.groups():
+        owners: dict[tuple[int, str], int] = {}
+        for lease in group.live_leases():
+            for place in lease.held:
+                key = group.deliveries[place].message.key
+                if topic.config.ordering == "key" and key is not None:
+                    assert owners.setdefault((place[0], key), lease.id) == lease.id
+
+
+class EngineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = BEGINNING
+        self.engine = Engine()
+        self.model = Model()
+        self.records: list[r.Record] = []  # as a store gives them back
+        self.copies: dict[MessageRef, r.Origin] = {}
+        self.receipts: list[c.Run] = []
+        self.lazy = False
+        self.numbers = count()
+        self.main = "k"
+        self.turn = 0
+        self.broken = False
+        self.log([self.engine.open(self.now)])
+
+    @initialize(
+        main=st.sampled_from(sorted(ORDERS)),
+        chosen=features,
+        first=batches,
+        second=batches,
+        lazy=st.booleans(),
+    )
+    def begin_with_topics(
+        self,
+        main: str,
+        chosen: list[dict[str, Any]],
+        first: list[dict[str, Any]],
+        second: list[dict[str, Any]],
+        lazy: bool,
+    ) -> None:
+        self.main, self.lazy = main, lazy
+        for name, ordering in ORDERS.items():
+            config = merged(ordering, chosen if name == main else [{"labels": {"task": "t"}}])
+            self.do(c.CreateTopic(self.topic(name), config), lambda m, cmd, _: m.create_topic(cmd))
+        self.publish(MAIN, first)
+        self.publish(MAIN, second)
+
+    # -- running a step
+
+    def log(self, records: list[r.Record]) -> None:
+        data = r.encode_records(records)
+        decoded = r.decode_records(data)
+        assert r.encode_records(decoded) == data
+        for record in records:
+            self.engine.apply(record)
+        for record in records:
+            self.engine.confirm(record)
+            if isinstance(record, r.Published) and record.origins:
+                for offset, origin in enumerate(record.origins, record.base):
+                    self.copies[MessageRef(record.topic, record.partition, offset)] = origin
+        self.records.extend(decoded)
+
+    def replayed(self) -> Engine:
+        engine = Engine()
+        for record in self.records:
+            engine.apply(record)
+            engine.confirm(record)
+        return engine
+
+    def do(self, command: Any, expected: Callable[[Model, Any, Any], Any], compare: bool = True) -> Any:
+        """Lets due work happen, then runs the command on both sides."""
+        self.broken = True  # until the end of the step
+        self.do_due()
+        decision: Decision | None = None
+        refused: type[OrtooError] | None = None
+        try:
+            decision = self.engine.decide(command, self.now)
+        except OrtooError as error:
+            refused = type(error)
+        if decision is not None:
+            self.log(decision.records)
+        try:
+            reply = expected(self.model, command, decision)
+        except OrtooError as error:
+            assert refused is type(error), f"{command}: {refused} instead of {error!r}"
+            reply = None
+        else:
+            assert refused is None, f"{command} was refused with {refused}"
+            assert decision is not None
+            if compare:
+                assert decision.reply == reply, f"{command}: {decision.reply} instead of {reply}"
+        self.check()
+        return decision.reply if decision is not None else None
+
+    def do_due(self) -> None:
+        alarms = self.engine.state.alarms
+        while (when := alarms.next()) is not None and when <= self.now:
+            alarm = alarms.heap[0][1]
+            records = self.engine.tick(self.now)
+            assert records is not None
+            self.log(records)
+            self.model_due(alarm, records)
+        assert self.engine.tick(self.now) is None
+        assert self.model.overdue(self.now) == []
+
+    def model_due(self, alarm: Alarm, records: list[r.Record]) -> None:
+        model, now = self.model, self.now
+        kind, ids = alarm[0], [int(part) for part in alarm[1:]]
+        if kind == "leases":
+            return model.leases_due(now)
+        if kind == "transactions":
+            return model.transactions_due(now)
+        if kind == "retention":
+            return self.model_retention(records)
+        topic = model.by_id(TopicId(ids[0]))
+        if topic is None:
+            return None
+        if kind == "delays":
+            return model.delays_due(topic, ids[1], now)
+        if kind == "expiries":
+            return model.expiries_due(topic, ids[1], now)
+        if kind == "window":
+            return model.window_due(topic, now)
+        group = next((group for group in topic.groups.values() if group.id == ids[-1]), None)
+        if group is None:
+            return None
+        if kind == "retries":
+            return model.retries_due(group, ids[1], now)
+        given_up = (r.Released, r.Dropped, r.DeadLettered)
+        revoked = [record.partition for record in records if isinstance(record, given_up)]
+        return model.members_due(topic, group, revoked, now)
+
+    def model_retention(self, records: list[r.Record]) -> None:
+        """Age must trim exactly; bytes and being done may trim more, if they are set and may."""
+        trims = {(record.topic, record.partition): record.start for record in records if isinstance(record, r.Trimmed)}
+        told = {
+            (record.topic, record.group, record.partition): list(record.offsets)
+            for record in records
+            if isinstance(record, r.Skipped)
+        }
+        skips: dict[tuple[int, int, int], list[int]] = {}
+        for topic in self.model.topics.values():
+            crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
+            for partition in topic.partitions:
+                start = trims.get((topic.id, partition.index), partition.start)
+                by_age = self.model.too_old(topic, partition.index, self.now)
+                assert start >= by_age, f"{topic.name} {partition.index} keeps what is too old"
+                if start > by_age:
+                    assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
+                for group, offsets in self.model.trim(topic, partition.index, start).items():
+                    skips[topic.id, group, partition.index] = offsets
+        assert told == skips
+
+    def may_be_done(self, topic: Topic, partition: int, start: int) -> bool:
+        seconds = topic.config.retention_done_seconds
+        durable = [group for group in topic.groups.values() if not group.ephemeral]
+        if seconds is None or not durable:
+            return False
+        gone = [message for offset, message in topic.partitions[partition].messages.items() if offset < start]
+        return all(
+            not message.delayed
+            and message.time <= self.now - seconds * 1000
+            and all(group.deliveries[message.place].state in ("done", "dead", "gone") for group in durable)
+            for message in gone
+        )
+
+    def check(self) -> None:
+        self.turn += 1
+        self.broken = True
+        wanted = model_state(self.model)
+        assert differences(engine_state(self.replayed()), wanted) == [], "replayed"
+        assert self.copies == self.model.copies
+        if not self.lazy:
+            self.check_live()
+        for topic, group in self.engine.state.groups():
+            members = self.model.topics[topic.name].groups[group.name].alive
+            assert group.members.alive_until == members, f"members of {group.name} in {topic.name}"
+        check_keys(self.model)
+        check_ownership(self.engine, self.now)
+        self.broken = False
+
+    def check_live(self) -> None:
+        assert differences(engine_state(self.engine), model_state(self.model)) == [], "live"
+
+    def teardown(self) -> None:
+        if not self.broken:
+            self.check_live()
+
+    # -- picking from what there is
+
+    def topic(self, name: str) -> TopicName:
+        return TopicName(DEFAULT_NAMESPACE, name.replace(MAIN, self.main))
+
+    def outgoing(self, rows: list[dict[str, Any]]) -> Outgoing:
+        return outgoing(rows, self.now, self.numbers)
+
+    def position(self, position: c.Position) -> c.Position:
+        if position.time is None:
+            return position
+        return c.Position(time=(self.now - int(position.time)) / 1000)
+
+    def ref(self, index: int) -> MessageRef:
+        found = [
+            MessageRef(topic.id, partition.index, offset)
+            for topic in self.model.topics.values()
+            for partition in topic.partitions
+            for offset in range(partition.end)
+        ]
+        return found[-1 - index % len(found)] if found else MessageRef(TopicId(999), 0, index)
+
+    def runs(self, picked: list[tuple[int, int, bool]]) -> list[c.Run]:
+        """Parts of earlier deliveries: mostly of those that are still held."""
+        live = {lease.id for _, group in self.model.groups() for lease in group.live_leases()}
+        found: list[c.Run] = []
+        for index, mask, through in picked:
+            held = [run for run in self.receipts if run.lease in live]
+            choice = held if held and index < 4 else self.receipts
+            run = choice[-1 - index % len(choice)]
+            offsets = [offset for bit, offset in enumerate(run.offsets) if mask >> bit % 4 & 1] or run.offsets[:1]
+            found.append(msgspec.structs.replace(run, offsets=offsets, through=through and mask > 7))
+        return found
+
+    # -- time
+
+    @rule(ms=st.sampled_from([1, 400, 1_000, 2_500, 6_000]))
+    def wait_a_little(self, ms: int) -> None:
+        """As a broker does: each deadline is met on time."""
+        until = self.now + ms
+        while (deadline := self.engine.next_deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.do_due()
+        self.now = until
+        self.do_due()
+        self.check()
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(ms=st.sampled_from([1_000, 11_000, 31_000, 3_600_000, 8 * DAY]))
+    def sleep(self, ms: int) -> None:
+        """Everything is due at once."""
+        self.now += ms
+        self.do_due()
+        self.check()
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule()
+    def restart(self) -> None:
+        self.engine = self.replayed()
+        self.model.restart()
+        self.log([self.engine.open(self.now)])
+        self.do_due()
+        self.check()
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule()
+    def look(self) -> None:
+        self.check_live()
+
+    # -- topics and groups
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, chosen=features, exist_ok=st.booleans())
+    def create_topic(self, topic: str, chosen: list[dict[str, Any]], exist_ok: bool) -> None:
+        config = merged(ORDERS.get(self.topic(topic).name, "key"), chosen)
+        self.do(c.CreateTopic(self.topic(topic), config, exist_ok), lambda m, cmd, _: m.create_topic(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, chosen=features)
+    def change_topic(self, topic: str, chosen: list[dict[str, Any]]) -> None:
+        found = self.model.topics.get(self.topic(topic))
+        config = merged(found.config.ordering, chosen, found.config) if found else TopicConfig()
+        self.do(c.ChangeTopic(self.topic(topic), config), lambda m, cmd, _: m.change_topic(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, sure=st.integers(0, 3))
+    def delete_topic(self, topic: str, sure: int) -> None:
+        if not sure:
+            self.do(c.DeleteTopic(self.topic(topic)), lambda m, cmd, _: m.delete_topic(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics)
+    def purge_topic(self, topic: str) -> None:
+        self.do(c.PurgeTopic(self.topic(topic)), lambda m, cmd, _: m.purge_topic(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups, start=positions, ephemeral=st.booleans())
+    def create_group(self, topic: str, group: str, start: c.Position, ephemeral: bool) -> None:
+        command = c.CreateGroup(self.topic(topic), group, self.position(start), ephemeral)
+        self.do(command, lambda m, cmd, _: m.create_group(cmd, self.now))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups)
+    def delete_group(self, topic: str, group: str) -> None:
+        self.do(c.DeleteGroup(self.topic(topic), group), lambda m, cmd, _: m.delete_group(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups, start=positions, until=st.none() | positions)
+    def seek(self, topic: str, group: str, start: c.Position, until: c.Position | None) -> None:
+        bound = self.position(until) if until else None
+        self.do(c.Seek(self.topic(topic), group, self.position(start), bound), lambda m, cmd, _: m.seek(cmd))
+
+    # -- publishing
+
+    def publish(self, topic: str, rows: list[dict[str, Any]]) -> None:
+        def expected(model: Model, command: c.Publish, decision: Decision | None) -> Placed:
+            return model.publish(command, self.now, decision.reply if decision else None)
+
+        self.do(c.Publish(self.topic(topic), self.outgoing(rows)), expected)
+
+    @rule(topic=topics, rows=batches)
+    def publish_some(self, topic: str, rows: list[dict[str, Any]]) -> None:
+        self.publish(topic, rows)
+
+    # -- leasing
+
+    def take(self, command: c.Lease) -> None:
+        def owned(topic: TopicId, group: GroupId, consumer: str) -> list[int]:
+            return self.engine.state.topics[topic].groups[group].members.owned(consumer)
+
+        def expected(model: Model, command: c.Lease, decision: Decision | None) -> None:
+            model.lease(command, self.now, decision.reply if decision else None, owned)
+
+        reply: LeaseTaken | None = self.do(command, expected, compare=False)
+        for run in reply.taken if reply else []:
+            self.receipts.append(c.Run(run.topic_id, run.group_id, run.lease, run.partition, run.offsets))
+
+    @rule(
+        topic=topics,
+        group=groups,
+        consumer=consumers,
+        count=st.sampled_from([1, 2, 3, 10]),
+    )
+    def lease(self, topic: str, group: str, consumer: str, count: int) -> None:
+        self.take(c.Lease(topic=self.topic(topic).name, group=group, consumer=consumer, max_messages=count))
+
+    @rule(count=st.sampled_from([1, 2, 10]))
+    def lease_main(self, count: int) -> None:
+        self.take(c.Lease(topic=self.main, group="a", consumer="x", max_messages=count))
+
+    @rule(count=st.sampled_from([2, 4]), lease_ms=st.sampled_from([300, 20_000]))
+    def lease_main_for_long(self, count: int, lease_ms: int) -> None:
+        self.take(c.Lease(topic=self.main, group="a", consumer="y", max_messages=count, lease_ms=lease_ms))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(
+        topic=topics,
+        group=groups,
+        consumer=consumers,
+        count=st.integers(1, 4),
+        lease_ms=st.sampled_from([None, 300, 20_000]),
+        wait_ms=st.sampled_from([0, 4_000]),
+        partition=st.none() | st.integers(0, 2),
+        key=st.sampled_from([None, "k1", "k2"]),
+        auto_ack=st.booleans(),
+        start=positions,
+    )
+    def lease_oddly(
+        self,
+        topic: str,
+        group: str,
+        consumer: str,
+        count: int,
+        lease_ms: int | None,
+        wait_ms: int,
+        partition: int | None,
+        key: str | None,
+        auto_ack: bool,
+        start: c.Position,
+    ) -> None:
+        command = c.Lease(
+            topic=self.topic(topic).name,
+            group=group,
+            consumer=consumer,
+            max_messages=count,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            partition=partition,
+            key=key,
+            auto_ack=auto_ack,
+            start=self.position(start),
+        )
+        self.take(command)
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(group=groups, consumer=consumers, count=st.integers(1, 6))
+    def lease_by_labels(self, group: str, consumer: str, count: int) -> None:
+        self.take(c.Lease(labels={"task": "t"}, group=group, consumer=consumer, max_messages=count))
+
+    # -- settling
+
+    def settle(self, command: c.Settle) -> None:
+        def expected(model: Model, command: c.Settle, _: Decision | None) -> Settled:
+            lost = model.settle(command, self.now)
+            return Settled(lost if any(lost) else None)
+
+        self.do(command, expected)
+
+    @precondition(lambda self: self.receipts)
+    @rule(picked=picks)
+    def ack(self, picked: list[tuple[int, int, bool]]) -> None:
+        self.settle(c.Settle("ack", self.runs(picked)))
+
+    @precondition(lambda self: self.receipts)
+    @rule(
+        picked=picks,
+        outcome=st.sampled_from(["ack", "nack", "nack", "reject", "release"]),
+        error=st.sampled_from([None, "boom"]),
+        delay_ms=st.sampled_from([None, None, 0, 1_500]),
+    )
+    def settle_somehow(
+        self, picked: list[tuple[int, int, bool]], outcome: c.Outcome, error: str | None, delay_ms: int | None
+    ) -> None:
+        self.settle(c.Settle(outcome, self.runs(picked), error, delay_ms))
+
+    @precondition(lambda self: self.receipts)
+    @rule(picked=picks, outcome=st.sampled_from(["nack", "release"]))
+    def give_back(self, picked: list[tuple[int, int, bool]], outcome: c.Outcome) -> None:
+        self.settle(c.Settle(outcome, self.runs(picked)))
+
+    @precondition(lambda self: self.receipts and self.turn % 3 == 0)
+    @rule(picked=picks, lease_ms=st.sampled_from([None, 500, 15_000]))
+    def extend(self, picked: list[tuple[int, int, bool]], lease_ms: int | None) -> None:
+        def expected(model: Model, command: c.Extend, _: Decision | None) -> Settled:
+            lost = model.extend(command, self.now)
+            return Settled(lost if any(lost) else None)
+
+        self.do(c.Extend(self.runs(picked), lease_ms), expected)
+
+    # -- transactions
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(picked=st.none() | picks, publishes=st.lists(st.tuples(topics, batches), max_size=2))
+    def transact(
+        self, picked: list[tuple[int, int, bool]] | None, publishes: list[tuple[str, list[dict[str, Any]]]]
+    ) -> None:
+        acks = self.runs(picked) if picked and self.receipts else []
+        sent = [c.Publish(self.topic(topic), self.outgoing(rows)) for topic, rows in publishes]
+
+        def expected(model: Model, command: c.Transact, decision: Decision | None) -> list[Placed]:
+            return model.transact(command, self.now, decision.reply if decision else None)
+
+        self.do(c.Transact(acks, sent), expected)
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(name=st.sampled_from(["t1", "t2"]), timeout_ms=st.sampled_from([5_000, 3_600_000]))
+    def begin(self, name: str, timeout_ms: int) -> None:
+        self.do(c.Begin(name, timeout_ms=timeout_ms), lambda m, cmd, _: m.begin(cmd, self.now))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(name=st.sampled_from(["t1", "t2"]), part=st.sampled_from(["p1", "p2"]), topic=topics, rows=batches)
+    def stage(self, name: str, part: str, topic: str, rows: list[dict[str, Any]]) -> None:
+        command = c.Stage(name, part, c.Publish(self.topic(topic), self.outgoing(rows)))
+        self.do(command, lambda m, cmd, _: m.stage(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(name=st.sampled_from(["t1", "t2"]), parts=st.sampled_from([None, None, ["p1"], ["p2", "p1"], []]))
+    def commit(self, name: str, parts: list[str] | None) -> None:
+        def expected(model: Model, command: c.Commit, decision: Decision | None) -> int:
+            return model.commit(command, self.now, self.appended(decision) if decision else None)
+
+        self.do(c.Commit(name, parts), expected)
+
+    def appended(self, decision: Decision) -> Appended:
+        """The partitions and rows that a commit appended, by topic: its reply does not tell."""
+        names = {topic.id: topic.name for topic in self.engine.state.topics.values()}
+        found: Appended = {}
+        for record in decision.records:
+            if isinstance(record, r.Published):
+                found.setdefault(names[record.topic], []).append((record.partition, record.batch))
+        return found
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(name=st.sampled_from(["t1", "t2"]))
+    def abort(self, name: str) -> None:
+        self.do(c.Abort(name), lambda m, cmd, _: m.abort(cmd, self.now))
+
+    # -- consumers
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups, consumer=consumers, session_ms=st.sampled_from([None, 3_000, 60_000]))
+    def heartbeat(self, topic: str, group: str, consumer: str, session_ms: int | None) -> None:
+        command = c.Heartbeat(self.topic(topic), group, consumer, session_ms)
+        self.do(command, lambda m, cmd, _: m.heartbeat(cmd, self.now), compare=False)
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(consumer=consumers, topic=st.none() | topics, group=st.none() | groups)
+    def leave(self, consumer: str, topic: str | None, group: str | None) -> None:
+        self.do(c.Leave(consumer, self.topic(topic) if topic else None, group), lambda m, cmd, _: m.leave(cmd, self.now))
+
+    # -- single messages
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(index=indexes)
+    def delete_message(self, index: int) -> None:
+        self.do(c.DeleteMessage(self.ref(index)), lambda m, cmd, _: m.delete_message(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(index=indexes, group=st.none() | groups)
+    def retry_now(self, index: int, group: str | None) -> None:
+        self.do(c.RetryNow(self.ref(index), group), lambda m, cmd, _: m.retry_now(cmd, self.now))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(index=indexes, group=st.none() | groups)
+    def dead_letter(self, index: int, group: str | None) -> None:
+        command = c.DeadLetter(self.ref(index), group, "moved by hand")
+        self.do(command, lambda m, cmd, _: m.dead_letter(cmd, self.now))
+
+    @precondition(lambda self: self.copies)
+    @rule(index=indexes)
+    def redrive(self, index: int) -> None:
+        copy = list(self.copies)[index % len(self.copies)]
+        origin = self.copies[copy]
+        self.do(c.Redrive(copy, origin.message, origin.group), lambda m, cmd, _: m.redrive(cmd, self.now))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(copy=indexes, origin=indexes, beyond=st.integers(0, 3), group=groups)
+    def redrive_what_was_forged(self, copy: int, origin: int, beyond: int, group: str) -> None:
+        """A dead letter's headers may say anything."""
+        ref = self.ref(origin)
+        ref = ref._replace(offset=ref.offset + beyond)
+        if ref != self.ref(copy):
+            self.do(c.Redrive(self.ref(copy), ref, group), lambda m, cmd, _: m.redrive(cmd, self.now))
+
+
+def run(examples: int, steps: int, derandomize: bool) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        EngineMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=derandomize,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_the_engine_does_what_the_model_says() -> None:
+    run(examples=60, steps=40, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_engine_does_what_the_model_says_for_long() -> None:
+    run(examples=3_000, steps=80, derandomize=False)

@@ -1,0 +1,80 @@
+"""The window buffer: messages wait until there are enough of them, or it has been long enough."""
+
+import asyncio
+
+import pytest
+
+from ortoo import ConfigError, Queue
+from ortoo.testing import ManualClock
+
+from .actors import publish, settle, take, values
+
+
+async def test_messages_become_leasable_when_the_seconds_are_over(queue: Queue, clock: ManualClock) -> None:
+    """Window buffer is a topic setting (count, seconds): new messages become leasable when the window closes."""
+    await queue.create_topic("orders", partitions=1, window_seconds=5)
+    await queue.publish("orders", b"1")
+    await clock.advance(4)
+    await queue.publish("orders", b"2")
+    await clock.advance(0.999)
+    assert await take(queue, "orders") == []
+    await clock.advance(0.001)
+    assert values(await take(queue, "orders")) == [b"1", b"2"]
+    await queue.publish("orders", b"3")
+    assert await take(queue, "orders") == []
+    await clock.advance(5)
+    assert values(await take(queue, "orders")) == [b"3"]
+
+
+async def test_messages_become_leasable_when_the_count_is_reached(queue: Queue, clock: ManualClock) -> None:
+    """Window buffer is a topic setting (count, seconds): new messages become leasable when the window closes."""
+    await queue.create_topic("orders", window_seconds=60, window_count=3)
+    await publish(queue, "orders", b"1", b"2")
+    assert await take(queue, "orders") == []
+    await queue.publish("orders", b"3")
+    messages = await take(queue, "orders")
+    assert sorted(values(messages)) == [b"1", b"2", b"3"]
+    await queue.ack(messages)
+    await queue.publish("orders", b"4")
+    await clock.advance(59)
+    assert await take(queue, "orders") == []
+    await clock.advance(1)
+    assert values(await take(queue, "orders")) == [b"4"]
+
+
+async def test_redeliveries_bypass_the_window(queue: Queue, clock: ManualClock) -> None:
+    """Redeliveries bypass it."""
+    await queue.create_topic("orders", partitions=1, window_seconds=60, window_count=2)
+    await publish(queue, "orders", b"1", b"2")
+    first, second = await take(queue, "orders")
+    await queue.publish("orders", b"3")
+    await first.nack(delay=0)
+    await second.release()
+    assert values(await take(queue, "orders")) == [b"1", b"2"]
+
+
+async def test_polls_simply_wait(queue: Queue, clock: ManualClock) -> None:
+    """Polls simply wait."""
+    await queue.create_topic("orders", partitions=1, window_seconds=5)
+    waiting = asyncio.create_task(take(queue, "orders", wait=30))
+    await publish(queue, "orders", b"1", b"2")
+    await clock.advance(4)
+    assert not waiting.done()
+    await clock.advance(1)
+    assert values(await waiting) == [b"1", b"2"]
+
+
+async def test_a_window_that_is_taken_away_frees_what_waits(queue: Queue) -> None:
+    """Window buffer is a topic setting: it may be changed."""
+    await queue.create_topic("orders", window_seconds=60)
+    waiting = asyncio.create_task(take(queue, "orders", wait=30))
+    await queue.publish("orders", b"1")
+    await queue.update_topic("orders", window_seconds=0)
+    await settle()
+    assert values(await waiting) == [b"1"]
+
+
+async def test_a_count_alone_might_never_close(queue: Queue) -> None:
+    """Hold messages until a batch fills or N seconds pass."""
+    with pytest.raises(ConfigError, match="window_seconds"):
+        await queue.create_topic("orders", window_count=10)
