@@ -230,12 +230,12 @@ class Feed:
         if not rest:
             return
         self.open.subtract(rest)
-        self._unready(rest)
         for offset in rest:
             self.failures.pop(offset, None)
             key = self._key(offset)
             if self.keys is not None and key != NO_KEY and (ready := self.keys.forget(key, offset)) >= 0:
                 self._make_ready_one(ready)
+        self._unready(rest)  # last: one that goes too may have taken the place of another of its key
 
     def bury(self, offsets: OffsetSet) -> None:
         self.close(offsets)

@@ -119,8 +119,10 @@ class DiskStore:
 
     def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
         """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
-        entries = [] if checkpoint is None else [*checkpoint.manifest.logs, *checkpoint.manifest.histories]
-        known = {(entry.topic, entry.partition) for entry in entries}
+        known: set[tuple[int, int]] = set()
+        if checkpoint is not None:
+            known.update((entry.topic, entry.partition) for entry in checkpoint.manifest.logs)
+            known.update((entry.topic, entry.partition) for entry in checkpoint.manifest.histories)
         for folder in ("logs", "history"):
             for topic in self.disk.list(folder):
                 for partition in self.disk.list(f"{folder}/{topic}"):
