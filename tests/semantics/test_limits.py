@@ -144,7 +144,7 @@ LEASES: dict[str, tuple[dict[str, Any], str]] = {
     "max_messages a fraction": ({"max_messages": 1.5}, "max_messages must be"),
     "wait negative": ({"wait": -1}, "wait must be 0 to 60 seconds, not -1"),
     "wait too long": ({"wait": 61}, "wait must be 0 to 60 seconds, not 61"),
-    "wait nan": ({"wait": NAN}, "wait must be 0 to 60 seconds"),
+    "wait nan": ({"wait": NAN}, "wait must be a number of seconds"),
     "wait of a wrong type": ({"wait": "5"}, "wait must be"),
     "lease zero": ({"lease": 0}, "lease lasts"),
     "lease negative": ({"lease": -1}, "lease lasts"),

@@ -90,7 +90,7 @@ async def test_messages_done_by_all_groups_go_after_a_while(queue: Queue, clock:
 
 
 async def test_without_groups_nothing_is_done(queue: Queue, clock: ManualClock) -> None:
-    """"done by all groups for N seconds": where there is no group, nobody is done."""
+    """ "done by all groups for N seconds": where there is no group, nobody is done."""
     await queue.create_topic("orders", retention_done_seconds=1)
     await queue.publish("orders", b"1")
     await clock.advance(100)

@@ -13,11 +13,12 @@ import asyncio
 from typing import Any
 
 from ortoo.engine import Engine
+from ortoo.engine.state import State
 from ortoo.model.commands import Command, Lease, Publish, Run, Settle, Stage, Transact
 from ortoo.model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
-from ortoo.model.records import Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import LeasedRun, LeaseTaken, Placed, Trace
+from ortoo.model.records import Leased, Record, TopicCreated, TopicDeleted
+from ortoo.model.replies import Columns, LeasedRun, LeaseTaken, Placed, Taken, Trace
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import PendingCommit
@@ -45,11 +46,15 @@ class Broker(Reader):
         self._stirred: set[TopicName] = set()
         self._rooms: dict[TopicName, list[asyncio.Future[None]]] = {}
         self._alarm: tuple[int, Alarm] | None = None
-        self._refusal: OrtooError | None = ClosedError("the queue is not open yet")
+        self._refusal: OrtooError | None = ClosedError(
+            "the queue is not open yet; use it in `async with`, or await its open()"
+        )
         self._committer: asyncio.Task[None] | None = None
         self._last_now = 0
 
     async def open(self) -> None:
+        if self._committer is not None:
+            return
         await self._recover()
         self._committer = asyncio.create_task(self._commit_forever(), name="ortoo-committer")
 
@@ -73,6 +78,12 @@ class Broker(Reader):
             self._committer.cancel()
             await asyncio.gather(self._committer, return_exceptions=True)
             self._committer = None
+
+    @property
+    def _state(self) -> State:
+        if self._refusal is not None:
+            raise self._refusal
+        return self.engine.state
 
     # -- commands
 
@@ -116,9 +127,17 @@ class Broker(Reader):
             taken = self._try_lease(command)
         if not taken.taken and command.wait_ms:
             taken = await self._wait(command)
-        if command.auto_ack and taken.taken:
-            await self.flush()
-        return [LeasedRun(run, await self.store.read(run.topic_id, run.partition, run.offsets)) for run in taken.taken]
+        try:
+            if command.auto_ack and taken.taken:
+                await self.flush()
+            return [LeasedRun(run, await self._read(run)) for run in taken.taken]
+        except asyncio.CancelledError:
+            if not command.auto_ack:
+                self._return(taken)  # nobody will settle it
+            raise
+
+    async def _read(self, run: Taken) -> Columns:
+        return await self.store.read(run.topic_id, run.partition, run.offsets)
 
     def _try_lease(self, command: Lease) -> LeaseTaken:
         taken: LeaseTaken = self.submit(command)
@@ -207,7 +226,7 @@ class Broker(Reader):
                 self._stirred.add(state.topics[record.topic].name)
             self.engine.apply(record)
             topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
-            if topic is not None and not isinstance(record, TopicCreated):
+            if topic is not None and not isinstance(record, TopicCreated | Leased):  # these free nothing
                 self._stirred.add(topic.name)
         self._commit.records.extend(records)
         self._dirty.set()

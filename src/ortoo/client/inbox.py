@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ortoo.model.errors import NoReplyError, OrtooError
+from ortoo.model.errors import ClosedError, NoReplyError, OrtooError
 from ortoo.model.message import CORRELATION_ID, REPLY_TO, Message, Received
 
 
@@ -65,4 +65,7 @@ class Inbox:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ClosedError("the queue was closed before an answer came"))
             await self._queue.delete_topic(self.topic)

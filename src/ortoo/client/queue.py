@@ -32,6 +32,7 @@ class Queue(Streams):
     def __init__(self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None) -> None:
         self._link = link
         self._settler = self
+        self._prefetched = {}
         self._gatherer = Gatherer(link.publish)
         self._inbox: Inbox | None = None
         self.namespace = check_name("a namespace", namespace)

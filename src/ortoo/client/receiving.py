@@ -13,14 +13,15 @@ from ortoo.model.replies import Settled
 
 from .arguments import check_count, to_error_text, to_ms, to_topic_name
 from .link import Link
-from .settling import Receipts, check_settled, to_runs
+from .settling import Receipts, check_settled, drop_revoked, to_runs
 
-_STARTS = {"all": START, "new": Position("end")}
+_STARTS = {"all": START, "new": Position("end"), None: None}
 
 
 class Receiving:
     _link: Link
     _settler: Settler
+    _prefetched: dict[int, list[Received]]  # what each running `consume` has leased and not yielded yet
     namespace: str
     consumer: str
 
@@ -37,13 +38,13 @@ class Receiving:
         key: str | None = None,
         labels: dict[str, str] | None = None,
         auto_ack: bool = False,
-        start: Literal["all", "new"] = "all",
+        start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
     ) -> list[Received]:
         """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
 
         Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
-        where the group begins if this is its first use. With `auto_ack` the messages are done as they leave: at most once.
+        where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done as they leave: at most once.
         """
         if start not in _STARTS:
             raise InvalidError(
@@ -111,4 +112,7 @@ class Receiving:
     ) -> None:
         if runs:
             settled: Settled = await self._link.call(Settle(outcome, runs, to_error_text(error), delay_ms))
+            if settled.revoked is not None:
+                for ahead in self._prefetched.values():
+                    drop_revoked(ahead, runs, settled.revoked)
             check_settled(runs, settled)

@@ -36,6 +36,14 @@ def to_runs(messages: Receipts) -> list[Run]:
     return [Run(*ids, offsets) for ids, offsets in merged.items()]
 
 
+def drop_revoked(ahead: list[Received], runs: list[Run], revoked: list[list[int]]) -> None:
+    """Takes revoked messages out of a prefetched list: to hand them out would break the order of their key."""
+    gone = {
+        (run.lease, run.partition, offset) for run, offsets in zip(runs, revoked, strict=True) for offset in offsets
+    }
+    ahead[:] = [m for m in ahead if (m.delivery.lease, m.delivery.partition, m.offset) not in gone]
+
+
 def check_settled(runs: list[Run], settled: Settled) -> None:
     """Raises when some receipts were stale; the others have been settled all the same."""
     if settled.lost is None:

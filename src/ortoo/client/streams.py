@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from heapq import heappop, heappush
+from typing import Literal
 from uuid import uuid4
 
 from ortoo.model import limits
@@ -16,6 +17,7 @@ from .admin import Admin, Time, to_position
 from .receiving import Receiving
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
+_SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message and still be there
 
 
 class Streams(Admin, Receiving):
@@ -29,6 +31,7 @@ class Streams(Admin, Receiving):
         wait: float | None = None,
         auto_ack: bool = False,
         consumer: str | None = None,
+        start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
     ) -> AsyncIterator[Received]:
         """Yields messages as they come, leasing up to `prefetch` at a time; settle each one with its `ack` and so on.
@@ -37,9 +40,10 @@ class Streams(Admin, Receiving):
         leased and not yet yielded.
         """
         ahead: list[Received] = []
+        self._prefetched[id(ahead)] = ahead
         try:
             while True:
-                ahead = await self.lease(
+                ahead += await self.lease(
                     topic,
                     group=group,
                     max_messages=prefetch,
@@ -47,6 +51,7 @@ class Streams(Admin, Receiving):
                     lease=lease,
                     auto_ack=auto_ack,
                     consumer=consumer,
+                    start=start,
                     namespace=namespace,
                 )
                 if not ahead and wait is not None:
@@ -55,6 +60,7 @@ class Streams(Admin, Receiving):
                 while ahead:
                     yield ahead.pop()
         finally:
+            del self._prefetched[id(ahead)]
             if ahead and not auto_ack:
                 await self._give_back(ahead)
 
@@ -70,9 +76,17 @@ class Streams(Admin, Receiving):
         """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber."""
         group = f"subscriber-{uuid4().hex}"
         await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
+        await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
         try:
             async for message in self.consume(
-                topic, group=group, prefetch=prefetch, wait=wait, auto_ack=True, consumer=group, namespace=namespace
+                topic,
+                group=group,
+                prefetch=prefetch,
+                wait=wait,
+                auto_ack=True,
+                consumer=group,
+                start=None,  # were the group gone, a new one would begin somewhere else
+                namespace=namespace,
             ):
                 yield message
         finally:

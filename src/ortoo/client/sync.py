@@ -6,8 +6,11 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ortoo.model.errors import ClosedError
 
 from .queue import Queue
 from .transaction import NamedTransaction, Transaction
@@ -41,6 +44,8 @@ class SyncQueue:
 
     def __init__(self, make: Callable[[], Queue]) -> None:
         self._loop = asyncio.new_event_loop()
+        self._closed = False
+        self._closing = threading.Lock()  # nothing is handed to the loop once it is about to stop
         self._thread = threading.Thread(target=self._loop.run_forever, name="ortoo-queue", daemon=True)
         self._thread.start()
         try:
@@ -51,12 +56,15 @@ class SyncQueue:
         self._queue._settler = self  # type: ignore[assignment]  # message.ack() then blocks, and has nothing to await
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._thread.is_alive():
-            work.close()
-            raise RuntimeError("this queue was closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._closing:
+            if self._closed:
+                work.close()
+                raise ClosedError("the queue was closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise ClosedError("the queue was closed") from None
         except BaseException:
             future.cancel()  # Ctrl-C while waiting: the work must not go on unseen
             raise
@@ -70,16 +78,23 @@ class SyncQueue:
                     return
                 yield item
         finally:
-            self._run(_closed(items))
+            try:
+                self._run(_closed(items))
+            except ClosedError:
+                pass  # what it held returns by itself
 
     def close(self) -> None:
-        if self._thread.is_alive():
-            try:
-                self._run(self._queue.close())
-            finally:
-                self._stop()
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            asyncio.run_coroutine_threadsafe(self._queue.close(), self._loop).result()
+        finally:
+            self._stop()
 
     def _stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(_rest_cancelled(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -190,6 +205,14 @@ class SyncNamedTransaction:
 
 async def _made(make: Callable[[], Queue]) -> Queue:
     return await make().open()
+
+
+async def _rest_cancelled() -> None:
+    """Ends whatever other threads still wait for."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 async def _next(items: AsyncIterator[T]) -> T:

@@ -49,6 +49,8 @@ class KeyColumn:
             self.base = self.end = base
             self.chunks.append(array("Q"))
         more = hashes if hashes is not None else array("Q", bytes(8 * count))
+        if base > self.end:  # offsets that the log no longer has: purged, or lost and repaired
+            more = array("Q", bytes(8 * (base - self.end))) + more
         while more:
             if len(self.chunks[-1]) == _CHUNK:
                 self.chunks.append(array("Q"))

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from ortoo.model import limits
 from ortoo.model.batch import check_texts
 from ortoo.model.commands import Lease, Position
-from ortoo.model.errors import InvalidError, TooManyError
+from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
 from ortoo.model.names import LeaseId, TopicName, check_labels, check_name
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Acked, GroupCreated, Leased
@@ -72,6 +72,8 @@ def _topics(state: State, command: Lease) -> list[Topic]:
 def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
     group = topic.group_names.get(command.group)
     if group is None:
+        if command.start is None:
+            raise NotFoundError(f"topic {str(topic.name)!r} has no group {command.group!r} any more")
         group = draft_group(slate, topic, command.group, command.start)
         slate.state.joining[topic.id, group.name] = group.members
     feeds = _eligible(slate, topic, group, command)

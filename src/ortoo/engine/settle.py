@@ -69,12 +69,15 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
     error = command.error[: limits.ERROR_CHARS_MAX] if command.error else None
     slate = Slate(state, now)
     lost: list[list[int]] = []
+    revoked: list[list[int]] = []
     deaths: dict[Topic, list[Death]] = {}
     check_runs(command.runs)
     for held, missing in (find_held(state, run) for run in command.runs):
         lost.append(missing)
+        revoked.append([])
         if held is None:
             continue
+        drafted = len(slate.records)
         if command.outcome == "ack":
             slate.records.append(ack(held, now))
         elif command.outcome == "reject":
@@ -84,9 +87,12 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         else:
             fallen = fail(slate, held, "nack", error, command.delay_ms)
             deaths.setdefault(held.topic, []).extend(fallen)
+        for record in slate.records[drafted:]:
+            if isinstance(record, Released) and record.reason == "revoked":
+                revoked[-1].extend(record.offsets)
     for topic, fallen in deaths.items():
         bury(slate, topic, fallen)
-    return Decision(slate.records, Settled(lost if any(lost) else None))
+    return Decision(slate.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))
 
 
 def check_runs(runs: list[Run]) -> None:

@@ -93,7 +93,7 @@ class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     partition: int | None = None
     key: str | None = None
     auto_ack: bool = False
-    start: Position = START  # where the group begins if this lease makes it
+    start: Position | None = START  # where the group begins if this lease makes it; None: it must be there already
 
 
 class Settle(msgspec.Struct, frozen=True, tag=True):

@@ -126,9 +126,13 @@ _BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """Which receipts of each run, in the order given, were stale. None at all is the usual answer."""
+    """Which receipts of each run, in the order given, were stale. None at all is the usual answer.
+
+    `revoked` are messages of the same leases that went back in line behind the ones settled.
+    """
 
     lost: list[list[int]] | None = None
+    revoked: list[list[int]] | None = None
 
 
 class GroupInfo(msgspec.Struct, frozen=True):

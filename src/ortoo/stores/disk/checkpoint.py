@@ -17,6 +17,8 @@ FOLDER = "checkpoint"
 
 class TopicEntry(msgspec.Struct, array_like=True, frozen=True):
     id: int
+    namespace: str
+    name: str
     config: TopicConfig
 
 

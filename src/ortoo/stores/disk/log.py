@@ -97,7 +97,7 @@ class DiskLog:
         return sum(stretch.size for stretch in self.tail)
 
     def append(self, record: Published) -> None:
-        if not self.tail or self.tail[-1].is_full:
+        if not self.tail or self.tail[-1].is_full or self.tail[-1].end != record.base:
             self.tail.append(TailStretch(record.base))
         self.tail[-1].append(record)
 
@@ -114,7 +114,7 @@ class DiskLog:
                 parts.append(stretch.read(offsets[at:upto]))
             else:
                 frame = self._on_disk(offsets[at], ring)
-                if frame is None:
+                if frame is None or offsets[at] > frame.offsets[-1]:
                     at += 1
                     continue
                 first = frame.offsets[0]

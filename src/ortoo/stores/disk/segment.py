@@ -82,16 +82,21 @@ class Segment:
             self.file.close()
             self.file = None
 
-    def load(self, size: int | None) -> list[tuple[int, MessageHead]]:
-        """Reads the heads, fills the index; returns (base, head) of each frame. `size`: what is to be there, all if None."""
+    def load(self, size: int | None, cut: bool = True) -> list[tuple[int, MessageHead]]:
+        """Reads the heads, fills the index; returns (base, head) of each frame.
+
+        `size`: what is to be there, all if None. What lies beyond is cut off, or only left unread.
+        """
         file = self.open()
         if size is not None and not self.is_sealed:
             if file.size() < size:
                 raise self._corrupt(file.size(), f"the file has {file.size()} bytes, the checkpoint knows of {size}")
-            if file.size() > size:
+            if file.size() > size and cut:
                 file.truncate(size)  # written after the checkpoint: the write-ahead log has it, too
         heads = []
-        for _, fixed, head in self._heads(file):
+        for position, fixed, head in self._heads(file):
+            if size is not None and not self.is_sealed and position >= size:
+                break
             decoded = decode_head(head)
             self.note(fixed.number, decoded.count, fixed.size)
             heads.append((fixed.number, decoded))
@@ -123,7 +128,7 @@ class Segment:
             raise self._corrupt(position, error.reason) from None
         decoded = decode_head(head)
         if fixed.flags & ZSTD:
-            body = _decompress(body)
+            body = decompress(body)
         if decoded.sealed is not None:
             body = ring.open(decoded.sealed, body, context(topic, partition, fixed.number))
         return fixed.number, decoded, decode_body(body)
@@ -157,7 +162,7 @@ class Segment:
         return CorruptionError(f"{self.path} is damaged at byte {position}: {reason}")
 
 
-def _decompress(body: bytes) -> bytes:
+def decompress(body: bytes) -> bytes:
     try:
         return zstandard.ZstdDecompressor().decompress(body, max_output_size=1 << 31)
     except zstandard.ZstdError as error:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError
-from ortoo.model.names import TopicId
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
 from ortoo.ports import StoreStatus
@@ -81,7 +81,7 @@ class DiskStore:
         self._logs: dict[_Place, DiskLog] = {}
         self._histories: dict[_Place, DiskHistory] = {}
         self._configs: dict[TopicId, TopicConfig] = {}
-        self._ids: dict[tuple[str, str], TopicId] = {}
+        self._names: dict[TopicId, TopicName] = {}
         self._transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
         self._doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
         self._quarantined: dict[_Place, str] = {}
@@ -133,6 +133,7 @@ class DiskStore:
         manifest = checkpoint.manifest
         for topic in manifest.topics:
             self._configs[TopicId(topic.id)] = topic.config
+            self._names[TopicId(topic.id)] = TopicName(topic.namespace, topic.name)
         self._transactions = {(namespace, name): number for namespace, name, number in manifest.transactions}
         indexes = [index for entry in manifest.logs if (index := self._load_log(entry, manifest.at)) is not None]
         for history in manifest.histories:
@@ -266,7 +267,7 @@ class DiskStore:
         if isinstance(record, _NOT_SECRET):
             return 0
         if isinstance(record, r.Staged):
-            topic = self._ids.get(record.publish.topic, TopicId(0))
+            topic = next((topic for topic, name in self._names.items() if name == record.publish.topic), TopicId(0))
         else:
             topic = getattr(record, "topic", TopicId(0))
         config = self._configs.get(topic)
@@ -276,7 +277,7 @@ class DiskStore:
         """What the store itself must know of topics and transactions."""
         if isinstance(record, r.TopicCreated):
             self._configs[record.topic] = record.config
-            self._ids[record.namespace, record.name] = record.topic
+            self._names[record.topic] = TopicName(record.namespace, record.name)
         elif isinstance(record, r.TopicChanged):
             self._configs[record.topic] = record.config
 
@@ -306,6 +307,7 @@ class DiskStore:
         for place in [place for place in self._histories if place[0] == topic]:
             del self._histories[place]
         self._configs.pop(topic, None)
+        self._names.pop(topic, None)
         self._doomed += [f"logs/{topic}", f"history/{topic}"]
 
     def _log(self, topic: TopicId, partition: int) -> DiskLog:
@@ -322,6 +324,10 @@ class DiskStore:
         if history is None:
             history = self._histories[topic, partition] = DiskHistory(self.disk, topic, partition)
         return history
+
+    def adopt(self, record: r.Record) -> None:
+        """Takes a record in as if it had been appended. Durable with the next checkpoint; only repairing does this."""
+        self._absorb(record, 0)
 
     # -- reading
 
@@ -351,7 +357,7 @@ class DiskStore:
         logs = [log for log in self._logs.values() if log.begin_flush()]
         histories = [history for history in self._histories.values() if history.begin_flush()]
         transactions = [(namespace, name, begun) for (namespace, name), begun in self._transactions.items()]
-        topics = [TopicEntry(topic, config) for topic, config in self._configs.items()]
+        topics = [TopicEntry(topic, *self._names[topic], config) for topic, config in self._configs.items()]
         doomed, self._doomed = self._doomed, []
         work = self._run_checkpoint(number, snapshot, at, logs, histories, transactions, topics, doomed)
         if self._flusher is None:
