@@ -2,10 +2,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := $(wildcard src tests examples bench)
+SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix bench soak lock clean
+.PHONY: help serve test check fix docs bench soak lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ check: .venv/.ready ## Check format, lint, types and import contracts, as CI doe
 fix: .venv/.ready ## Format the code and repair what the linter can
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+docs: .venv/.ready ## Rewrite the generated parts of the documents
+	$(BIN)/python docs/generate.py
 
 bench: .venv/.ready ## Run the benchmarks (ARGS passes options on)
 	$(BIN)/python -m bench $(ARGS)

@@ -17,7 +17,7 @@ from ortoo.model.batch import Batch, Outgoing, join
 from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import DeathReason, Origin
-from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Taken
+from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
 from ortoo.model.topic import ANY_PRIORITY, TopicConfig, dlq_config
 
 Place = tuple[int, int]  # partition, offset
@@ -274,7 +274,8 @@ Appended = dict[TopicName, list[tuple[int, Batch]]]
 
 def _same_row(whole: Outgoing, row: int, part: Batch, at: int) -> bool:
     """The machine gives every message a header of its own."""
-    assert whole.headers is not None and part.headers is not None
+    assert whole.headers is not None
+    assert part.headers is not None
     return whole.headers[row] == part.headers[at]
 
 
@@ -530,9 +531,7 @@ class Model:
             if topic.config.window_count and topic.window_count >= topic.config.window_count:
                 topic.close_window()
 
-    def _remember(
-        self, topic: Topic, batch: Outgoing, rows: list[int], where: dict[int, MessageRef], now: int
-    ) -> None:
+    def _remember(self, topic: Topic, batch: Outgoing, rows: list[int], where: dict[int, MessageRef], now: int) -> None:
         """Remembered for a time and a count."""
         if not batch.dedup_ids:
             return
@@ -550,6 +549,7 @@ class Model:
 
     def lease(self, command: c.Lease, now: int, reply: LeaseTaken | None, owned: Owned) -> None:
         topics = self._topics_to_lease(command)
+        assert command.start is not None, "the machine never asks for a group that must exist"
         for topic in topics:
             if command.partition is not None and command.partition >= len(topic.partitions):
                 raise InvalidError("partition")
@@ -637,15 +637,19 @@ class Model:
 
     # -- settling
 
-    def settle(self, command: c.Settle, now: int) -> list[list[int]]:
+    def settle(self, command: c.Settle, now: int) -> Settled:
         self._check_runs(command.runs)
         lost: list[list[int]] = []
+        revoked: list[list[int]] = []
         deaths: dict[TopicId, list[Death]] = {}
         for run in command.runs:
             held, missing = self._find(run)
             lost.append(missing)
+            revoked.append([])
             if held is None:
                 continue
+            if command.outcome in ("nack", "release"):
+                revoked[-1].extend(sorted(offset for _, offset in self._in_line(held)[1]))
             fallen = deaths.setdefault(held.topic.id, [])
             match command.outcome:
                 case "ack":
@@ -663,7 +667,7 @@ class Model:
             topic = self.by_id(topic_id)
             assert topic is not None
             self._bury(topic, fallen, now)
-        return lost
+        return Settled(lost if any(lost) else None, revoked if any(revoked) else None)
 
     def _check_runs(self, runs: list[c.Run]) -> None:
         if len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
@@ -692,7 +696,7 @@ class Model:
     def _in_line(self, held: Held) -> tuple[set[Place], set[Place]]:
         """Those that go back by themselves, and the later ones of their keys in the same lease, which are revoked."""
         messages = {place: held.group.deliveries[place].message for place in held.lease.held}
-        named, revoked = set(held.places), set()
+        named, revoked = set(held.places), set[Place]()
         for place in sorted(held.lease.held):
             if any(
                 earlier < place and held.topic.same_line(messages[earlier], messages[place])
@@ -743,9 +747,7 @@ class Model:
     def _bury(self, topic: Topic, deaths: list[Death], now: int) -> None:
         """Copied to the dead-letter topic when `dlq` is on; dropped and counted when it is off."""
         deaths = sorted(deaths, key=lambda d: (d.group.id, d.reason, d.error or "", d.place))
-        is_dlq = any(
-            other.config.dlq and other.dlq_name() == topic.name for other in self.topics.values()
-        )
+        is_dlq = any(other.config.dlq and other.dlq_name() == topic.name for other in self.topics.values())
         copied: list[Death] = []
         for death in deaths:
             death.group.unhold(death.place)
@@ -1026,8 +1028,9 @@ class Model:
                 )
         self._bury(topic, deaths, now)
 
-    def leases_due(self, now: int) -> None:
-        for topic in list(self.topics.values()):
+    def leases_due(self, now: int, order: list[TopicId]) -> None:
+        """`order`: the topics in the order in which they buried, where nothing says which comes first."""
+        for topic in sorted(self.topics.values(), key=lambda topic: topic.id in order and order.index(topic.id)):
             deaths: list[Death] = []
             for group in topic.groups.values():
                 for lease in group.live_leases():

@@ -8,8 +8,8 @@ from ortoo.testing import ManualClock
 from .actors import publish, take, values
 
 
-async def reject_all(queue: Queue, topic: str = "orders", **options: str) -> None:
-    await queue.reject(await take(queue, topic, **options), "bad")
+async def reject_all(queue: Queue, topic: str = "orders", group: str = "default") -> None:
+    await queue.reject(await take(queue, topic, group=group), "bad")
 
 
 async def test_a_failed_message_is_copied_with_its_story(queue: Queue) -> None:
@@ -209,7 +209,8 @@ async def test_an_expired_message_is_dropped(queue: Queue, clock: ManualClock) -
 @pytest.mark.parametrize("reason", ["ttl", "max_wait"])
 async def test_an_expired_message_may_become_a_dead_letter(queue: Queue, clock: ManualClock, reason: str) -> None:
     """Expired or evicted: `on_expire = drop | dlq`."""
-    await queue.create_topic("orders", on_expire="dlq", **{reason: 10})
+    await queue.create_topic("orders", on_expire="dlq")
+    await queue.update_topic("orders", **{reason: 10})  # type: ignore[arg-type]
     await queue.publish("orders", b"1")
     await queue.create_group("orders", "default")
     await clock.advance(9.999)

@@ -25,7 +25,7 @@ async def test_consumers_of_one_group_compete(queue: Queue) -> None:
     """A *queue* is a topic read by one group (competing consumers)."""
     await publish(queue, "events", *[b"%d" % number for number in range(20)])
     got = [values(await take(queue, "events", 5, consumer=f"c{number}")) for number in range(4)]
-    assert sorted(sum(got, [])) == sorted(b"%d" % number for number in range(20))
+    assert sorted(value for batch in got for value in batch) == sorted(b"%d" % number for number in range(20))
 
 
 async def collect(queue: Queue, into: list[bytes], count: int) -> None:
@@ -66,7 +66,7 @@ async def test_a_slow_subscriber_gets_each_message_once(queue: Queue, clock: Man
     await queue.create_topic("events", partitions=1)
     await queue.publish("events", b"old")
     stream = queue.subscribe("events")
-    first = asyncio.create_task(anext(aiter(stream)))
+    first = asyncio.ensure_future(anext(aiter(stream)))
     await settle()
     await queue.publish("events", b"1")
     assert (await first).value == b"1"

@@ -1,11 +1,13 @@
 """Bad input: each gives the right error, with words that say what to do, and nothing is changed."""
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+import ortoo
 from ortoo import ConfigError, FullError, InvalidError, Message, Queue, Received, RequestError, TooManyError
 from ortoo.model import limits
 
@@ -96,8 +98,6 @@ async def test_a_bad_message_refuses_its_whole_batch(queue: Queue, case: str) ->
 
 async def test_a_bad_message_does_not_take_its_neighbours_along(queue: Queue) -> None:
     """Concurrent publishes are gathered into one batch; each is answered for itself."""
-    import asyncio
-
     results = await asyncio.gather(
         queue.publish("orders", b"1"),
         queue.publish("orders", SURROGATE),
@@ -297,7 +297,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     "begin timeout": (lambda queue: queue.begin("job", timeout=0), "1 to"),
     "begin timeout nan": (lambda queue: queue.begin("job", timeout=NAN), "timeout must be"),
     "begin part": (lambda queue: _stage(queue, "\n"), "control characters"),
-    "reply to no request": (lambda queue: _reply(queue), "not a request"),
+    "reply to no request": (lambda queue: _reply(queue, b"answer"), "not a request"),
     "request timeout": (lambda queue: queue.request("orders", b"", timeout=NAN), "timeout must be"),
     "prefetch": (lambda queue: drained(queue.consume("orders", prefetch=0)), "max_messages must be 1"),
 }
@@ -311,9 +311,9 @@ async def _stage(queue: Queue, part: str) -> None:
         await tx.abort()
 
 
-async def _reply(queue: Queue) -> None:
+async def _reply(queue: Queue, value: bytes) -> None:
     [message] = [message async for message in queue.read("orders")]
-    await queue.reply(message, b"answer")
+    await queue.reply(message, value)
 
 
 @pytest.mark.parametrize("case", CALLS)
@@ -336,8 +336,6 @@ async def test_bad_input_in_a_transaction_is_refused_where_it_is_made(queue: Que
 
 
 async def test_a_queue_needs_a_good_namespace() -> None:
-    import ortoo
-
     for namespace in ("x" * 256, "a\nb", SURROGATE):
         with pytest.raises(InvalidError, match="namespace"):
             ortoo.open(namespace=namespace)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+import ortoo
 from ortoo import ClosedError, NotFoundError, Queue, Received
 from ortoo.broker.waiters import Waiters
 from ortoo.engine import Decision, Engine
@@ -291,8 +292,6 @@ async def test_a_closed_queue_says_so(queue: Queue) -> None:
 
 async def test_a_queue_that_is_not_open_yet_says_so() -> None:
     """The queue is not open yet: async with opens it."""
-    import ortoo
-
     queue = ortoo.open()
     with pytest.raises(ClosedError, match="async with"):
         await queue.publish("orders", b"1")

@@ -31,7 +31,7 @@ async def test_a_message_can_be_inspected(queue: Queue) -> None:
 async def test_a_message_can_be_deleted(queue: Queue) -> None:
     """Single messages can be … deleted."""
     await queue.create_topic("orders", partitions=1)
-    first, second, third = await publish(queue, "orders", b"1", b"2", b"3")
+    first, second, _ = await publish(queue, "orders", b"1", b"2", b"3")
     await queue.create_group("orders", "a")
     [held] = await queue.lease("orders", group="b")
     await queue.delete_message(first.id)

@@ -197,10 +197,10 @@ def test_a_closed_queue_says_so() -> None:
     calls: list[Any] = [
         lambda: queue.publish("orders", b"1"),
         lambda: queue.lease("orders"),
-        lambda: queue.topics(),
+        queue.topics,
         lambda: next(queue.consume("orders")),
-        lambda: message.ack(),
-        lambda: transaction.commit(),
+        message.ack,
+        transaction.commit,
         lambda: queue.begin("job"),
     ]
     for call in calls:

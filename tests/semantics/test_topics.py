@@ -254,5 +254,5 @@ async def test_a_seek_says_where_to(queue: Queue) -> None:
     with pytest.raises(InvalidError, match="position is"):
         await queue.seek("orders", "default", "middle")  # type: ignore[arg-type]
     with pytest.raises(InvalidError, match="time zone"):
-        await queue.seek("orders", "default", time=datetime(2024, 1, 1))  # noqa: DTZ001
+        await queue.seek("orders", "default", time=datetime(2024, 1, 1))
     assert (await queue.group("orders")).leased == 1

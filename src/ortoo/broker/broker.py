@@ -55,7 +55,11 @@ class Broker(Reader):
     async def open(self) -> None:
         if self._committer is not None:
             return
-        await self._recover()
+        try:
+            await self._recover()
+        finally:
+            if self._refusal is not None:  # it did not open: let go of the store, so that another may have it
+                await self.store.close()
         self._committer = asyncio.create_task(self._commit_forever(), name="ortoo-committer")
 
     async def close(self) -> None:

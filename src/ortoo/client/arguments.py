@@ -24,13 +24,13 @@ def to_ms(what: str, seconds: float | None) -> int | None:
 
 
 def check_number(what: str, seconds: float) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds):
+    if type(seconds) not in (int, float) or not isfinite(seconds):
         raise InvalidError(f"{what} must be a number of seconds, not {seconds!r}")
     return seconds
 
 
 def check_count(what: str, count: int, low: int = 0) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < low:
+    if type(count) is not int or count < low:
         raise InvalidError(f"{what} must be a whole number, {low} or more, not {count!r}")
     return count
 

@@ -44,7 +44,8 @@ class Receiving:
         """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
 
         Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
-        where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done as they leave: at most once.
+        where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done
+        as they leave: at most once.
         """
         if start not in _STARTS:
             raise InvalidError(

@@ -17,8 +17,11 @@ def to_runs(messages: Receipts) -> list[Run]:
     """Messages or their receipts, one or many, as one run per lease and partition."""
     if isinstance(messages, Received | str):
         messages = [messages]
-    elif isinstance(messages, bytes) or not isinstance(messages, Iterable):
-        raise InvalidError(f"settle messages or their receipts, one or many, not {type(messages).__name__}")
+    try:
+        iter(messages)
+    except TypeError:
+        wrong = type(messages).__name__
+        raise InvalidError(f"settle messages or their receipts, one or many, not {wrong}") from None
     merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
     last: Delivery | None = None
     offsets: list[int] = []

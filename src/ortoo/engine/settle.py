@@ -77,7 +77,8 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         revoked.append([])
         if held is None:
             continue
-        drafted = len(slate.records)
+        if command.outcome in ("nack", "release"):
+            revoked[-1].extend(in_line(held)[1])
         if command.outcome == "ack":
             slate.records.append(ack(held, now))
         elif command.outcome == "reject":
@@ -87,9 +88,6 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         else:
             fallen = fail(slate, held, "nack", error, command.delay_ms)
             deaths.setdefault(held.topic, []).extend(fallen)
-        for record in slate.records[drafted:]:
-            if isinstance(record, Released) and record.reason == "revoked":
-                revoked[-1].extend(record.offsets)
     for topic, fallen in deaths.items():
         bury(slate, topic, fallen)
     return Decision(slate.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))

@@ -1,47 +1,101 @@
-"""When each message of a partition was published, and how many bytes lie before it: one entry per instant, not per message."""
+"""When each message of a partition was published: one entry of eight bytes per instant, not per message.
+
+Entries lie in chunks, which know their first offset, instant and byte in full; inside, entries are differences to those.
+"""
+
+from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
 
+_CHUNK = 4_096
+_SHORT, _LONG = 1 << 16, 1 << 32
+
+
+class _Chunk:
+    __slots__ = ("byte", "bytes", "offset", "offsets", "time", "times")
+
+    def __init__(self, offset: int, time: int, byte: int) -> None:
+        self.offset = offset
+        self.time = time
+        self.byte = byte  # how many were published before
+        self.offsets: array[int] = array("H", [0])
+        self.times: array[int] = array("H", [0])
+        self.bytes: array[int] = array("I", [0])
+
+    def has_room(self, offset: int, time: int, byte: int) -> bool:
+        fits = offset - self.offset < _SHORT and time - self.time < _SHORT and byte - self.byte < _LONG
+        return fits and len(self.times) < _CHUNK
+
 
 class Timeline:
-    __slots__ = ("bytes_before", "offsets", "times")
+    """Offsets and instants ascend together: the broker's clock never runs backwards."""
+
+    __slots__ = ("_last", "chunks")
 
     def __init__(self) -> None:
-        self.offsets: array[int] = array("Q")  # the first offset published at each instant, ascending
-        self.times: array[int] = array("Q")  # ascending too: the broker's clock never runs backwards
-        self.bytes_before: array[int] = array("Q")
+        self.chunks: list[_Chunk] = []
+        self._last = -1  # the newest instant
 
     def append(self, offset: int, at: int, bytes_before: int) -> None:
-        if not self.times or self.times[-1] != at:
-            self.offsets.append(offset)
-            self.times.append(at)
-            self.bytes_before.append(bytes_before)
+        """The first message published at an instant; further ones at the same instant change nothing."""
+        if at == self._last:
+            return
+        self._last = at
+        if not self.chunks or not self.chunks[-1].has_room(offset, at, bytes_before):
+            self.chunks.append(_Chunk(offset, at, bytes_before))
+            return
+        chunk = self.chunks[-1]
+        chunk.offsets.append(offset - chunk.offset)
+        chunk.times.append(at - chunk.time)
+        chunk.bytes.append(bytes_before - chunk.byte)
 
     def time_of(self, offset: int) -> int:
-        index = bisect_right(self.offsets, offset) - 1
-        return self.times[index] if index >= 0 else 0
+        which = bisect_right(self.chunks, offset, key=lambda chunk: chunk.offset) - 1
+        if which < 0:
+            return self.chunks[0].time if self.chunks else 0
+        chunk = self.chunks[which]
+        return chunk.time + chunk.times[bisect_right(chunk.offsets, offset - chunk.offset) - 1]
 
     def first_at(self, time: int) -> int | None:
         """The first offset published at `time` or later; None when there is none."""
-        index = bisect_left(self.times, max(time, 0))
-        return self.offsets[index] if index < len(self.offsets) else None
+        which = max(bisect_right(self.chunks, time, key=lambda chunk: chunk.time) - 1, 0)
+        for chunk in self.chunks[which : which + 2]:
+            index = bisect_left(chunk.times, max(time - chunk.time, 0))
+            if index < len(chunk.times):
+                return chunk.offset + chunk.offsets[index]
+        return None
 
     def first_after(self, time: int) -> int | None:
         return self.first_at(time + 1)
 
     def first_beyond(self, byte: int) -> int | None:
-        """The first offset with at least that many bytes before it."""
-        index = bisect_left(self.bytes_before, byte)
-        return self.offsets[index] if index < len(self.offsets) else None
+        """The first offset of an instant with at least that many bytes before it."""
+        which = max(bisect_right(self.chunks, byte, key=lambda chunk: chunk.byte) - 1, 0)
+        for chunk in self.chunks[which : which + 2]:
+            index = bisect_left(chunk.bytes, max(byte - chunk.byte, 0))
+            if index < len(chunk.bytes):
+                return chunk.offset + chunk.offsets[index]
+        return None
 
     def bytes_at(self, offset: int) -> int:
-        """Bytes before the instant in which `offset` was published."""
-        index = bisect_right(self.offsets, offset) - 1
-        return self.bytes_before[index] if index >= 0 else 0
+        """Bytes published before the instant of `offset`."""
+        which = bisect_right(self.chunks, offset, key=lambda chunk: chunk.offset) - 1
+        if which < 0:
+            return self.chunks[0].byte if self.chunks else 0
+        chunk = self.chunks[which]
+        return chunk.byte + chunk.bytes[bisect_right(chunk.offsets, offset - chunk.offset) - 1]
 
     def trim(self, start: int) -> None:
-        """Forgets instants wholly before `start`."""
-        gone = bisect_right(self.offsets, start) - 1
+        """Forgets what lies wholly before `start`."""
+        gone = bisect_right(self.chunks, start, key=lambda chunk: chunk.offset) - 1
         if gone > 0:
-            del self.offsets[:gone], self.times[:gone], self.bytes_before[:gone]
+            del self.chunks[:gone]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(offset, instant) pairs."""
+        return [
+            (chunk.offset + offset, chunk.time + time)
+            for chunk in self.chunks
+            for offset, time in zip(chunk.offsets, chunk.times, strict=True)
+        ]

@@ -65,7 +65,7 @@ def parse_receipt(text: str) -> ReceiptRef:
     return ReceiptRef(TopicId(numbers[0]), GroupId(numbers[1]), LeaseId(numbers[2]), numbers[3], numbers[4])
 
 
-def _numbers(text: str, count: int) -> list[int] | None:
+def _numbers(text: object, count: int) -> list[int] | None:
     if not isinstance(text, str):
         return None
     parts = text.split(".")

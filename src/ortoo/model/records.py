@@ -12,6 +12,7 @@ import msgspec
 
 from .batch import Batch
 from .commands import Publish
+from .decoding import decode_stored
 from .names import GroupId, LeaseId, MessageRef, TopicId
 from .offsets import OffsetSet
 from .topic import TopicConfig
@@ -357,4 +358,5 @@ def encode_records(records: list[Record]) -> bytes:
 
 
 def decode_records(data: bytes) -> list[Record]:
-    return _decoder.decode(data)
+    """CorruptionError when the bytes are not what encode_records gave."""
+    return decode_stored(_decoder, data, "a list of records")

@@ -103,7 +103,7 @@ def _checkpoints(source: Path) -> list[str]:
 
 def _files(source: Path, checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
     for log in checkpoint.manifest.logs:
-        for base, size in log.segments:
+        for base, size, _ in log.segments:
             stem = f"logs/{log.topic}/{log.partition}/{base:020d}"
             yield f"{stem}.seg" if (source / f"{stem}.seg").exists() else f"{stem}.log", size
     for history in checkpoint.manifest.histories:

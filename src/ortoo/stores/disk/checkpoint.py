@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.topic import TopicConfig
 
@@ -72,9 +73,7 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
     found = scan_frames(disk.read(path))
     if len(found) != 1 or isinstance(found[0], Damage) or found[0].body is None:
         reason = found[0].reason if found and isinstance(found[0], Damage) else "its checksum does not match"
-        raise CorruptionError(f"{path} is damaged: {reason}; restore a backup")
-    try:
-        manifest = _manifest_decoder.decode(found[0].head)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"{path} cannot be read: {error}; restore a backup") from None
+        position = found[0].position if found else 0
+        raise CorruptionError(f"{path} is damaged at byte {position}: {reason}; restore a backup")
+    manifest = decode_stored(_manifest_decoder, found[0].head, f"the head of {path}")
     return Checkpoint(found[0].fixed.number, manifest, found[0].body)

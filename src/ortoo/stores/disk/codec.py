@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sized
 
 import msgspec
 
+from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.replies import Columns
 
@@ -80,17 +82,25 @@ def context(topic: int, partition: int, base: int) -> bytes:
 
 
 def decode_head(data: bytes) -> MessageHead:
-    try:
-        return _head_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"the head of a message frame cannot be read: {error}") from None
+    head = decode_stored(_head_decoder, data, "the head of a message frame")
+    packed = [head.hashes, None if isinstance(head.times, int) else head.times]
+    if head.count < 1 or not _all_have(head.count, [head.priorities, head.json], packed):
+        raise CorruptionError("the head of a message frame contradicts itself")
+    return head
 
 
-def decode_body(data: bytes) -> MessageBody:
-    try:
-        return _body_decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"the body of a message frame cannot be read: {error}") from None
+def decode_body(data: bytes, count: int) -> MessageBody:
+    """`count`: of messages, as the head tells it."""
+    body = decode_stored(_body_decoder, data, "the body of a message frame")
+    if not _all_have(count, [body.values, body.keys, body.headers, body.dedup_ids], [body.hashes]):
+        raise CorruptionError(f"the body of a message frame has not {count} messages, as its head tells")
+    return body
+
+
+def _all_have(count: int, columns: list[Sized | None], packed: list[bytes | None]) -> bool:
+    """Whether the columns that exist have `count` entries; packed ones have 8 bytes for each."""
+    plain = all(column is None or len(column) == count for column in columns)
+    return plain and all(column is None or len(column) == 8 * count for column in packed)
 
 
 def to_columns(base: int, head: MessageHead, body: MessageBody) -> Columns:

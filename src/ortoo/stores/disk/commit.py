@@ -10,7 +10,8 @@ from itertools import groupby
 
 import msgspec
 
-from ortoo.model.errors import CorruptionError, OrtooError
+from ortoo.model.decoding import decode_stored
+from ortoo.model.errors import OrtooError
 from ortoo.model.records import Record, decode_records, encode_records
 
 from .crypto import KeyRing, Sealed
@@ -31,7 +32,7 @@ def encode_commit(
     records: Sequence[Record], secret_topic: Callable[[Record], int], ring: KeyRing
 ) -> tuple[bytes, bytes]:
     """(head, body) of the commit's frame. `secret_topic` names the encrypted topic a record speaks of, or 0."""
-    touched = {(record.topic, getattr(record, "partition", -1)) for record in records if hasattr(record, "topic")}
+    touched = {(getattr(record, "topic", 0), getattr(record, "partition", -1)) for record in records}
     head = _encode(sorted(touched))
     sections = []
     for topic, run in groupby(records, key=secret_topic):
@@ -44,11 +45,7 @@ def encode_commit(
 
 def decode_commit(body: bytes, ring: KeyRing) -> Iterable[tuple[int, list[Record] | OrtooError]]:
     """(topic or 0, records) of each section; an error in their place where a key is missing or wrong."""
-    try:
-        sections = _sections.decode(body)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"a commit cannot be read: {error}") from None
-    for section in sections:
+    for section in decode_stored(_sections, body, "a commit"):
         data = section.data
         if section.sealed is not None:
             try:
@@ -56,14 +53,9 @@ def decode_commit(body: bytes, ring: KeyRing) -> Iterable[tuple[int, list[Record
             except OrtooError as error:
                 yield section.topic, error
                 continue
-        try:
-            yield section.topic, decode_records(data)
-        except msgspec.MsgspecError as error:
-            raise CorruptionError(f"the records of a commit cannot be read: {error}") from None
+        yield section.topic, decode_records(data)
 
 
 def decode_touched(head: bytes) -> list[tuple[int, int]]:
-    try:
-        return _touched.decode(head)
-    except msgspec.MsgspecError:
-        return []
+    """(topic, partition) of what the commit speaks of. Partition -1 is the topic as a whole, topic 0 the whole queue."""
+    return decode_stored(_touched, head, "the head of a commit")

@@ -53,7 +53,7 @@ class KeyRing:
             )
         try:
             return key.decrypt(sealed.nonce, data, context)
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # or a nonce of no possible size
             raise CorruptionError(f"the data does not decrypt with key {sealed.key!r}: wrong key, or damaged") from None
 
 

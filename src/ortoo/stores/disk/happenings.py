@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Retried, decode_records, encode_records
 
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_heads
-from .frame import HAPPENINGS, BadFrameError, Damage, encode_frame, scan_frames
+from .frame import HAPPENINGS, BadFrameError, Frame, FrameHead, encode_frame, scan_frames
 
 FRAME_RECORDS = 512
 FILE_BYTES = 16 << 20
@@ -44,6 +45,10 @@ class Place(NamedTuple):
 
 _encode = msgspec.msgpack.Encoder().encode
 _head_decoder = msgspec.msgpack.Decoder(HappeningsHead)
+
+
+def decode_head(data: bytes) -> HappeningsHead:
+    return decode_stored(_head_decoder, data, "the head of a frame of history")
 
 
 def bounds(record: Happening) -> tuple[int, int]:
@@ -79,13 +84,17 @@ class DiskHistory:
             data = file.read(place.position, place.size)
         finally:
             file.close()
-        frame = scan_frames(data)[0]
-        if isinstance(frame, Damage) or frame.body is None:
-            raise CorruptionError(f"{self._path(place.file)} is damaged at byte {place.position}")
+        frame = next(iter(scan_frames(data)), None)
+        where = f"{self._path(place.file)} is damaged at byte {place.position}"
+        if not isinstance(frame, Frame) or frame.body is None:
+            raise CorruptionError(f"{where}: some history cannot be read")
         body = frame.body
-        if place.head.sealed is not None:
-            body = ring.open(place.head.sealed, body, self._context(place.first))
-        return decode_records(body)  # type: ignore[return-value]
+        try:
+            if place.head.sealed is not None:
+                body = ring.open(place.head.sealed, body, self._context(place.first))
+            return decode_records(body)  # type: ignore[return-value]
+        except CorruptionError as error:
+            raise CorruptionError(f"{where}: {error}") from None
 
     def _path(self, number: int) -> str:
         return f"{self.folder}/{number:010d}.hist"
@@ -170,12 +179,18 @@ class DiskHistory:
         try:
             if file.size() > size:
                 file.truncate(size)
-            for position, fixed, data in read_heads(file):
-                head = _head_decoder.decode(data)
-                self.places.append(Place(head.first, head.last, number, position, fixed.size, head))
-        except (BadFrameError, msgspec.MsgspecError) as error:
-            return [f"{self._path(number)} is damaged: {error}"]
-        finally:
             self.sizes[number] = file.size()
+            places = [self._place(number, *found) for found in read_heads(file)]
+            problem = f"at byte {file.size()}: the checkpoint knows of {size} bytes" if file.size() < size else None
+        except BadFrameError as error:
+            frames = scan_frames(file.read(0, file.size()))  # what lies beyond the damage is worth having
+            places = [self._place(number, f.position, f.fixed, f.head) for f in frames if isinstance(f, Frame)]
+            problem = f"at byte {error.position}: {error.reason}"
+        finally:
             file.close()
-        return []
+        self.places.extend(places)
+        return [f"{self._path(number)} is damaged {problem}"] if problem else []
+
+    def _place(self, number: int, position: int, fixed: FrameHead, data: bytes) -> Place:
+        head = decode_head(data)
+        return Place(head.first, head.last, number, position, fixed.size, head)

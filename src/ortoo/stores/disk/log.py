@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
 from ortoo.model.records import LogIndex, Published
 from ortoo.model.replies import Columns, join_columns
@@ -86,7 +87,7 @@ class DiskLog:
     def end(self) -> int:
         if self.tail:
             return self.tail[-1].end
-        return self.written_end if not self.writing else self.writing[-1].end
+        return self.written_end if not self.writing else max(self.writing[-1].end, self.start)
 
     @property
     def written_end(self) -> int:
@@ -188,12 +189,12 @@ class DiskLog:
             self.partition,
             self.start,
             self.written_end,
-            [SegmentEntry(segment.base, segment.size) for segment in self.segments],
+            [SegmentEntry(segment.base, segment.size, segment.end) for segment in self.segments],
         )
 
     def trim(self, start: int) -> None:
         """Forgets what lies before; `drop_trimmed` removes the files, once a checkpoint no longer names them."""
-        self.start = start
+        self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
         while self.tail and self.tail[0].end <= start:
             del self.tail[0]
 
@@ -225,13 +226,21 @@ class DiskLog:
         for known in entry.segments:
             sealed = f"{known.base:020d}.seg" in present
             segment = Segment(self.disk, self.folder, known.base, sealed)
-            wanted.add(segment.path.rpartition("/")[2])
+            name = segment.path.rpartition("/")[2]
+            if name not in present:
+                raise CorruptionError(f"{segment.path} is missing")
+            wanted.add(name)
             self.segments.append(segment)
             for which, (base, head) in enumerate(segment.load(known.size)):
                 index.add(base, head)
                 remembers = head.has_dedup_ids and head.timestamps()[-1] >= dedup_since
                 if remembers or (head.sealed and head.has_keys):
                     index.add_private(base, head, segment.read(which, self.topic, self.partition, ring)[2])
+            if segment.end != known.end:
+                raise CorruptionError(
+                    f"{segment.path} is damaged at byte {segment.size}: it ends before message {segment.end}, "
+                    f"the checkpoint knows of messages up to {known.end}"
+                )
         for stranger in present - wanted:
             self.disk.remove(f"{self.folder}/{stranger}")
         return index.build()

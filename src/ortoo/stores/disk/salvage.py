@@ -97,7 +97,7 @@ class Salvage:
                 body = decompress(body)
             if head.sealed is not None:
                 body = self.ring.open(head.sealed, body, context(topic, partition, item.fixed.number))
-            return SavedFrame(item.fixed.number, head, decode_body(body))
+            return SavedFrame(item.fixed.number, head, decode_body(body, head.count))
         except OrtooError as error:
             self.complaints.append(f"{path} at byte {item.position}: {error}")
             return None

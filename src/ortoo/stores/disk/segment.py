@@ -22,10 +22,14 @@ from .frame import SIZE, ZSTD, BadFrameError, FrameHead, check_body, encode_fram
 
 
 class SegmentEntry(NamedTuple):
-    """A segment as a checkpoint knows it: what lies beyond `size` does not count."""
+    """A segment as a checkpoint knows it: what lies beyond `size` does not count; its messages end before `end`.
+
+    A segment sealed since has another size, but the same end.
+    """
 
     base: int
     size: int
+    end: int
 
 
 class Segment:
@@ -97,7 +101,10 @@ class Segment:
         for position, fixed, head in self._heads(file):
             if size is not None and not self.is_sealed and position >= size:
                 break
-            decoded = decode_head(head)
+            try:
+                decoded = decode_head(head)
+            except CorruptionError as error:
+                raise self._corrupt(position, str(error)) from None
             self.note(fixed.number, decoded.count, fixed.size)
             heads.append((fixed.number, decoded))
         return heads
@@ -126,12 +133,15 @@ class Segment:
             check_body(fixed, body)
         except BadFrameError as error:
             raise self._corrupt(position, error.reason) from None
-        decoded = decode_head(head)
-        if fixed.flags & ZSTD:
-            body = decompress(body)
-        if decoded.sealed is not None:
-            body = ring.open(decoded.sealed, body, context(topic, partition, fixed.number))
-        return fixed.number, decoded, decode_body(body)
+        try:
+            decoded = decode_head(head)
+            if fixed.flags & ZSTD:
+                body = decompress(body)
+            if decoded.sealed is not None:
+                body = ring.open(decoded.sealed, body, context(topic, partition, fixed.number))
+            return fixed.number, decoded, decode_body(body, decoded.count)
+        except CorruptionError as error:
+            raise self._corrupt(position, str(error)) from None
 
     def seal(self) -> Segment:
         """Writes the compressed twin; durable, under its own name, when this returns. The old file is still there."""
@@ -144,7 +154,10 @@ class Segment:
         for which, position in enumerate(self.positions):
             fixed, head = self._head_at(file, position)
             body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
-            check_body(fixed, body)
+            try:
+                check_body(fixed, body)
+            except BadFrameError as error:
+                raise self._corrupt(position, error.reason) from None
             smaller, flags = compress(body), fixed.flags | ZSTD
             if len(smaller) >= len(body):
                 smaller, flags = body, fixed.flags

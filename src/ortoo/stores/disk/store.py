@@ -32,6 +32,7 @@ from .format import check_format
 from .happenings import DiskHistory, HistoryEntry
 from .lock import DirectoryLock
 from .log import DiskLog, LogEntry
+from .quarantine import Quarantine
 from .segment import Segment
 from .wal import Wal, WalCommit, WalDamage
 
@@ -84,7 +85,7 @@ class DiskStore:
         self._names: dict[TopicId, TopicName] = {}
         self._transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
         self._doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
-        self._quarantined: dict[_Place, str] = {}
+        self._quarantine = Quarantine()
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._unchecked_bytes = ROOM_CHECK_BYTES
@@ -108,25 +109,34 @@ class DiskStore:
         check_format(self.disk)
         self.problems = []
         checkpoint = await self._in(self._flusher, read_checkpoint, self.disk)
+        self._wal.find(self._replay_after(checkpoint))
         self._remove_strangers(checkpoint)
         if checkpoint is not None:
             yield [await self._in(self._flusher, self._load, checkpoint)]
         for records in self._replay(checkpoint):
             yield records
-        for (topic, partition), reason in self._quarantined.items():
-            yield [r.Quarantined(0, topic, partition, reason)]
+        for record in self._quarantine.records():
+            yield [record]
         self._wal.rotate()
+
+    @staticmethod
+    def _replay_after(checkpoint: Checkpoint | None) -> int:
+        """The last commit that need not be read again: what open transactions staged is in the log only."""
+        if checkpoint is None:
+            return 0
+        begun = [number - 1 for _, _, number in checkpoint.manifest.transactions]
+        return max(0, min([checkpoint.number, *begun]))
 
     def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
         """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
-        known: set[tuple[int, int]] = set()
+        known: set[str] = set()
         if checkpoint is not None:
-            known.update((entry.topic, entry.partition) for entry in checkpoint.manifest.logs)
-            known.update((entry.topic, entry.partition) for entry in checkpoint.manifest.histories)
+            known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.logs)
+            known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.histories)
         for folder in ("logs", "history"):
             for topic in self.disk.list(folder):
                 for partition in self.disk.list(f"{folder}/{topic}"):
-                    if (int(topic), int(partition)) not in known:
+                    if f"{topic}/{partition}" not in known:
                         self.disk.remove_dir(f"{folder}/{topic}/{partition}")
 
     def _load(self, checkpoint: Checkpoint) -> r.Restored:
@@ -147,62 +157,59 @@ class DiskStore:
         try:
             return log.load(entry, self.ring, at - int(config.dedup_window * 1000))
         except OrtooError as error:
-            self._quarantine(entry.topic, entry.partition, str(error))
+            self._isolate(entry.topic, entry.partition, str(error))
             return None
 
     def _replay(self, checkpoint: Checkpoint | None) -> Iterator[list[r.Record]]:
         after = checkpoint.number if checkpoint is not None else 0
-        for item in self._wal.recover(min([after, *(number - 1 for number in self._transactions.values())])):
+        for item in self._wal.recover(self._replay_after(checkpoint)):
             if isinstance(item, WalDamage):
-                self._report_damage(item)
+                self._report_damage(item, after)
                 continue
             records = self._healthy(item)
             if item.number <= after:  # only what was staged then is still needed
-                records = [record for record in records if self._is_open_stage(record)]
+                records = [record for record in records if self._is_open_stage(record, item.number)]
             else:
                 for record in records:
                     self._absorb(record, item.number)
             if records:
                 yield records
 
-    def _is_open_stage(self, record: r.Record) -> bool:
-        return isinstance(record, r.Staged) and (record.namespace, record.transaction) in self._transactions
+    def _is_open_stage(self, record: r.Record, number: int) -> bool:
+        """Not what an earlier transaction of the same name staged."""
+        if not isinstance(record, r.Staged):
+            return False
+        begun = self._transactions.get((record.namespace, record.transaction))
+        return begun is not None and number >= begun
 
-    def _report_damage(self, damage: WalDamage) -> None:
+    def _report_damage(self, damage: WalDamage, after: int) -> None:
         where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
-        touched = decode_touched(damage.head) if damage.head is not None else []
-        if not touched:
-            raise CorruptionError(
-                f"{where}; what it held cannot be told, so the queue stays closed: repair or restore it"
-            )
+        touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
+        if damage.number <= after and all(topic for topic, _ in touched):
+            return  # the checkpoint has it
+        if any(topic not in self._configs for topic, _ in touched):
+            raise CorruptionError(f"{where}; what follows builds on it, so the queue stays closed; repair it")
         for topic, partition in touched:
-            partitions = range(self._partitions(TopicId(topic))) if partition < 0 else [partition]
-            for index in partitions:
-                self._quarantine(TopicId(topic), index, where)
+            self._isolate(TopicId(topic), partition, where)
 
-    def _partitions(self, topic: TopicId) -> int:
-        config = self._configs.get(topic)
-        return config.partitions if config is not None else 0
-
-    def _quarantine(self, topic: TopicId, partition: int, reason: str) -> None:
-        self._quarantined.setdefault((topic, partition), reason)
-        self.problems.append(f"partition {partition} of topic {topic} is quarantined: {reason}")
+    def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
+        """Partition -1: the topic as a whole."""
+        if partition < 0:
+            self._quarantine.add_topic(topic, self._configs[topic].partitions, reason)
+        else:
+            self._quarantine.add(topic, partition, reason)
+        what = f"topic {topic}" if partition < 0 else f"partition {partition} of topic {topic}"
+        self.problems.append(f"{what} is quarantined: {reason}")
 
     def _healthy(self, commit: WalCommit) -> list[r.Record]:
-        """The commit's records, less those of partitions that are quarantined."""
+        """The commit's records, less those that build on what is quarantined."""
         found: list[r.Record] = []
         for topic, records in decode_commit(commit.body, self.ring):
-            if isinstance(records, OrtooError):
-                for partition in range(self._partitions(TopicId(topic))):
-                    self._quarantine(TopicId(topic), partition, str(records))
-            else:
+            if not isinstance(records, OrtooError):
                 found.extend(records)
-        if not self._quarantined:
-            return found
-        return [record for record in found if not self._speaks_of_quarantined(record)]
-
-    def _speaks_of_quarantined(self, record: r.Record) -> bool:
-        return (getattr(record, "topic", 0), getattr(record, "partition", -1)) in self._quarantined
+            elif topic in self._configs:  # else it is deleted by now
+                self._isolate(TopicId(topic), -1, str(records))
+        return [record for record in found if not self._quarantine.covers(record)] if self._quarantine else found
 
     # -- writing
 
@@ -308,6 +315,7 @@ class DiskStore:
             del self._histories[place]
         self._configs.pop(topic, None)
         self._names.pop(topic, None)
+        self._quarantine.forget(topic)
         self._doomed += [f"logs/{topic}", f"history/{topic}"]
 
     def _log(self, topic: TopicId, partition: int) -> DiskLog:
@@ -348,7 +356,7 @@ class DiskStore:
             free = self.disk.free_bytes()
             self._full = f"only {free >> 20} MiB of the disk are free" if free < self._reserve_bytes else None
         due = self._wal.bytes_since_rotation >= self._checkpoint_bytes
-        idle = self._checkpointing is None and not self._quarantined
+        idle = self._checkpointing is None and not self._quarantine
         return StoreStatus(checkpoint_due=due and idle, full=self._full)
 
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
@@ -398,7 +406,7 @@ class DiskStore:
             await self._in(self._flusher, write_checkpoint, self.disk, Checkpoint(number, manifest, snapshot))
             await self._in(self._flusher, self._clean_up, number, transactions, gone, stale, doomed)
             await self._seal_old()
-        except OSError as error:  # the write-ahead log still has it all; the next checkpoint tries again
+        except (OSError, OrtooError) as error:  # the write-ahead log still has it all; the next checkpoint tries again
             self.problems.append(f"a checkpoint failed: {error}")
             self._doomed = doomed + self._doomed
         finally:
@@ -428,10 +436,18 @@ class DiskStore:
     async def _seal_old(self) -> None:
         for log in list(self._logs.values()):
             for segment in log.to_seal():
-                sealed = await self._in(self._flusher, segment.seal)
+                try:
+                    sealed = await self._in(self._flusher, segment.seal)
+                except CorruptionError as error:
+                    self._report(f"a segment stays as it is: {error}")
+                    continue
                 log.replace(segment, sealed)
                 segment.close()
                 await self._in(self._flusher, self.disk.remove, segment.path)
+
+    def _report(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     # -- the end
 

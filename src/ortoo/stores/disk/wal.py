@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ortoo.model.errors import CorruptionError
+
 from .files import Disk, File
 from .frame import COMMIT, Damage, Frame, encode_frame, scan_frames
 
@@ -34,7 +36,8 @@ class WalDamage(NamedTuple):
     path: str
     position: int
     reason: str
-    head: bytes | None
+    number: int = 0
+    head: bytes | None = None
 
 
 def file_name(first: int) -> str:
@@ -43,6 +46,16 @@ def file_name(first: int) -> str:
 
 def _is_bad(item: Frame | Damage) -> bool:
     return isinstance(item, Damage) or item.body is None
+
+
+def _scan(data: bytes) -> list[Frame | Damage]:
+    """As scan_frames; a good frame that is no commit is out of place, too."""
+    return [
+        Damage(item.position, item.position + item.fixed.size, "this frame is not a commit")
+        if isinstance(item, Frame) and (item.fixed.kind != COMMIT or len(item.head) < _SYNCED.size)
+        else item
+        for item in scan_frames(data)
+    ]
 
 
 class Wal:
@@ -54,17 +67,30 @@ class Wal:
         self.bytes_since_rotation = 0
         self._synced = 0
 
+    def find(self, after: int) -> None:
+        """Looks which files there are. CorruptionError when commits that should follow `after` are in none of them."""
+        self._disk.make_dir(FOLDER)
+        stems = [name.removesuffix(".wal") for name in self._disk.list(FOLDER) if name.endswith(".wal")]
+        self.files = [int(stem) for stem in stems if stem.isdigit()]
+        if self.files and self.files[0] > after + 1:
+            raise CorruptionError(
+                f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {after + 1} on are "
+                "needed; a file before it, or the checkpoint, is missing: restore it"
+            )
+        if not self.files and (after > 0 or self._disk.list("logs")):
+            raise CorruptionError(f"{file_name(after + 1)} and all later files of the write-ahead log are missing")
+
     def recover(self, after: int) -> Iterator[WalCommit | WalDamage]:
         """The commits with numbers above `after`, in order. A torn tail is cut; damage before good frames is reported."""
-        self._disk.make_dir(FOLDER)
-        self.files = [int(name.removesuffix(".wal")) for name in self._disk.list(FOLDER) if name.endswith(".wal")]
-        self.next_number = after + 1
+        self.next_number = self.files[0] if self.files else after + 1
         for index, first in enumerate(self.files):
             path = file_name(first)
-            data = self._disk.read(path)
-            found = scan_frames(data)
+            found = _scan(self._disk.read(path))
+            if first != self.next_number:
+                yield WalDamage(path, 0, f"commit {self.next_number} should come next, not {first}")
+            self.next_number = first
             if index == len(self.files) - 1:
-                found = self._cut_tail(path, found, self.next_number)
+                found = self._cut_tail(path, found, first)
             yield from self._read(path, found, after)
         if self.files:  # a process that was killed may have left its last words in the page cache only
             file = self._disk.open(file_name(self.files[-1]))
@@ -90,16 +116,16 @@ class Wal:
     def _read(self, path: str, found: list[Frame | Damage], after: int) -> Iterator[WalCommit | WalDamage]:
         for item in found:
             if isinstance(item, Damage):
-                yield WalDamage(path, item.position, item.reason, None)
-            elif item.body is None:
-                yield WalDamage(
-                    path, item.position, "the checksum of the commit does not match", item.head[_SYNCED.size :]
-                )
-                self.next_number = max(self.next_number, item.fixed.number + 1)
-            else:
-                self.next_number = max(self.next_number, item.fixed.number + 1)
-                if item.fixed.number > after:
-                    yield WalCommit(item.fixed.number, item.head[_SYNCED.size :], item.body)
+                yield WalDamage(path, item.position, item.reason)
+                continue
+            number, head = item.fixed.number, item.head[_SYNCED.size :]
+            if number != self.next_number:
+                yield WalDamage(path, item.position, f"commit {self.next_number} should come next, not {number}")
+            self.next_number = number + 1
+            if item.body is None:
+                yield WalDamage(path, item.position, "the checksum of the commit does not match", number, head)
+            elif number > after:
+                yield WalCommit(number, head, item.body)
 
     def rotate(self) -> None:
         """The next commit begins a new file."""

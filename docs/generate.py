@@ -1,0 +1,233 @@
+"""Writes the parts of the documents that repeat what the code says: `python docs/generate.py`.
+
+topic-settings.md is written whole; a table between two marker comments is replaced in operations.md. What a setting means
+is told here, its default and its bounds come from the code. tests/docs/test_generated.py fails while a page is out of date.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ortoo import TopicConfig
+from ortoo.model import limits
+from ortoo.model.topic import _BOUNDS
+
+DOCS = Path(__file__).resolve().parent
+
+INTRODUCTION = """\
+<!-- Written by docs/generate.py; edit that file, not this one. -->
+# Topic settings
+
+Every topic has these settings. Give any of them to `create_topic`, or change some later with `update_topic`:
+
+```python
+await queue.create_topic("orders", partitions=12, max_attempts=5, backoff_max=60)
+await queue.update_topic("orders", retention_seconds=86_400)
+info = await queue.topic("orders")
+print(info.config.max_attempts)  # 5
+```
+
+A topic that is made by its first message has the defaults. Times are in seconds and may be fractions; sizes are in bytes;
+`None` means no limit. A name that does not exist, a wrong type or a value out of bounds is a `ConfigError` that says what
+is wrong. [The guide](guide.md) shows the settings at work.
+"""
+
+CLOSING = """\
+## What cannot be changed later
+
+- `ordering` stays what it was: messages in flight were promised the old order.
+- `partitions` can grow and never shrink. In `key` order growing needs `allow_reorder=True`, because keys then move to other
+  partitions and may overtake what they left behind.
+- A new `delay`, `ttl` or `max_wait` holds for messages published from then on.
+
+## Dead-letter topics
+
+A dead-letter topic that does not exist when it is first needed is made with one partition, `ordering="none"`, `dlq=False`
+and the highest `max_message_bytes`; it takes `retention_seconds`, `durability` and `encrypted` from the topic whose message
+failed. Create it yourself to choose otherwise.
+"""
+
+# By section, in the order of the page. The test checks that every field is here once.
+SETTINGS: dict[str, dict[str, str]] = {
+    "Shape and order": {
+        "partitions": "How many logs the topic is spread over. A key always goes to the same one.",
+        "ordering": (
+            "`none`: no promise. `key`: the messages of one key are delivered in order, one after the other. `partition`: "
+            "each partition is delivered in order, to one consumer at a time. `strict`: the whole topic is one sequence; "
+            "needs `partitions=1`."
+        ),
+        "allow_reorder": "Lets `partitions` grow although the topic is in key order.",
+        "priority": "Of the topic itself, when leasing by labels: the lowest topic is served first.",
+        "labels": "Names and values to lease by, across topics.",
+        "max_message_bytes": "The largest value a message may have.",
+        "max_depth": (
+            "When the largest backlog of a durable group would grow beyond this, publishing is a `FullError`. Before there "
+            "is a group, everything in the log counts."
+        ),
+    },
+    "Delivery": {
+        "lease": "How long a consumer has to settle what it leased, unless the lease names a time of its own.",
+        "delay": "How long each message waits before it can be delivered, unless it names a time of its own.",
+        "window_seconds": (
+            "New messages become deliverable together, when the oldest has waited this long. 0 is no window. Redeliveries "
+            "do not wait for a window."
+        ),
+        "window_count": "Closes the window early, once it holds so many messages. 0 is no count; needs `window_seconds`.",
+    },
+    "Failure": {
+        "max_attempts": "So many failed deliveries, and the group gives the message up.",
+        "backoff_initial": "The pause before the second attempt.",
+        "backoff_factor": "Each further pause is so many times longer.",
+        "backoff_max": "The longest pause. Every pause is shortened by up to a tenth, so that retries spread.",
+        "total_timeout": "A delivery that fails this long after the first one is the last.",
+        "dlq": "Whether a message that was given up is copied to the dead letters. If not, it is dropped and counted.",
+        "dlq_topic": "The topic that takes the dead letters. `NAME.dlq` when not given; several topics may share one.",
+        "dlq_webhook": "Kept, and not used yet: nothing is called.",
+    },
+    "Expiry": {
+        "ttl": (
+            "How long a message is worth delivering, counted from when it first can be, unless it names a time of its own. "
+            "Whoever holds it when it runs out may still finish it."
+        ),
+        "max_wait": "A message that was not delivered to a group within this time is given up for that group.",
+        "on_expire": "What becomes of messages that outlived `ttl` or `max_wait`: `drop` them, or to the `dlq`.",
+    },
+    "Deduplication": {
+        "dedup_window": "How long a `dedup_id` is remembered.",
+        "dedup_count": "How many are remembered at most; the oldest go first.",
+        "dedup_scope": "Whether ids are compared within the `topic` or the whole `namespace`.",
+    },
+    "Retention": {
+        "retention_seconds": "Messages older than this are removed. Age counts from publication, or from the due time if later.",
+        "retention_bytes": "When the values of the topic take more than this, the oldest messages are removed.",
+        "retention_done_seconds": "Messages that every durable group settled at least this long ago are removed.",
+        "retention_waits_for_archive": "Removes nothing. It is meant for an archive, which does not exist yet.",
+    },
+    "Storage": {
+        "durability": (
+            "When a change counts as durable on disk. `commit`: synced before the reply. `interval`: synced within 50 ms, "
+            "the reply does not wait. `none`: left to the operating system."
+        ),
+        "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk; see [operations](operations.md).",
+    },
+}
+
+# What each limit bounds; its value and its unit come from limits.py. The test checks that every limit is here.
+LIMITS: dict[str, str] = {
+    "BATCH_MESSAGES_MAX": "messages in one publish or one lease",
+    "MESSAGE_BYTES_MAX": "the highest `max_message_bytes` of a topic",
+    "NAME_BYTES_MAX": "a name of a topic, group, consumer or namespace, in UTF-8",
+    "KEY_BYTES_MAX": "a key",
+    "DEDUP_ID_BYTES_MAX": "a dedup id",
+    "HEADERS_MAX": "headers of one message",
+    "HEADER_BYTES_MAX": "names and values of one message's headers together",
+    "ERROR_CHARS_MAX": "characters of an error text; a longer one is cut",
+    "LABELS_MAX": "labels of a topic",
+    "PARTITIONS_MAX": "partitions of a topic",
+    "TOPICS_MAX": "topics",
+    "GROUPS_MAX": "groups of a topic",
+    "PRIORITY_MIN": "the most urgent priority",
+    "PRIORITY_MAX": "the least urgent priority",
+    "LANES_MAX": "different priorities in use in a topic at a time",
+    "DELAY_MS_MAX": "a delay, or how far ahead `deliver_at` may lie",
+    "LEASE_MS_MAX": "a lease, or a consumer's session",
+    "WAIT_MS_MAX": "how long `lease` may wait",
+    "SCAN_MESSAGES_MAX": "messages one lease looks at before others get their turn",
+    "SETTLED_LEASES_REMEMBERED": "settled leases of a group that may be acked again with the same receipts",
+    "TRANSACTION_NAME_BYTES_MAX": "the name of a transaction",
+    "TRANSACTIONS_OPEN_MAX": "named transactions open at a time",
+    "TRANSACTION_MESSAGES_MAX": "messages staged in one named transaction",
+    "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction may stay open",
+    "TRANSACTION_REMEMBERED_MS": "how long an ended transaction's name is remembered",
+    "SESSION_TIMEOUT_MS": "how long a consumer without leases may be silent before it leaves its group",
+    "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
+    "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
+    "WAITERS_MAX": "waiting leases at a time",
+    "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers for traces",
+}
+
+_UNITS = [("day", 86_400_000), ("hour", 3_600_000), ("second", 1_000)]
+
+
+def to_plain_type(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        return to_plain_type(get_args(hint)[0])
+    if get_origin(hint) is dict:
+        return "strings by name"
+    return {int: "whole number", float: "number", bool: "true or false", str: "text"}[hint]
+
+
+def to_number(value: float) -> str:
+    if isinstance(value, int) and value >= 1 << 62:
+        return "2^62"
+    if value == int(value):
+        return f"{int(value):,}"
+    return str(value)
+
+
+def to_default(value: Any) -> str:
+    if isinstance(value, bool) or value is None or isinstance(value, dict):
+        return f"`{value}`"
+    return f'`"{value}"`' if isinstance(value, str) else to_number(value)
+
+
+def topic_settings() -> str:
+    config, hints = TopicConfig(), get_type_hints(TopicConfig)
+    bounds = {name: f"{to_number(low)} to {to_number(high)}" for name, low, high in _BOUNDS}
+    pages = [INTRODUCTION]
+    for section, settings in SETTINGS.items():
+        rows = [f"## {section}\n", "| setting | default | takes | meaning |", "|---|---|---|---|"]
+        for name, meaning in settings.items():
+            takes = bounds.get(name) or to_plain_type(hints[name])
+            rows.append(f"| `{name}` | {to_default(getattr(config, name))} | {takes} | {meaning} |")
+        pages.append("\n".join(rows) + "\n")
+    return "\n".join([*pages, CLOSING])
+
+
+def known_limits() -> dict[str, int]:
+    return {name: value for name, value in vars(limits).items() if name.isupper()}
+
+
+def to_limit(name: str, value: int) -> str:
+    if name.endswith(("_MS", "_MS_MAX")):
+        unit, size = next((unit, size) for unit, size in _UNITS if value % size == 0)
+        count = value // size
+        return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+    if "BYTES" in name:
+        return f"{value >> 20} MiB" if value >= 1 << 20 else f"{value:,} bytes"
+    return f"{value:,}"
+
+
+def limits_table() -> str:
+    rows = [f"| {LIMITS[name]} | {to_limit(name, value)} |" for name, value in known_limits().items()]
+    return "\n".join(["| what | limit |", "|---|---|", *rows])
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """The page with what stands between its two markers replaced."""
+    begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"\n<!-- {name}: end -->"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{table}{end}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page as it should be."""
+    operations = DOCS / "operations.md"
+    return {
+        DOCS / "topic-settings.md": topic_settings(),
+        operations: with_table(operations.read_text(encoding="utf-8"), "limits", limits_table()),
+    }
+
+
+def main() -> None:
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

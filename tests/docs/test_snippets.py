@@ -1,0 +1,76 @@
+"""Does every Python snippet in the documents run, and print what its comments promise?
+
+A snippet that awaits at its top level gets `ortoo`, `asyncio` and a new in-memory `queue`, as the pages tell their readers.
+Any other is run as a program of its own; test functions in it are called. After `print(...)  #` stands what it prints.
+"""
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+import pytest
+
+import ortoo
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMISE = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+
+
+class Snippet(NamedTuple):
+    name: str  # file and line
+    source: str
+
+
+def snippets() -> list[Snippet]:
+    found = []
+    for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        text = page.read_text(encoding="utf-8")
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Snippet(f"{page.relative_to(ROOT).as_posix()}:{line}", match[1]))
+    return found
+
+
+def run(snippet: Snippet) -> None:
+    code = compile(snippet.source, snippet.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(_awaiting(code))
+        return
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, names)
+    for name, test in names.items():
+        if name.startswith("test_"):
+            _call(test)
+
+
+async def _awaiting(code: CodeType) -> None:
+    async with ortoo.open() as queue:
+        await eval(code, {"__name__": "__main__", "ortoo": ortoo, "asyncio": asyncio, "queue": queue})
+
+
+def _call(test: Callable[[], Coroutine[Any, Any, None] | None]) -> None:
+    result = test()
+    if result is not None:
+        asyncio.run(result)
+
+
+def test_the_readme_has_snippets() -> None:
+    assert any(snippet.name.startswith("README.md") for snippet in snippets())
+
+
+@pytest.mark.parametrize("snippet", snippets(), ids=lambda snippet: snippet.name)
+def test_the_snippet_runs_and_keeps_its_promises(
+    snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(snippet)
+    printed = capsys.readouterr().out.splitlines()
+    remaining = iter(printed)
+    broken = [promise for promise in PROMISE.findall(snippet.source) if promise not in remaining]
+    assert broken == [], f"printed: {printed}"

@@ -1,0 +1,296 @@
+"""What each kind of frame holds: written and read back alike; and of foreign bytes, an error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ortoo.model import records as r
+from ortoo.model.batch import Batch
+from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
+from ortoo.model.names import TopicId
+from ortoo.model.records import decode_records, encode_records
+from ortoo.model.replies import Columns
+from ortoo.stores.disk import codec, happenings
+from ortoo.stores.disk.checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
+from ortoo.stores.disk.commit import decode_commit, decode_touched, encode_commit
+from ortoo.stores.disk.crypto import KeyRing, Sealed
+from ortoo.stores.disk.frame import CHECKPOINT, Frame, encode_frame, scan_frames
+from ortoo.stores.disk.happenings import DiskHistory, HistoryEntry
+from ortoo.stores.disk.log import LogEntry, TailStretch
+from ortoo.stores.disk.segment import SegmentEntry, decompress
+from ortoo.testing.simulated_disk import SimulatedDisk
+from tests.format import strategies as some
+
+RING = KeyRing({"old": b"o" * 32, "new": b"n" * 32})
+STRANGER = KeyRing({"other": b"x" * 32})
+IMPOSTOR = KeyRing({"new": b"i" * 32})
+SECRET = TopicId(7)
+
+# -- messages
+
+
+def read_messages(frame: bytes, ring: KeyRing, topic: int = 1, partition: int = 0) -> tuple[Columns, codec.MessageBody]:
+    (found,) = scan_frames(frame)
+    assert isinstance(found, Frame)
+    assert found.body is not None
+    head, body = codec.decode_head(found.head), found.body
+    if head.sealed is not None:
+        body = ring.open(head.sealed, body, codec.context(topic, partition, found.fixed.number))
+    decoded = codec.decode_body(body, head.count)
+    return codec.to_columns(found.fixed.number, head, decoded), decoded
+
+
+@given(st.lists(st.tuples(some.batches(), st.integers(0, 5)), min_size=1, max_size=4), some.numbers, st.booleans())
+def test_message_frames(batches: list[tuple[Batch, int]], base: int, encrypted: bool) -> None:
+    stretch, at, end = TailStretch(base), 1_700_000_000_000, base
+    hashes: list[bytes] = []
+    for batch, later in batches:
+        at += later
+        record = some.published(batch, end, at)
+        stretch.append(record)
+        hashes.append(record.key_hashes or bytes(8 * len(batch)))
+        end += len(batch)
+    columns, body = read_messages(stretch.encode(TopicId(1), 0, RING if encrypted else None), RING)
+    assert columns == stretch.read(range(base, end))
+    assert columns.values == [value for batch, _ in batches for value in batch.values]
+    assert columns.keys == stretch.keys
+    assert body.dedup_ids == stretch.dedup_ids
+    if encrypted and any(batch.keys for batch, _ in batches):
+        assert body.hashes == b"".join(hashes)
+
+
+def test_a_message_of_a_megabyte() -> None:
+    value = Random(1).randbytes(1 << 20)
+    stretch = TailStretch(5)
+    stretch.append(some.published(Batch([value, b""], keys=["", None], headers=[{"": ""}, {}]), 5, 1))
+    for ring in (None, RING):
+        columns, _ = read_messages(stretch.encode(TopicId(1), 0, ring), RING)
+        assert columns == Columns([5, 6], [value, b""], [1, 1], ["", None], [{"": ""}, {}])
+
+
+def test_an_encrypted_frame_opens_only_in_its_own_place() -> None:
+    stretch = TailStretch(3)
+    stretch.append(some.published(Batch([b"secret"], keys=["also secret"], dedup_ids=["and this"]), 3, 1))
+    frame = stretch.encode(TopicId(1), 0, RING)
+    assert b"secret" not in frame
+    assert b"and this" not in frame
+    assert read_messages(frame, RING)[0].values == [b"secret"]
+    for topic, partition in ((2, 0), (1, 1)):
+        with pytest.raises(CorruptionError):
+            read_messages(frame, RING, topic, partition)
+    with pytest.raises(UnavailableError, match="'new' is missing"):
+        read_messages(frame, STRANGER)
+    with pytest.raises(CorruptionError, match="wrong key"):
+        read_messages(frame, IMPOSTOR)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ([2, b"12345678", 0, None, None, False, False, None, None], None),
+        ([2, b"123", 0, None, None, False, False, None, None], None),
+        ([2, 5, 0, [1], None, False, False, None, None], None),
+        ([2, 5, 0, None, [True] * 3, False, False, None, None], None),
+        ([2, 5, 0, None, None, True, False, b"12345678", None], None),
+        ([0, 5, 0, None, None, False, False, None, None], None),
+        ([-1, 5, 0, None, None, False, False, None, None], None),
+        (None, [[b"a"], None, None, None, None]),
+        (None, [[b"a", b"b"], ["k"], None, None, None]),
+        (None, [[b"a", b"b"], None, [None], None, None]),
+        (None, [[b"a", b"b"], None, None, [], None]),
+        (None, [[b"a", b"b"], None, None, None, b"12345678"]),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(head: list[Any] | None, body: list[Any] | None) -> None:
+    with pytest.raises(CorruptionError):
+        if head is not None:
+            codec.decode_head(msgspec.msgpack.encode(head))
+        else:
+            codec.decode_body(msgspec.msgpack.encode(body), 2)
+
+
+# -- records and commits
+
+
+@given(st.lists(some.records, max_size=5))
+def test_records(records: list[r.Record]) -> None:
+    assert decode_records(encode_records(records)) == records
+
+
+def secret_topic(record: r.Record) -> int:
+    return SECRET if getattr(record, "topic", 0) == SECRET else 0
+
+
+def in_secret(record: r.Record) -> r.Record:
+    return msgspec.structs.replace(record, topic=SECRET) if hasattr(record, "topic") else record
+
+
+@given(st.lists(some.records | some.records.map(in_secret), min_size=1, max_size=6))
+def test_commits(records: list[r.Record]) -> None:
+    head, body = encode_commit(records, secret_topic, RING)
+    sections = list(decode_commit(body, RING))
+    assert [record for _, section in sections if isinstance(section, list) for record in section] == records
+    assert decode_touched(head) == sorted(
+        {(getattr(record, "topic", 0), getattr(record, "partition", -1)) for record in records}
+    )
+    for ring, error in ((STRANGER, UnavailableError), (IMPOSTOR, CorruptionError)):
+        for topic, section in decode_commit(body, ring):
+            assert isinstance(section, error if topic == SECRET else list)
+
+
+def test_a_section_opens_only_for_its_own_topic() -> None:
+    record = r.Acked(1, SECRET, *[1] * 3, some.OffsetSet([1]))  # type: ignore[arg-type]
+    _, body = encode_commit([record], secret_topic, RING)
+    [[_, sealed, data]] = msgspec.msgpack.decode(body)
+    [(_, found)] = decode_commit(msgspec.msgpack.encode([[SECRET + 1, sealed, data]]), RING)
+    assert isinstance(found, CorruptionError)
+
+
+# -- happenings
+
+
+@settings(max_examples=60)
+@given(st.lists(some.happenings, min_size=1, max_size=8), st.booleans())
+def test_histories(found: list[r.Happening], encrypted: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    history = DiskHistory(disk, TopicId(1), 0)
+    for part in (found[: len(found) // 2], found[len(found) // 2 :]):
+        for record in part:
+            history.note(record)
+        if history.begin_flush():
+            history.finish_flush(history.flush(RING if encrypted else None))
+    again = DiskHistory(disk, TopicId(1), 0)
+    assert again.load(HistoryEntry(*history.entry())) == []
+    for record in found:
+        first, last = happenings.bounds(record)
+        for offset in (first, last, last + 1):
+            wanted = [other for other in found if offset in other.offsets]
+            assert history.history(offset, RING) == again.history(offset, RING) == wanted
+
+
+# -- checkpoints
+
+
+@given(
+    st.lists(st.builds(TopicEntry, some.numbers, some.texts, some.texts, some.configs), max_size=3),
+    st.lists(st.builds(SegmentEntry, some.numbers, some.numbers, some.numbers), max_size=3),
+    st.lists(st.tuples(some.texts, some.texts, some.numbers), max_size=2),
+    st.binary(max_size=30),
+    some.numbers,
+)
+def test_checkpoints(
+    topics: list[TopicEntry],
+    segments: list[SegmentEntry],
+    transactions: list[tuple[str, str, int]],
+    snapshot: bytes,
+    number: int,
+) -> None:
+    logs = [LogEntry(TopicId(1), 2, 3, 4, segments)]
+    histories = [HistoryEntry(TopicId(1), 2, [(1, 500), (2, 70)])]
+    checkpoint = Checkpoint(number, Manifest(123, topics, logs, histories, transactions), snapshot)
+    disk = SimulatedDisk(Random(1))
+    write_checkpoint(disk, checkpoint)
+    assert read_checkpoint(disk) == checkpoint
+    newer = msgspec.structs.replace(checkpoint, number=number + 1)
+    write_checkpoint(disk, newer)
+    assert read_checkpoint(disk) == newer
+    assert len(disk.list("checkpoint")) == 1
+
+
+# -- foreign bytes
+
+
+def _commit(data: bytes) -> None:
+    for _, section in decode_commit(data, RING):
+        assert isinstance(section, list | OrtooError)
+
+
+def _sealed(data: bytes) -> None:
+    RING.open(Sealed("new", data[:3]), data, b"")
+
+
+def _checkpoint(data: bytes) -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.open("checkpoint/1.ckpt").append(data)
+    read_checkpoint(disk)
+
+
+def _manifest(data: bytes) -> None:
+    _checkpoint(encode_frame(CHECKPOINT, 1, data, b""))
+
+
+DECODERS: list[Callable[[bytes], object]] = [
+    codec.decode_head,
+    lambda data: codec.decode_body(data, 1),
+    decode_records,
+    _commit,
+    decode_touched,
+    happenings.decode_head,
+    decompress,
+    _sealed,
+    _checkpoint,
+    _manifest,
+]
+
+STRETCH = TailStretch(1)
+STRETCH.append(some.published(Batch([b"a"], keys=["k"], headers=[{"h": "i"}], dedup_ids=["d"]), 1, 1))
+_FRAME = scan_frames(STRETCH.encode(TopicId(1), 0, None))[0]
+assert isinstance(_FRAME, Frame)
+_RECORDS = encode_records(
+    [
+        r.TopicCreated(1, TopicId(1), "default", "t", some.TopicConfig(partitions=2, labels={"a": "b"})),
+        r.Deleted(1, TopicId(1), 0, some.OffsetSet([1, 5, 1 << 33])),
+        some.published(Batch([b"v"], ["k"], [{"h": "i"}]), 1, 1),
+    ]
+)
+GENUINE: list[bytes] = [
+    _FRAME.head,
+    _FRAME.body or b"",
+    _RECORDS,
+    *encode_commit(decode_records(_RECORDS), secret_topic, RING),
+    msgspec.msgpack.encode([[1, 5, 3, ["new", b"123456789012"]]]),
+    msgspec.msgpack.encode([1, [[1, "default", "t", some.TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]),
+]
+
+
+def refuses_or_reads(decoder: Callable[[bytes], object], data: bytes) -> None:
+    try:
+        decoder(data)
+    except CorruptionError:
+        pass
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=80) | st.recursive(st.integers() | st.binary() | st.text(), st.lists).map(lambda v: _plain(v)))
+def test_foreign_bytes_are_corruption_and_nothing_else(data: bytes) -> None:
+    for decoder in DECODERS:
+        refuses_or_reads(decoder, data)
+
+
+def _plain(value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except (OverflowError, UnicodeEncodeError):
+        return b""
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(GENUINE), st.integers(0, 10_000), st.integers(0, 255), st.integers(0, 3))
+def test_almost_genuine_bytes_are_corruption_or_another_value(data: bytes, at: int, byte: int, cut: int) -> None:
+    at %= len(data)
+    changed = data[:at] + bytes([byte]) + data[at + 1 : len(data) - cut]
+    for decoder in DECODERS:
+        refuses_or_reads(decoder, changed)
+
+
+def test_a_nest_without_end_is_corruption() -> None:
+    for decoder in DECODERS:
+        with pytest.raises(CorruptionError):
+            decoder(b"\x91" * 100_000)
