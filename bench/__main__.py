@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measures the embedded queue in memory: rates, lateness, memory; each rate beside the bare cost of "
+        description="Measures the embedded queue, in memory and on disk: rates, lateness, memory, restarts; each rate beside the bare cost of "
         "encoding the same batches (the floor), measured in the same run. The best of several repetitions counts.",
         epilog=f"Scenarios: {_names()}.",
     )

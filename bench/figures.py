@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Unit = Literal["messages/s", "ms", "bytes/message", "ratio"]
+Unit = Literal["messages/s", "ms", "bytes/message", "ratio", "MB"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -67,6 +67,16 @@ TARGETS = {
     ("deep ÷ shallow", "publish"): Target(0.75),
     ("deep ÷ shallow", "lease"): Target(0.75),
     ("deep ÷ shallow", "ack"): Target(0.75),
+    ("disk, commit", "publish"): Target(500_000),
+    ("disk, commit", "lease+ack"): Target(400_000),
+    ("disk, commit", "one by one"): Target(20_000),
+    ("disk, none", "publish ÷ bare"): Target(0.4),
+    ("disk, 10,000,000 pending plain", "memory while publishing"): Target(300, "at most"),
+    ("disk, 10,000,000 pending plain", "longest commit"): Target(100, "at most"),
+    ("disk, 10,000,000 pending plain", "restart"): Target(3_000, "at most"),
+    ("disk, 10,000,000 pending plain", "replay"): Target(1_000_000),
+    ("disk, 10,000,000 pending plain", "first message by time"): Target(20, "at most"),
+    ("disk, 1,000,000 pending keyed", "restart"): Target(5_000, "at most"),
     ("state, plain", "memory"): Target(10, "at most"),
     ("state, one message a ms", "memory"): Target(10, "at most"),
     ("state, 100,000 keys", "memory"): Target(40, "at most"),

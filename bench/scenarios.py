@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, memory, traffic
+from . import delayed, disk, memory, traffic
 from .depth import depth
 from .figures import Figure, rates
 from .loads import LOADS, Load, plain
@@ -34,6 +34,8 @@ def scenarios() -> list[Scenario]:
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
         *state,
+        *(_disk(durability) for durability in ("commit", "interval", "none")),
+        *(_restart(kind) for kind in ("plain", "keyed")),
     ]
 
 
@@ -69,6 +71,14 @@ def _delayed(settings: Settings) -> list[Figure]:
     inserted = best_of(settings.repetitions, lambda: delayed.insert(settings.delayed_messages))
     late = delayed.lateness(settings.repetitions, settings.timed_messages, settings.timed_seconds)
     return [*rates("delayed", inserted), *late]
+
+
+def _disk(durability: str) -> Scenario:
+    return Scenario(f"disk, {durability}", lambda settings: disk.scenario(settings, durability))
+
+
+def _restart(kind: str) -> Scenario:
+    return Scenario(f"disk, restart {kind}", lambda settings: disk.restart(settings, kind))
 
 
 def _state(kind: str) -> Scenario:

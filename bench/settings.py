@@ -16,6 +16,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shallow: int  # messages pending
     deep: int
     state_messages: int
+    disk_messages: int
+    restart_messages: int  # plain; a tenth of them keyed
 
 
 FULL = Settings(
@@ -29,6 +31,8 @@ FULL = Settings(
     shallow=10_000,
     deep=10_000_000,
     state_messages=10_000_000,
+    disk_messages=1_600_000,
+    restart_messages=10_000_000,
 )
 QUICK = Settings(
     repetitions=2,
@@ -41,4 +45,6 @@ QUICK = Settings(
     shallow=10_000,
     deep=1_000_000,
     state_messages=1_000_000,
+    disk_messages=160_000,
+    restart_messages=500_000,
 )

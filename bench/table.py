@@ -18,7 +18,7 @@ _MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: ""}
 
 
 def to_table(figures: Sequence[Figure]) -> Table:
-    table = Table(title=f"ortoo {ortoo.__version__}, in memory, 100-byte values", caption=_caption())
+    table = Table(title=f"ortoo {ortoo.__version__}, 100-byte values", caption=_caption())
     table.add_column("scenario", no_wrap=True)
     table.add_column("what", no_wrap=True)
     for heading in ("figure", "× floor", "target"):
@@ -50,6 +50,8 @@ def to_text(value: float, unit: Unit) -> str:
             return f"{value:.1f} ms"
         case "bytes/message":
             return f"{value:.1f} B each"
+        case "MB":
+            return f"{value:,.0f} MB"
         case "ratio":
             return f"{value:.2f}"
 

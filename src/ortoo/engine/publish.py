@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, pick
 from ortoo.model.commands import Publish
@@ -31,16 +33,22 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
     if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
         raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {topic.config.max_depth}; retry later")
     batch = _to_batch(outgoing, topic.config, slate.now)
-    rows = _rows_by_partition(topic, outgoing, firsts)
+    hashes = key_hashes(outgoing.keys) if outgoing.keys else None
+    rows = _rows_by_partition(topic, outgoing, hashes, firsts)
     partitions, offsets = [0] * len(outgoing), [0] * len(outgoing)
     for index, chosen in rows.items():
         check_healthy(topic, index)
         base = slate.reserve(topic, index, len(chosen))
-        part = batch if len(chosen) == len(outgoing) else pick(batch, chosen)
+        whole = len(chosen) == len(outgoing)
+        part = batch if whole else pick(batch, chosen)
         size = sum(map(len, part.values))
-        keyed = part.keys if topic.config.ordering == "key" else None
-        hashes = key_hashes(keyed).tobytes() if keyed else None
-        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part, hashes))
+        keyed = None
+        if hashes is not None and topic.config.ordering == "key":
+            keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
+        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part, keyed))
+        if whole:
+            partitions, offsets = [index] * len(chosen), list(range(base, base + len(chosen)))
+            break
         for offset, row in enumerate(chosen, base):
             partitions[row] = index
             offsets[row] = offset
@@ -114,18 +122,18 @@ def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageR
 
 
 def _rows_by_partition(
-    topic: Topic, outgoing: Outgoing, firsts: dict[int, MessageRef | int]
+    topic: Topic, outgoing: Outgoing, hashes: array[int] | None, firsts: dict[int, MessageRef | int]
 ) -> dict[int, list[int] | range]:
     """A key decides by its hash; without one, the whole batch goes to one partition and the next batch to the next."""
     count = len(topic.partitions)
     spread = _next_healthy(topic, topic.spread % count)
     if not firsts and outgoing.partitions is None and (outgoing.keys is None or count == 1):
         return {spread: range(len(outgoing))}
-    hashes = key_hashes(outgoing.keys) if outgoing.keys else [0] * len(outgoing)
+    keys = hashes if hashes is not None else [0] * len(outgoing)
     if outgoing.partitions is None:
-        places = [key % count if key else spread for key in hashes]
+        places = [key % count if key else spread for key in keys]
     else:
-        named = zip(outgoing.partitions, hashes, strict=True)
+        named = zip(outgoing.partitions, keys, strict=True)
         places = [place if place is not None else key % count if key else spread for place, key in named]
     rows: dict[int, list[int] | range] = {}
     lists: dict[int, list[int]] = {}

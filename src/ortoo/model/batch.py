@@ -77,35 +77,30 @@ def join(batches: Sequence[Outgoing]) -> Outgoing:
     return Outgoing(**columns)
 
 
-_value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
-_OPTIONAL = [
-    ("delays", attrgetter("delay")),
-    ("deliver_ats", attrgetter("deliver_at")),
-    ("ttls", attrgetter("ttl")),
-    ("dedup_ids", attrgetter("dedup_id")),
-    ("partitions", attrgetter("partition")),
-]
+_value = attrgetter("value")
+_rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
+_PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)
+_OPTIONAL = ("delays", "deliver_ats", "ttls", "dedup_ids", "partitions")
 
 
 def to_outgoing(messages: Iterable[Message]) -> Outgoing:
     """Turns messages into columns, checking each field's type and size on the way."""
     messages = _as_list(messages)
     values, json = _values(list(map(_value, messages)))
-    columns: dict[str, Any] = {}
-    for name, getter in _OPTIONAL:
-        column = list(map(getter, messages))
-        if _is_used(column):
-            columns[name] = column
-    keys = list(map(_key, messages))
-    headers = list(map(_headers, messages))
-    outgoing = Outgoing(
-        values,
-        keys=keys if _is_used(keys) else None,
-        headers=headers if any(headers) else None,
-        priorities=_priorities(list(map(_priority, messages))),
-        json=json,
-        **columns,
-    )
+    rest = list(map(_rest, messages))
+    if rest.count(_PLAIN) == len(rest):  # nothing but values: the columns need not be looked at one by one
+        outgoing = Outgoing(values, json=json)
+    else:
+        keys, headers, priorities, *others = map(list, zip(*rest, strict=True))
+        optional = dict(zip(_OPTIONAL, others, strict=True))
+        outgoing = Outgoing(
+            values,
+            keys=keys if _is_used(keys) else None,
+            headers=headers if any(headers) else None,
+            priorities=_priorities(priorities),
+            json=json,
+            **{name: column for name, column in optional.items() if _is_used(column)},
+        )
     check_outgoing(outgoing)
     return outgoing
 
@@ -152,6 +147,8 @@ def _value_bytes(value: Any) -> bytes:
 def _priorities(raw: list[int | str]) -> list[int] | None:
     if raw.count(ANY_PRIORITY) == len(raw):
         return None
+    if set(map(type, raw)) == {int}:
+        return raw  # type: ignore[return-value]
     return [_priority_number(priority) for priority in raw]
 
 
