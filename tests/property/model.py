@@ -61,6 +61,11 @@ class Delivery:
     first: int = 0
     due: int = 0
     let_out: bool = False  # asked for by name, so the window buffer holds it no longer
+    early: bool = False  # asked for by name while it was delayed
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.message.delayed and not self.early
 
     def reset(self, state: str) -> None:
         self.state, self.failures, self.first, self.due = state, 0, 0, 0
@@ -199,7 +204,7 @@ class Topic:
 
     def is_waiting(self, delivery: Delivery) -> bool:
         """Deliverable, as far as time is concerned."""
-        return delivery.state == PENDING and not delivery.message.delayed and not self.is_hidden(delivery)
+        return delivery.state == PENDING and not delivery.is_delayed and not self.is_hidden(delivery)
 
     def is_blocked(self, group: Group, delivery: Delivery, mine: set[Place] | None = None) -> bool:
         """A key is blocked from the delivery of a message until that message is settled. `mine`: of this same lease."""
@@ -233,7 +238,7 @@ class Topic:
                 return None if message.is_gone_for(group) else "done"
             case "gone":
                 return None
-        if message.delayed:
+        if delivery.is_delayed:
             return "delayed"
         if self.is_hidden(delivery):
             return None  # counted as ready, but not listed before its window closes
@@ -770,7 +775,7 @@ class Model:
                 MessageRef(topic.id, *death.place), death.group.name, death.reason, death.attempts, death.error
             )
 
-    def extend(self, command: c.Extend, now: int) -> list[list[int]]:
+    def extend(self, command: c.Extend, now: int) -> Settled:
         lost: list[list[int]] = []
         for run in command.runs:
             held, missing = self._find(run)
@@ -778,7 +783,7 @@ class Model:
             if held is not None:
                 held.lease.until = now + (command.lease_ms or round(held.topic.config.lease * 1000))
                 held.group.touch(held.lease.consumer, now)
-        return lost
+        return Settled(lost if any(lost) else None)
 
     # -- transactions
 
@@ -938,8 +943,7 @@ class Model:
                     held = Held(topic, group, lease, {message.place})
                     deaths.extend(self._give_back(held, self._in_line(held)[1]))
             group.unhold(message.place)
-            if message.delayed:
-                message.delayed, message.due = False, now
+            delivery.early = delivery.early or message.delayed
             if delivery.state in (DONE, DEAD, GONE):
                 delivery.reset(PENDING)
             delivery.state = PENDING
@@ -982,7 +986,7 @@ class Model:
             delivery = group.deliveries[original.place]
             if delivery.state in (DONE, DEAD, GONE):
                 delivery.reset(PENDING)
-                self._let_out(topic, group, original)
+            self._let_out(topic, group, original)
             return command.origin
         again = self._append(topic, partition.index, now)
         again.only = group.id

@@ -36,6 +36,7 @@ class Feed:
     __slots__ = (
         "cursor",
         "dead",
+        "early",
         "failures",
         "fifo",
         "group",
@@ -62,6 +63,7 @@ class Feed:
         self.retries = Wheel()
         self.failures: dict[int, Failure] = {}
         self.dead = OffsetSet()
+        self.early = OffsetSet()  # delayed for the others, but this group asked for them at once
         self.skipped = 0
 
     # -- becoming ready
@@ -135,8 +137,9 @@ class Feed:
 
     def came_due(self, offsets: list[int]) -> None:
         for offset in offsets:
-            if offset in self.open:
+            if offset in self.open and offset not in self.early:
                 self.offer(offset)
+            self.early.discard(offset)
 
     def reopen(self, offsets: OffsetSet) -> None:
         """Done messages become deliverable once more, with their attempts forgotten."""
@@ -144,7 +147,7 @@ class Feed:
         self.open.update(offsets)
         for offset in offsets:
             self.failures.pop(offset, None)
-            if offset not in self.partition.delayed:
+            if offset not in self.partition.delayed or offset in self.early:
                 self.offer(offset)
 
     # -- being delivered
@@ -245,6 +248,7 @@ class Feed:
         """The log begins at `start` now."""
         self.close(self.open.within(0, start))
         self.dead.remove_span(0, start)
+        self.early.remove_span(0, start)
         self.cursor = max(self.cursor, start)
 
     # -- asking

@@ -164,12 +164,6 @@ class Partition:
         self.delayed.subtract(OffsetSet(offsets))
         return offsets
 
-    def hasten(self, offset: int, now: int) -> None:
-        """A delayed message is due now after all."""
-        if offset in self.delayed:
-            self.delayed.discard(offset)
-            self.ripened.append((now, offset))
-
     def expiring(self, now: int) -> tuple[OffsetSet, OffsetSet]:
         """What expires and what is evicted by `now`. Nothing changes."""
         due = self.expiries.peek(now)

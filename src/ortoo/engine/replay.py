@@ -310,14 +310,15 @@ def _hastened(state: State, record: r.Hastened) -> None:
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
     for offset in record.offsets:
         feed.admit(offset + 1)
-        if offset in partition.delayed:
-            partition.hasten(offset, record.at)
-            for other in topic.groups.values():
-                other.feeds[record.partition].came_due([offset])
-        if offset in feed.open:
-            feed.hasten(offset)
-        else:
+        was_delayed = offset in partition.delayed and offset not in feed.early
+        if was_delayed:
+            feed.early.add(offset)
+        if offset not in feed.open:
             feed.reopen(OffsetSet([offset]))
+        elif was_delayed:
+            feed.offer(offset)
+        else:
+            feed.hasten(offset)
 
 
 # -- transactions

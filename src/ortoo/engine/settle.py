@@ -198,6 +198,14 @@ def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState) ->
     return deaths
 
 
+def _keep_alive(state: State, held: Held, now: int) -> None:
+    """An extension is a sign of life; after a restart it may be the first one of the consumer."""
+    topic, group = held.topic, held.group
+    if group.members.touch(held.lease.consumer, now) and topic.config.is_fifo:
+        group.members.rebalance(len(group.feeds), group.held_partitions(), now)
+    state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+
+
 def decide_extend(state: State, command: Extend, now: int) -> Decision:
     """Extends whole leases: messages leased together stay together."""
     if command.lease_ms is not None and not 1 <= command.lease_ms <= limits.LEASE_MS_MAX:
@@ -212,6 +220,6 @@ def decide_extend(state: State, command: Extend, now: int) -> Decision:
             continue
         extended.add(run.lease)
         until = now + (command.lease_ms or int(held.topic.config.lease * 1000))
-        held.group.members.touch(held.lease.consumer, now)
+        _keep_alive(state, held, now)
         records.append(Extended(now, held.topic.id, held.group.id, held.lease.id, until))
     return Decision(records, Settled(lost if any(lost) else None))

@@ -50,6 +50,7 @@ class FeedDump(msgspec.Struct, array_like=True):
     open: bytes
     dead: bytes
     retrying: bytes
+    early: bytes
     failures: bytes  # offset, attempts, first, due; offset, ...
     skipped: int
 
@@ -156,6 +157,7 @@ def _dump_feed(feed: Feed) -> FeedDump:
         feed.open.to_bytes(),
         feed.dead.to_bytes(),
         feed.retrying.to_bytes(),
+        feed.early.to_bytes(),
         failures.tobytes(),
         feed.skipped,
     )
@@ -282,6 +284,7 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
     feed.open = OffsetSet.from_bytes(dumped.open)
     feed.dead = OffsetSet.from_bytes(dumped.dead)
     feed.retrying = OffsetSet.from_bytes(dumped.retrying)
+    feed.early = OffsetSet.from_bytes(dumped.early)
     feed.skipped = dumped.skipped
     failures = array("q", dumped.failures)
     for at in range(0, len(failures), 4):
@@ -290,7 +293,7 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
         if offset in feed.retrying:
             feed.retries.add(due, offset)
     _hold_keys(feed, feed.leased | feed.retrying)
-    for offset in feed.open - feed.leased - feed.retrying - feed.partition.delayed:
+    for offset in feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early):
         feed.offer(offset)
 
 

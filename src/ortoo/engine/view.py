@@ -55,7 +55,7 @@ def group_info(group: Group) -> GroupInfo:
 def delayed_in(feed: Feed) -> OffsetSet:
     """Not due yet, or waiting for a retry."""
     delayed = feed.unsettled(feed.partition.delayed) if feed.partition.delayed else OffsetSet()
-    return delayed | feed.retrying
+    return (delayed - feed.early) | feed.retrying
 
 
 def blocked_in(feed: Feed) -> OffsetSet:
