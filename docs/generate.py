@@ -148,6 +148,7 @@ LIMITS: dict[str, str] = {
     "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers for traces",
 }
 
+_CENTURY_SECONDS = 100 * 366 * 86_400
 _UNITS = [("day", 86_400_000), ("hour", 3_600_000), ("second", 1_000)]
 
 
@@ -162,8 +163,10 @@ def to_plain_type(hint: Any) -> str:
 
 
 def to_number(value: float) -> str:
-    if isinstance(value, int) and value >= 1 << 62:
+    if value == 1 << 62:
         return "2^62"
+    if value == _CENTURY_SECONDS:
+        return "100 years"
     if value == int(value):
         return f"{int(value):,}"
     return str(value)

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.engine.partition import Partition
 from ortoo.model.message import Received
-from ortoo.model.names import MessageRef, parse_message_id
+from ortoo.model.names import MessageRef, TopicId, parse_message_id
 from ortoo.model.records import decode_records
+from ortoo.model.replies import Columns, join_columns
 from ortoo.stores.disk.frame import SIZE, scan_frames
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import (
     Opened,
     Truth,
+    Value,
     fill,
     histories,
     opened,
@@ -34,6 +37,8 @@ from tests.format.directory import (
 )
 
 Files = dict[str, bytes]
+NEW: Value = (b"new", None, None, 5, False)
+DEAD = {"ortoo-origin", "ortoo-damaged"}
 States = dict[tuple[str, int], Any]
 
 
@@ -87,10 +92,10 @@ async def _whole() -> Whole:
 
 
 def test_the_directory_has_something_of_everything(whole: Whole) -> None:
-    kinds = Counter(path.partition("/")[0] + path[-4:] for path in whole.files)
-    assert kinds.keys() >= {"checkpointckpt", "logs.seg", "logs.log", "history.hist", "wal.wal", "FORMATRMAT"}
-    assert kinds["logs.seg"] > 3
-    assert kinds["wal.wal"] > 1
+    kinds = Counter(path.rpartition(".")[2] for path in whole.files)
+    assert kinds.keys() == {"FORMAT", "ckpt", "seg", "log", "hist", "wal"}
+    assert kinds["seg"] > 3
+    assert kinds["wal"] > 1
     assert len(whole.cuts) > 10
 
 
@@ -182,7 +187,7 @@ def check_untouched(files: Files, disk: SimulatedDisk) -> None:
 async def check_opened(whole: Whole, damage: Damaged, one: Opened) -> str:
     states, troubled = partition_states(one), troubles(one)
     for reason in troubled.values():
-        assert damage.path in reason
+        assert damage.path[:-4] in reason  # without the suffix: a file that is gone might have been sealed, or not
         assert "at byte " in reason or (damage.data is None and "is missing" in reason)
     await check_values(whole, damage, one)
     expected = whole.states
@@ -216,17 +221,33 @@ async def check_values(whole: Whole, damage: Damaged, one: Opened) -> None:
     """Every message of a healthy partition is what was published, or reading it fails and names the place."""
     for topic in one.broker.engine.state.topics.values():
         for partition in topic.partitions:
-            if partition.trouble is not None:
-                continue
-            for offset in range(partition.start, partition.end):
-                ref = MessageRef(topic.id, partition.index, offset)
+            if partition.trouble is None:
                 try:
-                    columns = await one.store.read(*ref[:2], [offset])
-                except CorruptionError as error:
+                    columns = await one.store.scan(topic.id, partition.index, partition.start, partition.end)
+                except CorruptionError:
                     assert damage.path.startswith(f"logs/{topic.id}/{partition.index}/")
-                    check_names(damage, error)
-                    continue
-                assert ref not in whole.truth or values(columns) == {offset: whole.truth[ref]}
+                    columns = await read_what_can_be_read(damage, one, topic.id, partition)
+                else:
+                    assert columns.offsets == list(range(partition.start, partition.end))
+                for offset, value in values(columns).items():
+                    assert is_right(whole, MessageRef(topic.id, partition.index, offset), value)
+
+
+async def read_what_can_be_read(damage: Damaged, one: Opened, topic: TopicId, partition: Partition) -> Columns:
+    parts = []
+    for offset in range(partition.start, partition.end):
+        try:
+            parts.append(await one.store.read(topic, partition.index, [offset]))
+        except CorruptionError as error:
+            check_names(damage, error)
+    assert len(parts) < partition.end - partition.start
+    return join_columns(parts)
+
+
+def is_right(whole: Whole, ref: MessageRef, value: Value) -> bool:
+    """As it was published; or published by this test, perhaps in the place of one that was cut off; or a new dead letter."""
+    headers = value[2] or {}
+    return value in (whole.truth.get(ref), NEW) or (ref not in whole.truth and not DEAD.isdisjoint(headers))
 
 
 async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
@@ -240,7 +261,7 @@ async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
                 assert place not in troubled
             except UnavailableError as error:
                 assert place in troubled
-                assert damage.path in str(error)
+                assert damage.path[:-4] in str(error)
             for _ in range(60):
                 try:
                     leased = await one.queue.lease(topic.name, group="reader", partition=info.partition)
@@ -250,7 +271,7 @@ async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
                 if not leased:
                     break
                 assert place not in troubled
-                check_message(whole, leased[0])
+                assert is_right(whole, parse_message_id(leased[0].id), value_of(leased[0]))
                 await one.queue.ack(leased)
             else:
                 pytest.fail("there is no end to it")
@@ -260,14 +281,8 @@ async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
         await one.checkpoint()
 
 
-def check_message(whole: Whole, message: Received) -> None:
-    ref = parse_message_id(message.id)
-    if ref in whole.truth:
-        value, key, headers, priority, json = whole.truth[ref]
-        assert (message.value, message.key, message.priority, message.is_json) == (value, key, priority, json)
-        assert (message.headers or {}) == (headers or {})
-    else:
-        assert message.value == b"new" or "ortoo-damaged" in (message.headers or {}) or "ortoo-origin" in message.headers
+def value_of(message: Received) -> Value:
+    return message.value, message.key, message.headers_or_none, message.priority, message.is_json
 
 
 async def check_all(whole: Whole, folder: str, step: int, every: int) -> Counter[str]:
@@ -286,7 +301,9 @@ async def test_damage_to_the_format_keeps_the_queue_closed(whole: Whole) -> None
 
 
 async def test_damage_to_the_checkpoint_keeps_the_queue_closed(whole: Whole) -> None:
-    assert (await check_all(whole, "checkpoint/", 1, 5)).keys() == {"closed"}
+    outcomes = await check_all(whole, "checkpoint/", 1, 5)
+    assert outcomes.pop("no effect") == 1  # without it at all: an open transaction keeps the whole write-ahead log
+    assert outcomes.keys() == {"closed"}
 
 
 async def test_damage_to_history_costs_history_only(whole: Whole) -> None:
@@ -294,12 +311,14 @@ async def test_damage_to_history_costs_history_only(whole: Whole) -> None:
 
 
 async def test_damage_to_a_segment_costs_its_partition_or_one_read(whole: Whole) -> None:
-    outcomes = await check_all(whole, "logs/", 8, 10)
+    outcomes = await check_all(whole, "logs/", 8, 30)
+    print(outcomes)
     assert outcomes.keys() == {"quarantined", "no effect"}
     assert min(outcomes.values()) > 50
 
 
 async def test_damage_to_the_write_ahead_log_is_isolated_or_reported_or_a_cut_tail(whole: Whole) -> None:
-    outcomes = await check_all(whole, "wal/", 8, 20)
+    outcomes = await check_all(whole, "wal/", 8, 40)
+    print(outcomes)
     assert outcomes.keys() == {"closed", "quarantined", "cut", "no effect"}
     assert outcomes["quarantined"] > 30

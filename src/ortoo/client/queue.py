@@ -34,7 +34,7 @@ class Queue(Streams):
         self._settler = self
         self._prefetched = {}
         self._gatherer = Gatherer(link.publish)
-        self._inbox: Inbox | None = None
+        self._inboxes: dict[str, Inbox] = {}  # by namespace
         self.namespace = check_name("a namespace", namespace)
         self.consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
@@ -44,9 +44,9 @@ class Queue(Streams):
 
     async def close(self) -> None:
         """Finishes what was begun and closes. Leases held stay until they run out, unless released."""
-        if self._inbox is not None:
+        for inbox in self._inboxes.values():
             try:
-                await self._inbox.close()
+                await inbox.close()
             except OrtooError:
                 pass  # the queue is away already, and the inbox with it
         await self._gatherer.drain()
@@ -124,15 +124,15 @@ class Queue(Streams):
         namespace: str | None = None,
     ) -> Received:
         """Publishes a request and waits for the answer that a consumer gives with `reply`; NoReplyError when none came."""
-        if self._inbox is None:
-            self._inbox = Inbox(self)
+        namespace = namespace or self.namespace
+        inbox = self._inboxes.setdefault(namespace, Inbox(self, namespace))
         message = Message(value, key, headers, ttl=max(check_number("timeout", timeout), 0.001))
-        return await self._inbox.ask(message, topic, timeout, namespace or self.namespace)
+        return await inbox.ask(message, topic, timeout)
 
     async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
         """Answers a request. NotFoundError when the one who asked has gone."""
         if request.reply_to is None or request.correlation_id is None:
             raise InvalidError(f"message {request.id} is not a request: it has no reply-to and correlation-id headers")
-        await self.topic(request.reply_to)
+        await self.topic(request.reply_to, namespace=request.namespace)
         correlated = {**(headers or {}), CORRELATION_ID: request.correlation_id}
-        return await self.publish(request.reply_to, value, headers=correlated)
+        return await self.publish(request.reply_to, value, headers=correlated, namespace=request.namespace)

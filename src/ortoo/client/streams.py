@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from heapq import heappop, heappush
 from typing import Literal
 from uuid import uuid4
@@ -15,13 +15,14 @@ from ortoo.model.names import DEFAULT_GROUP
 
 from .admin import Admin, Time, to_position
 from .receiving import Receiving
+from .stream import Stream
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
 _SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message and still be there
 
 
 class Streams(Admin, Receiving):
-    async def consume(
+    def consume(
         self,
         topic: str,
         *,
@@ -33,12 +34,26 @@ class Streams(Admin, Receiving):
         consumer: str | None = None,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
-    ) -> AsyncIterator[Received]:
+    ) -> Stream:
         """Yields messages as they come, leasing up to `prefetch` at a time; settle each one with its `ack` and so on.
 
-        Goes on for ever, or with `wait` until nothing came for so many seconds. Leaving the loop releases what was
-        leased and not yet yielded.
+        Goes on for ever, or with `wait` until nothing came for so many seconds. What was leased and not yet yielded is
+        given back soon after the loop is left, or held in `async with`, by the end of the block.
         """
+        return Stream(self._consume(topic, group, prefetch, lease, wait, auto_ack, consumer, start, namespace))
+
+    async def _consume(
+        self,
+        topic: str,
+        group: str,
+        prefetch: int,
+        lease: float | None,
+        wait: float | None,
+        auto_ack: bool,
+        consumer: str | None,
+        start: Literal["all", "new"] | None,
+        namespace: str | None,
+    ) -> AsyncGenerator[Received, None]:
         ahead: list[Received] = []
         self._prefetched[id(ahead)] = ahead
         try:
@@ -70,13 +85,24 @@ class Streams(Admin, Receiving):
         except (LeaseLostError, UnavailableError):
             pass  # they return by themselves
 
-    async def subscribe(
+    def subscribe(
         self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
-    ) -> AsyncIterator[Received]:
-        """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber."""
+    ) -> Stream:
+        """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber.
+
+        "Now" is when the first message is asked for, or held in `async with`, when the block begins.
+        """
         group = f"subscriber-{uuid4().hex}"
-        await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
-        await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
+
+        async def begin() -> None:
+            await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
+            await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
+
+        return Stream(self._subscribe(topic, group, prefetch, wait, namespace), begin)
+
+    async def _subscribe(
+        self, topic: str, group: str, prefetch: int, wait: float | None, namespace: str | None
+    ) -> AsyncGenerator[Received, None]:
         try:
             async for message in self.consume(
                 topic,

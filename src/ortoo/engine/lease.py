@@ -8,7 +8,7 @@ from ortoo.model import limits
 from ortoo.model.batch import check_texts
 from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
-from ortoo.model.names import LeaseId, TopicName, check_labels, check_name
+from ortoo.model.names import INBOX_LABELS, LeaseId, TopicName, check_labels, check_name
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Acked, GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
@@ -61,11 +61,11 @@ def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
         return [state.topic(TopicName(command.namespace, command.topic))]
     wanted = (command.labels or {}).items()
-    found = [
-        topic
-        for topic in state.topics.values()
-        if topic.name.namespace == command.namespace and wanted <= topic.config.labels.items()
-    ]
+    here = [topic for topic in state.topics.values() if topic.name.namespace == command.namespace]
+    found = [topic for topic in here if wanted <= topic.config.labels.items()]
+    if not wanted:  # the whole namespace: what others work with, not dead letters and answers
+        dead = {topic.dlq_name() for topic in here if topic.config.dlq}
+        found = [t for t in found if t.name not in dead and t.config.labels != INBOX_LABELS]
     return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
 
 

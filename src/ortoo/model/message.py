@@ -125,7 +125,10 @@ class Received(msgspec.Struct, gc=False):
 
     def json(self) -> Any:
         """The value, decoded from JSON."""
-        return msgspec.json.decode(self.value)
+        try:
+            return msgspec.json.decode(self.value)
+        except msgspec.DecodeError as error:
+            raise InvalidError(f"the value of message {self.id} is not JSON: {error}") from None
 
     # These hand on what the queue returns: something to await, or from a blocking queue nothing, for it is done by then.
 

@@ -19,6 +19,7 @@ LeaseId = NewType("LeaseId", int)
 DEFAULT_NAMESPACE = "default"
 DEFAULT_GROUP = "default"
 LEASES_PER_EPOCH = 1 << 40
+INBOX_LABELS = {"ortoo": "inbox"}  # of topics that hold answers to one client's requests
 
 
 class TopicName(NamedTuple):

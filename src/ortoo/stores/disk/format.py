@@ -17,7 +17,7 @@ def check_format(disk: Disk) -> None:
             return
         if found.startswith(b"ortoo data directory, format "):
             raise UnavailableError(
-                f"the directory has {found.decode(errors='replace').strip()!r}; this program reads format 1"
+                f"the file FORMAT has {found.decode(errors='replace').strip()!r}; this program reads format 1"
             )
         raise CorruptionError("the file FORMAT of the data directory is damaged")
     if set(present) - {"LOCK", f"{NAME}.tmp"}:

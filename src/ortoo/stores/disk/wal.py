@@ -83,12 +83,13 @@ class Wal:
     def recover(self, after: int) -> Iterator[WalCommit | WalDamage]:
         """The commits with numbers above `after`, in order. A torn tail is cut; damage before good frames is reported."""
         self.next_number = self.files[0] if self.files else after + 1
+        path, size = "", 0
         for index, first in enumerate(self.files):
-            path = file_name(first)
-            found = _scan(self._disk.read(path))
             if first != self.next_number:
-                yield WalDamage(path, 0, f"commit {self.next_number} should come next, not {first}")
-            self.next_number = first
+                yield WalDamage(path, size, f"commits {self.next_number} to {first - 1} are missing")
+            path, self.next_number = file_name(first), first
+            data = self._disk.read(path)
+            found, size = _scan(data), len(data)
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
             yield from self._read(path, found, after)
