@@ -1,0 +1,329 @@
+"""Damage at rest: bits flipped, runs overwritten, files cut and files gone, in every file of a data directory.
+
+Whatever is damaged, a reader finds it out. Either the queue says which file is damaged and does not open, or partitions are
+quarantined and the others are as they were, or the end of the last write-ahead log file is cut, or reading the message that
+is damaged fails. No wrong value is served, and nothing else is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.engine.partition import Partition
+from ortoo.model.message import Received
+from ortoo.model.names import MessageRef, TopicId, parse_message_id
+from ortoo.model.records import decode_records
+from ortoo.model.replies import Columns, join_columns
+from ortoo.stores.disk.frame import SIZE, Frame, scan_frames
+from ortoo.testing.simulated_disk import SimulatedDisk
+from tests.format.directory import (
+    Opened,
+    Truth,
+    Value,
+    fill,
+    histories,
+    opened,
+    partition_states,
+    small_files,
+    troubles,
+    values,
+)
+
+Files = dict[str, bytes]
+NEW: Value = (b"new", None, None, 5, False)
+DEAD = {"ortoo-origin", "ortoo-damaged"}
+States = dict[tuple[str, int], Any]
+
+
+class Whole(NamedTuple):
+    """The directory before anything happened to it, and what it says."""
+
+    files: Files
+    truth: Truth
+    states: States
+    history: dict[MessageRef, bytes]
+    last_wal: str
+    cuts: dict[int, States]  # what is left when the last write-ahead log file ends at that frame
+
+
+class Damaged(NamedTuple):
+    path: str
+    at: int
+    how: str
+    data: bytes | None  # None: the file is gone
+
+
+def disk_of(files: Files) -> SimulatedDisk:
+    disk = SimulatedDisk(Random(1))
+    for path, data in files.items():
+        disk.open(path).append(data)
+    return disk
+
+
+def files_of(disk: SimulatedDisk) -> Files:
+    return {path: bytes(content.now) for path, content in sorted(disk.names.items())}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Whole:
+    return asyncio.run(_whole())
+
+
+async def _whole() -> Whole:
+    disk = SimulatedDisk(Random(1))
+    truth = await fill(disk)
+    files = files_of(disk)
+    last_wal = max(path for path in files if path.startswith("wal/"))
+    async with opened(disk_of(files)) as one:
+        assert one.store.problems == []
+        states, history = partition_states(one), await histories(one, truth)
+    cuts = {}
+    for frame in scan_frames(files[last_wal]):
+        async with opened(disk_of(files | {last_wal: files[last_wal][: frame.position]})) as one:
+            cuts[frame.position] = partition_states(one)
+    return Whole(files, truth, states, history, last_wal, cuts)
+
+
+def test_the_directory_has_something_of_everything(whole: Whole) -> None:
+    kinds = Counter(path.rpartition(".")[2] for path in whole.files)
+    assert kinds.keys() == {"FORMAT", "ckpt", "seg", "log", "hist", "wal"}
+    assert kinds["seg"] > 3
+    assert kinds["wal"] > 1
+    assert len(whole.cuts) > 10
+
+
+# -- damages
+
+
+def frame_starts(data: bytes) -> list[int]:
+    return [frame.position for frame in scan_frames(data)]
+
+
+def flips(path: str, data: bytes) -> Iterator[Damaged]:
+    """A bit of each frame's fixed part, of its head and of its body. Where exactly goes round from frame to frame."""
+    fixed = [0, 4, 5, 6, 8, 16, 20, 24]
+    for turn, frame in enumerate(scan_frames(data), start=sum(path.encode())):
+        places = [0, len(data) // 2, len(data) - 1]
+        if isinstance(frame, Frame):
+            body = frame.position + SIZE + frame.fixed.head_size
+            size = frame.fixed.body_size
+            places = [
+                frame.position + fixed[turn % 8],
+                frame.position + SIZE + turn % frame.fixed.head_size,
+                body + turn * 7 % size if turn % 6 else frame.position + 28,
+                body + [0, size // 2, size - 1][turn % 3],
+            ]
+        for at in places:
+            broken = bytearray(data)
+            broken[at] ^= 1 << (at + turn) % 8
+            yield Damaged(path, at, "flip", bytes(broken))
+
+
+def runs(path: str, data: bytes) -> Iterator[Damaged]:
+    """Zeros, or something else's bytes, over the start, the middle and across a boundary of two frames."""
+    places = [0, len(data) // 2, max(0, frame_starts(data)[-1] - 3)]
+    for at, run in zip(places, [bytes(7), Random(path).randbytes(20), bytes(300)], strict=True):
+        broken = (data[:at] + run + data[at + len(run) :])[: len(data)]
+        if broken != data:
+            yield Damaged(path, at, "run", broken)
+
+
+def cuts(path: str, data: bytes) -> Iterator[Damaged]:
+    starts = frame_starts(data)
+    for at in sorted({0, starts[len(starts) // 2], starts[-1] + 20, len(data) - 1}):
+        yield Damaged(path, at, "cut", data[:at])
+
+
+def damages(whole: Whole, folder: str) -> Iterator[Damaged]:
+    for path, data in whole.files.items():
+        if path.startswith(folder):
+            yield from flips(path, data)
+            yield from runs(path, data)
+            yield from cuts(path, data)
+            yield Damaged(path, 0, "gone", None)
+
+
+# -- what may come of it
+
+
+async def check(whole: Whole, damage: Damaged, deep: bool) -> str:
+    files = {path: data for path, data in whole.files.items() if path != damage.path}
+    disk = disk_of(files if damage.data is None else files | {damage.path: damage.data})
+    with small_files():
+        try:
+            async with opened(disk) as one:
+                outcome = await check_opened(whole, damage, one)
+                if deep:
+                    await check_working(whole, damage, one)
+        except (CorruptionError, UnavailableError) as error:
+            check_names(damage, error)
+            assert not deep or not damage.path.startswith(("history/", "logs/")), "only what is damaged is closed"
+            check_untouched(files, disk)
+            return "closed"
+        if deep:
+            async with opened(disk) as one:  # once more, after it has worked: still the same, and nothing new
+                await check_values(whole, damage, one)
+    return outcome
+
+
+def check_names(damage: Damaged, error: Exception) -> None:
+    text = str(error)
+    if damage.data is None:
+        assert "missing" in text or "none of Ortoo's" in text
+    else:
+        assert damage.path in text
+        assert "at byte " in text or damage.path == "FORMAT" or "should come next" in text
+
+
+def check_untouched(files: Files, disk: SimulatedDisk) -> None:
+    """A directory that does not open keeps what it has."""
+    now = files_of(disk)
+    for path, data in files.items():
+        assert now.get(path) == data or path.startswith("wal/"), path
+
+
+async def check_opened(whole: Whole, damage: Damaged, one: Opened) -> str:
+    states, troubled = partition_states(one), troubles(one)
+    for reason in troubled.values():
+        assert damage.path[:-4] in reason  # without the suffix: a file that is gone might have been sealed, or not
+        assert "at byte " in reason or (damage.data is None and "is missing" in reason)
+    await check_values(whole, damage, one)
+    expected = whole.states
+    outcome = "quarantined" if troubled else "no effect"
+    if damage.path == whole.last_wal and not troubled and states != whole.states:
+        place = max(position for position in whole.cuts if position <= damage.at)
+        expected, outcome = whole.cuts[place], "cut"
+    healthy = expected.keys() - troubled
+    assert {place: states[place] for place in healthy} == {place: expected[place] for place in healthy}
+    if outcome != "cut":
+        await check_history(whole, damage, one, troubled)
+    return outcome
+
+
+async def check_history(whole: Whole, damage: Damaged, one: Opened, troubled: dict[tuple[str, int], str]) -> None:
+    for ref, wanted in whole.history.items():
+        if (one.broker.engine.state.topics[ref.topic].name.name, ref.partition) in troubled:
+            continue
+        try:
+            found = await one.store.history(*ref)
+        except CorruptionError as error:
+            check_names(damage, error)
+            continue
+        if found != decode_records(wanted):
+            assert damage.path.startswith(f"history/{ref.topic}/{ref.partition}/")
+            assert any(damage.path in problem for problem in one.store.problems)
+            assert all(record in decode_records(wanted) for record in found)
+
+
+async def check_values(whole: Whole, damage: Damaged, one: Opened) -> None:
+    """Every message of a healthy partition is what was published, or reading it fails and names the place."""
+    for topic in one.broker.engine.state.topics.values():
+        for partition in topic.partitions:
+            if partition.trouble is None:
+                try:
+                    columns = await one.store.scan(topic.id, partition.index, partition.start, partition.end)
+                except CorruptionError:
+                    assert damage.path.startswith(f"logs/{topic.id}/{partition.index}/")
+                    columns = await read_what_can_be_read(damage, one, topic.id, partition)
+                else:
+                    assert columns.offsets == list(range(partition.start, partition.end))
+                for offset, value in values(columns).items():
+                    assert is_right(whole, MessageRef(topic.id, partition.index, offset), value)
+
+
+async def read_what_can_be_read(damage: Damaged, one: Opened, topic: TopicId, partition: Partition) -> Columns:
+    parts = []
+    for offset in range(partition.start, partition.end):
+        try:
+            parts.append(await one.store.read(topic, partition.index, [offset]))
+        except CorruptionError as error:
+            check_names(damage, error)
+    assert len(parts) < partition.end - partition.start
+    return join_columns(parts)
+
+
+def is_right(whole: Whole, ref: MessageRef, value: Value) -> bool:
+    """As it was published; or published by this test, perhaps in the place of one that was cut off; or a new dead letter."""
+    headers = value[2] or {}
+    return value in (whole.truth.get(ref), NEW) or (ref not in whole.truth and not DEAD.isdisjoint(headers))
+
+
+async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
+    """Drains everything, publishes everywhere, makes a checkpoint and seals."""
+    troubled = troubles(one)
+    for topic in await one.queue.topics():
+        for info in topic.partitions:
+            place = (topic.name, info.partition)
+            try:
+                await one.queue.publish(topic.name, b"new", partition=info.partition)
+                assert place not in troubled
+            except UnavailableError as error:
+                assert place in troubled
+                assert damage.path[:-4] in str(error)
+            for _ in range(60):
+                try:
+                    leased = await one.queue.lease(topic.name, group="reader", partition=info.partition)
+                except CorruptionError as error:
+                    check_names(damage, error)
+                    continue
+                if not leased:
+                    break
+                assert place not in troubled
+                assert is_right(whole, parse_message_id(leased[0].id), value_of(leased[0]))
+                await one.queue.ack(leased)
+            else:
+                pytest.fail("there is no end to it")
+    await one.clock.advance(3000)  # retries come due, leases run out
+    if not troubled:
+        await one.checkpoint()
+        await one.checkpoint()
+
+
+def value_of(message: Received) -> Value:
+    return message.value, message.key, message.headers_or_none, message.priority, message.is_json
+
+
+async def check_all(whole: Whole, folder: str, every: int) -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    for number, damage in enumerate(damages(whole, folder)):
+        try:
+            outcomes[await check(whole, damage, deep=True)] += 1
+        except BaseException as error:
+            error.add_note(f"with {damage._replace(data=None)}")
+            raise
+    return outcomes
+
+
+async def test_damage_to_the_format_keeps_the_queue_closed(whole: Whole) -> None:
+    assert (await check_all(whole, "FORMAT", 1)).keys() == {"closed"}
+
+
+async def test_damage_to_the_checkpoint_keeps_the_queue_closed(whole: Whole) -> None:
+    outcomes = await check_all(whole, "checkpoint/", 5)
+    assert outcomes.pop("no effect") == 1  # without it at all: an open transaction keeps the whole write-ahead log
+    assert outcomes.keys() == {"closed"}
+
+
+async def test_damage_to_history_costs_history_only(whole: Whole) -> None:
+    assert (await check_all(whole, "history/", 20)).keys() == {"no effect"}
+
+
+async def test_damage_to_a_segment_costs_its_partition_or_one_read(whole: Whole) -> None:
+    outcomes = await check_all(whole, "logs/", 30)
+    print(outcomes)
+    assert outcomes.keys() == {"quarantined", "no effect"}
+    assert min(outcomes.values()) > 20
+
+
+async def test_damage_to_the_write_ahead_log_is_isolated_or_reported_or_a_cut_tail(whole: Whole) -> None:
+    outcomes = await check_all(whole, "wal/", 40)
+    print(outcomes)
+    assert outcomes.keys() == {"closed", "quarantined", "cut", "no effect"}
+    assert outcomes["quarantined"] > 30
