@@ -14,11 +14,11 @@ from typing import Any
 
 from ortoo.engine import Engine
 from ortoo.engine.state import State
-from ortoo.model.commands import Command, Lease, Publish, Run, Settle, Stage, Transact
-from ortoo.model.errors import ClosedError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
+from ortoo.model.commands import ChangeTopic, Command, CreateTopic, Lease, Publish, Run, Settle, Stage, Transact
+from ortoo.model.errors import ClosedError, ConfigError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import Leased, Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import Columns, LeasedRun, LeaseTaken, Placed, Taken, Trace
+from ortoo.model.replies import Columns, Counters, LeasedRun, LeaseTaken, Placed, Taken, Trace
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import PendingCommit
@@ -95,6 +95,8 @@ class Broker(Reader):
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
             raise self._refusal
+        if isinstance(command, CreateTopic | ChangeTopic) and command.config.encrypted:
+            self._check_can_encrypt()
         if isinstance(command, _PUBLISHING) and (full := self.store.status().full) is not None:
             raise FullError(f"{full}; nothing more is published until there is room, settling still works")
         now = self.now()
@@ -104,6 +106,10 @@ class Broker(Reader):
         self._stir_shifted()
         self._arm()
         return decision.reply
+
+    def _check_can_encrypt(self) -> None:
+        if not self.store.status().can_encrypt:
+            raise ConfigError("an encrypted topic needs a key; set ORTOO_ENCRYPTION_KEYS or pass keys= when opening")
 
     async def call(self, command: Command) -> Any:
         reply = self.submit(command)
@@ -121,6 +127,7 @@ class Broker(Reader):
                     raise
                 await self._room(command.topic, deadline)
             else:
+                self.engine.state.counters.duplicates += sum(reply.duplicates or ())
                 await self.flush()
                 return reply
 
@@ -305,6 +312,7 @@ class Broker(Reader):
         opened = engine.open(max(self._last_now, self.clock.now_ms()))
         await self.store.append([opened])
         engine.apply(opened)
+        engine.state.counters = Counters()  # of this opening, not of all that was replayed
         self.engine = engine
         self._commit = PendingCommit()
         self._stirred = set()

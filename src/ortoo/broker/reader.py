@@ -9,7 +9,7 @@ from ortoo.engine.topic import Topic
 from ortoo.engine.view import message_states, offsets_in_state, topic_info
 from ortoo.model import limits
 from ortoo.model.commands import Position
-from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.errors import InvalidError, NotFoundError, UnavailableError
 from ortoo.model.message import Delivery
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import MessageInfo, MessageState, Page, Stats, TopicInfo, Trace, filter_columns, to_received
@@ -46,6 +46,7 @@ class Reader:
             transactions=len(state.transactions),
             epoch=state.epoch,
             counters=state.counters,
+            problems=list(self.store.status().problems),
         )
 
     async def scan(
@@ -58,6 +59,8 @@ class Reader:
         if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
             raise InvalidError(f"count must be 1 to {limits.BATCH_MESSAGES_MAX}, not {count}")
         log = topic.partitions[partition]
+        if log.trouble is not None:
+            raise UnavailableError(f"partition {partition} of topic {str(name)!r} is quarantined: {log.trouble}")
         first = resolve(log, start)
         end = log.durable if until is None else min(resolve(log, until), log.durable)
         count = min(count, end - first)

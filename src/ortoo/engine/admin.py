@@ -39,7 +39,7 @@ def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decisio
 
 
 def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     old, new = topic.config, command.config
     if new.ordering != old.ordering:
         raise InvalidError("the ordering of a topic cannot be changed: what is in flight was promised the old one")
@@ -58,12 +58,12 @@ def decide_delete_topic(state: State, command: DeleteTopic, now: int) -> Decisio
 
 
 def decide_purge_topic(state: State, command: PurgeTopic, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     return Decision([TopicPurged(now, topic.id)], topic.messages())
 
 
 def decide_create_group(state: State, command: CreateGroup, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     found = topic.group_names.get(command.group)
     if found is not None:
         raise ExistsError(f"topic {str(topic.name)!r} has a group {command.group!r} already; seek moves it")
@@ -73,13 +73,13 @@ def decide_create_group(state: State, command: CreateGroup, now: int) -> Decisio
 
 
 def decide_delete_group(state: State, command: DeleteGroup, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     group = state.group(topic, command.group)
     return Decision([GroupDeleted(now, topic.id, group.id)], group.id)
 
 
 def decide_seek(state: State, command: Seek, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     group = state.group(topic, command.group)
     cursors = [resolve(partition, command.position) for partition in topic.partitions]
     untils = None
@@ -90,7 +90,7 @@ def decide_seek(state: State, command: Seek, now: int) -> Decision:
 
 
 def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = state.usable_topic(command.topic)
     group = state.group(topic, command.group)
     check_name("a consumer's name", command.consumer)
     if command.session_ms is not None and not 1 <= command.session_ms <= limits.LEASE_MS_MAX:

@@ -34,9 +34,16 @@ def decide_due(state: State, alarm: Alarm, now: int) -> Slate:
         _GLOBAL[kind](slate)
     else:
         topic = state.topics.get(TopicId(ids[0]))
-        if topic is not None:  # else deleted since the alarm was set
+        if topic is not None and not _is_troubled(topic, kind, ids):  # else deleted since the alarm was set
             _OF_TOPIC[kind](slate, topic, ids[1:])
     return slate
+
+
+def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
+    """Nothing is decided of a partition that the store cannot vouch for."""
+    if kind in ("delays", "retries", "expiries"):
+        return topic.partitions[ids[1]].trouble is not None
+    return topic.trouble is not None
 
 
 def _delays(slate: Slate, topic: Topic, ids: list[int]) -> None:

@@ -59,9 +59,9 @@ def _check(command: Lease) -> None:
 
 def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
-        return [state.topic(TopicName(command.namespace, command.topic))]
+        return [state.usable_topic(TopicName(command.namespace, command.topic))]
     wanted = (command.labels or {}).items()
-    here = [topic for topic in state.topics.values() if topic.name.namespace == command.namespace]
+    here = [t for t in state.topics.values() if t.name.namespace == command.namespace and t.trouble is None]
     found = [topic for topic in here if wanted <= topic.config.labels.items()]
     if not wanted:  # the whole namespace: what others work with, not dead letters and answers
         dead = {topic.dlq_name() for topic in here if topic.config.dlq}

@@ -17,6 +17,8 @@ def retain(topic: Topic, now: int) -> list[Record]:
     done = _done_long_enough(topic, now)
     records: list[Record] = []
     for partition in topic.partitions:
+        if partition.trouble is not None:
+            continue
         start = max(_by_age(topic, partition, now), _by_bytes(topic, partition), done[partition.index])
         start = min(start, partition.durable)
         if start > partition.start:

@@ -20,6 +20,7 @@ from .decision import Decision, Slate
 from .feed import Feed
 from .group import Group, LeaseState
 from .keys import NO_KEY
+from .publish import check_healthy
 from .retry import backoff_ms
 from .state import State
 from .topic import Topic
@@ -49,6 +50,7 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
     lease = group.lease(run.lease) if group else None
     if topic is None or group is None or lease is None or not 0 <= run.partition < len(group.feeds):
         return None, run.offsets
+    check_healthy(topic, run.partition)
     asked = OffsetSet(run.offsets)
     held = lease.held.get(run.partition)
     mine = asked & held if held else OffsetSet()
@@ -193,6 +195,8 @@ def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState) ->
     """The lease ran out: its deliveries failed. Returns those that were the last."""
     deaths: list[Death] = []
     for partition, offsets in lease.held.items():
+        if topic.partitions[partition].trouble is not None:
+            continue
         held = Held(topic, group, lease, group.feeds[partition], offsets)
         deaths.extend(fail(slate, held, "expired", "the lease ran out", None))
     return deaths

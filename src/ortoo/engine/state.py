@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Publish
-from ortoo.model.errors import NotFoundError
+from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.replies import Counters
 
@@ -89,6 +89,12 @@ class State:
             raise NotFoundError(f"there is no topic {str(name)!r}; publish to it or create it first")
         return topic
 
+    def usable_topic(self, name: TopicName) -> Topic:
+        topic = self.topic(name)
+        if topic.trouble is not None:
+            raise UnavailableError(f"topic {str(name)!r} is quarantined: {topic.trouble}")
+        return topic
+
     def topic_by_id(self, topic: TopicId) -> Topic:
         found = self.topics.get(topic)
         if found is None:
@@ -106,6 +112,10 @@ class State:
         topic = self.topic_by_id(ref.topic)
         if ref.partition < len(topic.partitions):
             partition = topic.partitions[ref.partition]
+            if partition.trouble is not None:
+                raise UnavailableError(
+                    f"partition {ref.partition} of {str(topic.name)!r} is quarantined: {partition.trouble}"
+                )
             if partition.start <= ref.offset < partition.end and ref.offset not in partition.deleted:
                 return topic, partition
         raise NotFoundError(f"there is no message {ref}; it never was, was deleted, or retention removed it")

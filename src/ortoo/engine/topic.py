@@ -78,6 +78,12 @@ class Topic:
     def remove_group(self, group: Group) -> None:
         del self.groups[group.id], self.group_names[group.name]
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing of the topic can be used: every partition is quarantined."""
+        troubles = [partition.trouble for partition in self.partitions]
+        return troubles[0] if all(troubles) else None
+
     def depth(self) -> int:
         """The largest backlog of a durable group; before there is one, everything the log has."""
         backlogs = [group.backlog() for group in self.groups.values() if not group.ephemeral]

@@ -195,6 +195,7 @@ class Stats(msgspec.Struct, frozen=True):
     transactions: int
     epoch: int
     counters: Counters
+    problems: list[str]  # what an operator should know, in words; empty when all is well
 
 
 TraceKind = Literal[

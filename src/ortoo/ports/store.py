@@ -13,6 +13,8 @@ from ortoo.model.replies import Columns
 class StoreStatus(msgspec.Struct, frozen=True):
     checkpoint_due: bool = False  # the broker should hand over a snapshot with its next commit
     full: str | None = None  # why nothing more may be published; settling still works
+    can_encrypt: bool = True  # whether there is a key for encrypted topics
+    problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints
 
 
 class Store(Protocol):

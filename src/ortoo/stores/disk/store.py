@@ -357,7 +357,12 @@ class DiskStore:
             self._full = f"only {free >> 20} MiB of the disk are free" if free < self._reserve_bytes else None
         due = self._wal.bytes_since_rotation >= self._checkpoint_bytes
         idle = self._checkpointing is None and not self._quarantine
-        return StoreStatus(checkpoint_due=due and idle, full=self._full)
+        return StoreStatus(
+            checkpoint_due=due and idle,
+            full=self._full,
+            can_encrypt=self.ring.current is not None,
+            problems=tuple(dict.fromkeys(self.problems)),
+        )
 
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
         number = self._wal.next_number - 1

@@ -1,0 +1,135 @@
+"""An engine that comes back from a checkpoint is the engine that made it.
+
+The machine of the engine's own test drives the engine with random commands. Here every record also goes to a disk store, a
+checkpoint comes now and then, and what is compared with the model after every step is an engine recovered from the disk. A
+restart goes on with the recovered one, so its decisions are compared, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from ortoo.engine import Engine
+from ortoo.model import records as r
+from ortoo.stores.disk import DiskStore
+from ortoo.testing.simulated_disk import SimulatedDisk
+from tests.format.directory import small_files
+from tests.property.test_engine_model import EngineMachine
+
+T = TypeVar("T")
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Runs what never waits: a store without threads on a disk in memory."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits for something")
+
+
+async def gather(commits: AsyncIterator[list[r.Record]]) -> list[r.Record]:
+    return [record async for commit in commits for record in commit]
+
+
+def make_store(disk: SimulatedDisk) -> DiskStore:
+    return DiskStore(disk, checkpoint_bytes=1 << 40, reserve_bytes=0, in_threads=False)
+
+
+def copy_of(disk: SimulatedDisk) -> SimulatedDisk:
+    copy = SimulatedDisk(Random(1))
+    for path, content in disk.names.items():
+        copy.open(path).append(bytes(content.now))
+    return copy
+
+
+class DiskMachine(EngineMachine):
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.store = make_store(self.disk)
+        at_once(gather(self.store.recover()))
+        super().__init__()
+
+    def log(self, records: list[r.Record]) -> None:
+        super().log(records)
+        if records:
+            at_once(self.store.append(records))
+
+    @rule(times=st.sampled_from([1, 1, 2]))
+    def checkpoint(self, times: int) -> None:
+        for _ in range(times):
+            at_once(self.store.checkpoint(self.engine.snapshot(), self.engine.state.now))
+            assert self.store.problems == []
+        self.check()
+
+    def replayed(self) -> Engine:
+        engine = Engine()
+        store = make_store(copy_of(self.disk))
+        for record in at_once(gather(store.recover())):
+            engine.apply(record)
+            engine.confirm(record)
+        assert store.problems == []
+        # What a restart begins anew, and the model does not know of.
+        engine.state.counters = msgspec.structs.replace(self.engine.state.counters)
+        engine.state.lease_number = self.engine.state.lease_number
+        self.compare_dedup(engine)
+        self.compare_times(engine)
+        return engine
+
+    def compare_dedup(self, engine: Engine) -> None:
+        """A duplicate stays one. Ids that the live engine has forgotten before their time may still be known."""
+        for topic in self.engine.state.topics.values():
+            again = engine.state.topics[topic.id]
+            window = int(topic.config.dedup_window * 1000)
+            mine, other = self.engine.state.dedup_table(topic), engine.state.dedup_table(again)
+            for dedup_id in mine.seen:
+                known = mine.find(dedup_id, self.now, window)
+                assert known is None or other.find(dedup_id, self.now, window) == known
+            again.dedup = topic.dedup
+        engine.state.dedups = self.engine.state.dedups
+
+    def compare_times(self, engine: Engine) -> None:
+        for topic in self.engine.state.topics.values():
+            for partition, again in zip(topic.partitions, engine.state.topics[topic.id].partitions, strict=True):
+                assert again.bytes_total == partition.bytes_total
+                assert list(again.expired) == list(partition.expired)
+                assert list(again.evicted) == list(partition.evicted)
+                assert again.private == partition.private
+                assert again.delays.entries() == partition.delays.entries()
+                for offset in range(partition.start, partition.end):
+                    assert again.timeline.time_of(offset) == partition.timeline.time_of(offset)
+                    assert again.keys.at(offset) == partition.keys.at(offset)
+                    assert again.lane_of(offset) == partition.lane_of(offset)
+
+
+def run(examples: int, steps: int, derandomize: bool) -> None:
+    with small_files():
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            DiskMachine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                deadline=None,
+                derandomize=derandomize,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+
+def test_an_engine_comes_back_from_the_disk_as_it_was() -> None:
+    run(examples=25, steps=30, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_an_engine_comes_back_from_the_disk_as_it_was_for_long() -> None:
+    run(examples=2_000, steps=80, derandomize=False)
