@@ -15,7 +15,7 @@ import msgspec
 from ortoo.engine import Engine
 from ortoo.model import records as r
 from ortoo.model.batch import Batch
-from ortoo.model.errors import ExistsError, UnavailableError
+from ortoo.model.errors import ExistsError, NotFoundError, UnavailableError
 from ortoo.model.names import TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
@@ -49,6 +49,10 @@ class Repair(msgspec.Struct):
 
 def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Repair:
     """Repairs in place: afterwards `path` is whole, and the damaged directory lies beside it."""
+    if not path.is_dir():
+        raise NotFoundError(f"there is no directory {path}")
+    if not (path / "FORMAT").exists() and not (path / "wal").is_dir():
+        raise NotFoundError(f"{path} is not a data directory of Ortoo, so there is nothing to repair")
     lock = DirectoryLock(path)
     lock.acquire()
     try:

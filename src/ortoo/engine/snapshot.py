@@ -6,6 +6,7 @@ A snapshot is taken between two commands and must not take long, so it is made o
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 import msgspec
 
@@ -84,6 +85,7 @@ class TopicDump(msgspec.Struct, array_like=True):
     spread: int
     window_since: int | None
     window_count: int
+    dedup_ids: list[tuple[str, int, int, int]]  # id, instant, partition, offset: of messages that the log no longer has
 
 
 class StateDump(msgspec.Struct, array_like=True):
@@ -105,14 +107,14 @@ def dump(state: State) -> bytes:
             state.now,
             state.epoch,
             state.number,
-            [_dump_topic(topic) for topic in state.topics.values()],
+            [_dump_topic(topic, state.dedup_table(topic)) for topic in state.topics.values()],
             [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
         )
     )
 
 
-def _dump_topic(topic: Topic) -> TopicDump:
+def _dump_topic(topic: Topic, dedup: DedupTable) -> TopicDump:
     return TopicDump(
         topic.id,
         *topic.name,
@@ -123,7 +125,21 @@ def _dump_topic(topic: Topic) -> TopicDump:
         topic.spread,
         topic.window_since,
         topic.window_count,
+        list(_dump_dedup_ids(topic, dedup)),
     )
+
+
+def _dump_dedup_ids(topic: Topic, dedup: DedupTable) -> Iterator[tuple[str, int, int, int]]:
+    """Ids outlive their messages. Those of an encrypted topic do not: a snapshot is not encrypted."""
+    trimmed = [partition for partition in topic.partitions if partition.start > 0]
+    if not trimmed or topic.config.encrypted:
+        return
+    newest = max(partition.timeline.time_of(partition.start) for partition in trimmed)
+    for dedup_id, (at, ref) in dedup.seen.items():  # oldest first
+        if at > newest:
+            return
+        if ref.topic == topic.id and ref.offset < topic.partitions[ref.partition].start:
+            yield dedup_id, at, ref.partition, ref.offset
 
 
 def _dump_wheel(wheel: Wheel) -> WheelDump:
@@ -187,6 +203,7 @@ def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
     indexes = {(log.topic, log.partition): log for log in logs}
     for topic_dump in dumped.topics:
         _load_topic(state, topic_dump, indexes)
+    _load_dedup_ids(state, dumped.topics, logs)
     for namespace, name, until in dumped.transactions:
         state.transactions[namespace, name] = Transaction(until)
         state.alarms.set(("transactions",), until)
@@ -204,8 +221,6 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
         _load_partition(partition, values, index)
-        if index is not None:
-            _load_dedup_ids(state, topic, index)
         state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
         state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
     if topic.window_since is not None:
@@ -246,13 +261,26 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
         partition.keys.append(base, count, array("Q", hashes) if hashes else None)
 
 
-def _load_dedup_ids(state: State, topic: Topic, index: LogIndex) -> None:
-    if topic.config.dedup_scope == "topic":
-        table = topic.dedup
-    else:
-        table = state.dedups.setdefault(topic.name.namespace, DedupTable())
-    for dedup_id, at, offset in index.dedup_ids:
-        table.remember(dedup_id, at, MessageRef(topic.id, index.partition, offset))
+def _load_dedup_ids(state: State, topics: list[TopicDump], logs: list[LogIndex]) -> None:
+    found = [
+        (at, dedup_id, MessageRef(TopicId(topic.id), partition, offset))
+        for topic in topics
+        for dedup_id, at, partition, offset in topic.dedup_ids
+    ]
+    for log in logs:
+        found.extend(
+            (at, dedup_id, MessageRef(log.topic, log.partition, offset)) for dedup_id, at, offset in log.dedup_ids
+        )
+    for at, dedup_id, ref in sorted(found):  # a table is ordered by age
+        topic = state.topics.get(ref.topic)
+        if topic is None:
+            continue
+        if topic.config.dedup_scope == "topic":
+            topic.dedup.remember(dedup_id, at, ref)
+        else:
+            state.dedups.setdefault(topic.name.namespace, DedupTable()).remember(dedup_id, at, ref)
+    for topic in state.topics.values():
+        topic.dedup.prune(state.now, int(topic.config.dedup_window * 1000), topic.config.dedup_count)
 
 
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:

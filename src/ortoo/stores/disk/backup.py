@@ -50,8 +50,7 @@ def restore(backup: Path, target: Path, progress: Progress = lambda _: None) -> 
         if path.is_file() and path.name != "LOCK":
             place = target / path.relative_to(backup)
             progress(str(path.relative_to(backup)))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            _copy(backup, target, str(path.relative_to(backup)))
             total += place.stat().st_size
     _sync_tree(target)
     return total
@@ -114,7 +113,9 @@ def _files(source: Path, checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
 def _copy(source: Path, target: Path, path: str, size: int | None = None) -> None:
     place = target / path
     place.parent.mkdir(parents=True, exist_ok=True)
-    with (source / path).open("rb") as reader, place.open("wb") as writer:
+    # Nobody else may read a copy either, so it is made with the permissions of the original.
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with (source / path).open("rb") as reader, os.fdopen(fd, "wb") as writer:
         if size is None:
             shutil.copyfileobj(reader, writer, 1 << 20)
             return
