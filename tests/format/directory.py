@@ -98,6 +98,8 @@ async def fill(disk: Disk) -> Truth:
             await _publish(one, truth, 6)
             await _work(one)
             await one.queue.delete_message("1.1.2")
+            staged = await one.queue.begin("staged", part="q")
+            await staged.publish("secret", b"staged in secret, again")
             await _publish(one, truth, 7)
             await _learn_dead_letters(one, truth)
     return truth
@@ -204,4 +206,3 @@ def troubles(one: Opened) -> dict[tuple[str, int], str]:
 
 async def histories(one: Opened, truth: Truth) -> dict[MessageRef, bytes]:
     return {ref: encode_records(list(await one.store.history(*ref))) for ref in truth}
-

@@ -118,8 +118,6 @@ records: st.SearchStrategy[r.Record] = st.one_of(
     st.builds(r.WindowClosed, times, _topic),
     st.builds(r.Trimmed, times, _topic, _partition, numbers),
     st.builds(r.TransactionBegan, times, texts, texts, times),
-    st.builds(
-        r.Staged, times, texts, texts, texts, st.builds(Publish, st.builds(TopicName, texts, texts), _outgoing)
-    ),
+    st.builds(r.Staged, times, texts, texts, texts, st.builds(Publish, st.builds(TopicName, texts, texts), _outgoing)),
     st.builds(r.TransactionEnded, times, texts, texts, st.booleans()),
 )

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ortoo.model.errors import CorruptionError, UnavailableError
 from ortoo.engine.partition import Partition
+from ortoo.model.errors import CorruptionError, UnavailableError
 from ortoo.model.message import Received
 from ortoo.model.names import MessageRef, TopicId, parse_message_id
 from ortoo.model.records import decode_records
@@ -99,6 +99,15 @@ def test_the_directory_has_something_of_everything(whole: Whole) -> None:
     assert kinds["seg"] > 3
     assert kinds["wal"] > 1
     assert len(whole.cuts) > 10
+
+
+def test_nothing_of_an_encrypted_topic_can_be_read_in_the_files(whole: Whole) -> None:
+    """Values, keys, headers, dedup ids and errors: of messages, staged messages, dead letters and histories."""
+    for path, data in whole.files.items():
+        for secret in (b"secret 0.", b"secret 7.", b"staged in secret", b"not now, secret", b"secret-4"):
+            assert secret not in data, path
+        for public in (b"orders 7.0", b"not now, orders"):
+            assert not path.startswith(whole.last_wal) or public in data
 
 
 # -- damages

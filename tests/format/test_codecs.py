@@ -256,7 +256,9 @@ GENUINE: list[bytes] = [
     _RECORDS,
     *encode_commit(decode_records(_RECORDS), secret_topic, RING),
     msgspec.msgpack.encode([[1, 5, 3, ["new", b"123456789012"]]]),
-    msgspec.msgpack.encode([1, [[1, "default", "t", some.TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]),
+    msgspec.msgpack.encode(
+        [1, [[1, "default", "t", some.TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]
+    ),
 ]
 
 
@@ -268,7 +270,9 @@ def refuses_or_reads(decoder: Callable[[bytes], object], data: bytes) -> None:
 
 
 @settings(max_examples=150)
-@given(st.binary(max_size=80) | st.recursive(st.integers() | st.binary() | st.text(), st.lists).map(lambda v: _plain(v)))
+@given(
+    st.binary(max_size=80) | st.recursive(st.integers() | st.binary() | st.text(), st.lists).map(lambda v: _plain(v))
+)
 def test_foreign_bytes_are_corruption_and_nothing_else(data: bytes) -> None:
     for decoder in DECODERS:
         refuses_or_reads(decoder, data)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ortoo.engine.partition import Partition
 from ortoo.model.batch import Batch
@@ -137,7 +144,9 @@ class LogMachine(RuleBasedStateMachine):
         self.drop_trimmed()
         entry = self.log.entry()
         if leave_something:
-            self.disk.open(f"{self.log.folder}/{self.end + 9:020d}.log").append(b"of a flush that no checkpoint followed")
+            self.disk.open(f"{self.log.folder}/{self.end + 9:020d}.log").append(
+                b"of a flush that no checkpoint followed"
+            )
             if self.log.segments and not self.log.segments[-1].is_sealed:
                 self.log.segments[-1].open().append(b"so is this")
         self.log.close()

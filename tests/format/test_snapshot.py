@@ -19,6 +19,9 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from ortoo.engine import Engine
 from ortoo.model import records as r
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Publish
+from ortoo.model.names import TopicName
 from ortoo.stores.disk import DiskStore
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import small_files
@@ -133,3 +136,26 @@ def test_an_engine_comes_back_from_the_disk_as_it_was() -> None:
 @pytest.mark.timeout(0)
 def test_an_engine_comes_back_from_the_disk_as_it_was_for_long() -> None:
     run(examples=2_000, steps=80, derandomize=False)
+
+
+def test_what_an_earlier_transaction_of_the_same_name_staged_stays_gone() -> None:
+    """The write-ahead log is read again from the first open transaction on; others came and went since."""
+    store = make_store(disk := SimulatedDisk(Random(1)))
+    at_once(gather(store.recover()))
+
+    def staged(text: bytes) -> r.Staged:
+        return r.Staged(1, "default", "again", "p", Publish(TopicName("default", "t"), Outgoing([text])))
+
+    commits: list[r.Record] = [
+        r.TransactionBegan(1, "default", "long", 99),
+        r.TransactionBegan(1, "default", "again", 99),
+        staged(b"of the first"),
+        r.TransactionEnded(1, "default", "again", committed=False),
+        r.TransactionBegan(1, "default", "again", 99),
+        staged(b"of the second"),
+    ]
+    for record in commits:
+        at_once(store.append([record]))
+    at_once(store.checkpoint(b"", 1))
+    found = at_once(gather(make_store(disk).recover()))
+    assert [record for record in found if isinstance(record, r.Staged)] == [staged(b"of the second")]

@@ -26,14 +26,22 @@ class Sealed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeyRing:
-    """Keys by name. The last one encrypts; all of them decrypt, so a key is rotated by adding one."""
+    """Keys by name. The last one encrypts; all of them decrypt, so a key is rotated by adding one.
 
-    def __init__(self, keys: dict[str, bytes]) -> None:
-        for name, key in keys.items():
-            if len(key) != KEY_BYTES:
-                raise ConfigError(f"encryption key {name!r} has {len(key)} bytes; AES-256 needs {KEY_BYTES}")
-        self._keys = {name: AESGCM(key) for name, key in keys.items()}
+    `refresh` reads the source again: a key added to the file takes effect while the queue runs.
+    """
+
+    def __init__(self, keys: dict[str, bytes], source: str | None = None) -> None:
+        self._source = source
+        self._keys = _ciphers(keys)
         self.current = next(reversed(keys), None)
+
+    def refresh(self) -> None:
+        """Keys that are no longer in the source stay known until the end: something may be encrypted with them."""
+        keys = {} if self._source is None else load_keys(self._source)
+        if keys:
+            self._keys = self._keys | _ciphers(keys)  # known before one of them becomes current: others read meanwhile
+            self.current = next(reversed(keys))
 
     @property
     def names(self) -> list[str]:
@@ -55,6 +63,13 @@ class KeyRing:
             return key.decrypt(sealed.nonce, data, context)
         except (InvalidTag, ValueError):  # or a nonce of no possible size
             raise CorruptionError(f"the data does not decrypt with key {sealed.key!r}: wrong key, or damaged") from None
+
+
+def _ciphers(keys: dict[str, bytes]) -> dict[str, AESGCM]:
+    for name, key in keys.items():
+        if len(key) != KEY_BYTES:
+            raise ConfigError(f"encryption key {name!r} has {len(key)} bytes; AES-256 needs {KEY_BYTES}")
+    return {name: AESGCM(key) for name, key in keys.items()}
 
 
 def parse_keys(text: str) -> dict[str, bytes]:

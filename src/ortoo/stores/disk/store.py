@@ -390,6 +390,7 @@ class DiskStore:
         doomed: list[str],
     ) -> None:
         try:
+            await self._refresh_keys()
             for log in logs:
                 log.finish_flush(await self._in(self._flusher, log.flush, self._ring_of(log.topic)))
             for history in histories:
@@ -416,6 +417,12 @@ class DiskStore:
             self._doomed = doomed + self._doomed
         finally:
             self._checkpointing = None
+
+    async def _refresh_keys(self) -> None:
+        try:
+            await self._in(self._flusher, self.ring.refresh)
+        except (OrtooError, OSError) as error:  # the keys known so far go on
+            self.problems.append(f"the encryption keys could not be read again: {error}")
 
     def _ring_of(self, topic: TopicId) -> KeyRing | None:
         config = self._configs.get(topic)

@@ -1,0 +1,112 @@
+"""Directories that earlier versions wrote, kept for good: whatever the current code writes, it reads these."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ortoo.broker import Broker
+from ortoo.client import Queue
+from ortoo.model.errors import UnavailableError
+from ortoo.stores.disk import KeyRing, RealDisk, open_directory
+from ortoo.stores.disk.check import check_directory
+from ortoo.testing.clock import ManualClock
+from tests.format.directory import KEYS, START, Opened, opened, troubles, values
+from tests.format.make_golden import DATA, EXPECTED, GOLDEN, Expected, describe, ref_of
+
+FORMATS = sorted(path for path in GOLDEN.parent.iterdir() if path.is_dir())
+
+
+@pytest.fixture(params=FORMATS, ids=lambda path: path.name)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Expected]:
+    """A copy of the directory, and what it must be read as."""
+    folder: Path = request.param
+    shutil.copytree(folder / DATA, tmp_path / "data")
+    return tmp_path / "data", msgspec.json.decode((folder / EXPECTED).read_bytes(), type=Expected)
+
+
+def as_written(found: Expected) -> Expected:
+    """After a round through JSON: tuples are lists, keys are text."""
+    return msgspec.json.decode(msgspec.json.encode(found), type=Expected)
+
+
+async def read_all(one: Opened, expected: Expected) -> Expected:
+    refs = [ref_of(message_id) for message_id in expected.messages]
+    truth = {ref: values(await one.store.read(*ref[:2], [ref.offset]))[ref.offset] for ref in refs}
+    return as_written(await describe(one, truth))
+
+
+async def test_everything_in_it_is_read(golden: tuple[Path, Expected]) -> None:
+    path, expected = golden
+    async with opened(RealDisk(path)) as one:
+        assert one.store.problems == []
+        assert await read_all(one, expected) == expected
+        topics = {topic.name: topic.config for topic in await one.queue.topics()}
+        assert topics.keys() == {"orders", "loose", "line", "secret", "orders.dlq", "loose.dlq", "secret.dlq"}
+        assert topics["orders"].labels == {"team": "shop"}
+        assert topics["secret"].encrypted
+        assert topics["line"].ordering == "strict"
+
+
+async def test_it_has_a_file_of_every_kind_and_no_problems(golden: tuple[Path, Expected]) -> None:
+    path, expected = golden
+    suffixes = {file.suffix for file in path.rglob("*") if file.is_file()}
+    assert suffixes == {"", ".wal", ".ckpt", ".seg", ".log", ".hist"}
+    report = check_directory(RealDisk(path), KeyRing(KEYS))
+    assert report.problems == []
+    assert 0 < report.messages < len(expected.messages)
+    assert sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file()) < 200_000
+
+
+async def test_work_goes_on_where_it_was_left(golden: tuple[Path, Expected]) -> None:
+    path, expected = golden
+    clock = ManualClock(START + 70)
+    queue = Queue(Broker(open_directory(path, KEYS), clock), consumer="tester")
+    async with queue:
+        assert (await queue.publish("orders", b"again", dedup_id="orders-4")).duplicate
+        assert (await queue.publish("secret", b"again", dedup_id="secret-4")).duplicate
+        staged = await queue.begin("staged")
+        assert await staged.commit() == 3
+        await clock.advance(20_000)  # leases run out, retries come due
+        seen: dict[str, bytes] = {}
+        for topic in ("orders", "loose", "line", "secret"):
+            while leased := await queue.lease(topic, group="workers", max_messages=50):
+                seen |= {message.id: message.value for message in leased}
+                await queue.ack(leased)
+        letters = [letter for topic in ("loose", "orders") for letter in await queue.dead_letters(topic)]
+    dead = {letter.headers["ortoo-origin"] for letter in letters}
+    new = {value for message_id, value in seen.items() if message_id not in expected.messages}
+    assert new == {b"staged before the checkpoint", b"staged in secret", b"staged in secret, again"}
+    names = {"orders": 1, "loose": 2, "line": 3, "secret": 4}
+    wanted = {
+        f"{names[topic]}.{partition}.{offset}"
+        for topic, _, partition in (place.partition("/") for place in expected.states)
+        if topic in names
+        for state in ("ready", "delayed", "leased", "blocked")
+        for offset in expected.states[f"{topic}/{partition}"][-1]["workers"][0][state]
+    }
+    assert seen.keys() & expected.messages.keys() == wanted - dead
+    for message_id in wanted - dead:
+        assert seen[message_id] == expected.messages[message_id][0]
+
+
+async def test_without_the_key_only_what_is_encrypted_is_away(golden: tuple[Path, Expected]) -> None:
+    path, expected = golden
+    async with opened(RealDisk(path), keys={}) as one:
+        assert {topic for topic, _ in troubles(one)} == {"secret", "secret.dlq"}
+        for message_id, value in expected.messages.items():
+            ref = ref_of(message_id)
+            if not one.broker.engine.state.topics[ref.topic].config.encrypted:
+                assert values(await one.store.read(*ref[:2], [ref.offset])) == {ref.offset: value}
+        with pytest.raises(UnavailableError, match="'test' is missing"):
+            await one.queue.publish("secret", b"no")
+        await one.queue.publish("orders", b"yes")
+    async with opened(RealDisk(path)) as one:  # nothing is lost by that
+        assert troubles(one) == {}
+        found = await read_all(one, expected)
+        assert found.messages == expected.messages
+        assert found.states["secret/0"] == expected.states["secret/0"]
+        assert found.histories == expected.histories
