@@ -211,7 +211,7 @@ def run(examples: int, steps: int, derandomize: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_module, "FRAME_MESSAGES", 4)
         patch.setattr(log_module, "SEGMENT_BYTES", 500)
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             LogMachine,
             settings=settings(
                 max_examples=examples,

@@ -116,7 +116,7 @@ class DiskMachine(EngineMachine):
 
 def run(examples: int, steps: int, derandomize: bool) -> None:
     with small_files():
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             DiskMachine,
             settings=settings(
                 max_examples=examples,

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ortoo.model.batch import Batch
+from ortoo.model.errors import UnavailableError
 from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
@@ -26,16 +27,26 @@ class Death(NamedTuple):
     error: str | None
 
 
-def bury(slate: Slate, topic: Topic, deaths: list[Death]) -> None:
-    """Drafts the end of these messages, all of one topic."""
+def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False) -> None:
+    """Drafts the end of these messages, all of one topic.
+
+    Where their dead-letter topic is quarantined, those that want a copy stay as they are, or with `refuse` nothing is done.
+    """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
     kept = topic.config.dlq and bool(deaths) and not _is_dlq(slate, topic)
     copied = [death for death in deaths if kept and _wants_copy(topic, death)]
     dropped = deaths if not copied else [death for death in deaths if not _wants_copy(topic, death)]
     for group, partition, reason, error, offsets in _together(dropped):
         slate.records.append(Dropped(slate.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
-    if copied:
+    if copied and (trouble := _trouble(slate, topic)) is None:
         _copy(slate, topic, copied)
+    elif copied and refuse:
+        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is quarantined: {trouble}")
+
+
+def _trouble(slate: Slate, topic: Topic) -> str | None:
+    dlq = slate.find_topic(topic.dlq_name())
+    return dlq.partitions[0].trouble if dlq is not None else None
 
 
 def _wants_copy(topic: Topic, death: Death) -> bool:

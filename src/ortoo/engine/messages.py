@@ -64,7 +64,7 @@ def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
     if not deaths:
         raise InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
     slate = Slate(state, now)
-    bury(slate, topic, deaths)
+    bury(slate, topic, deaths, refuse=True)
     return Decision(slate.records, len(deaths))
 
 

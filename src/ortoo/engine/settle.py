@@ -91,7 +91,7 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
             fallen = fail(slate, held, "nack", error, command.delay_ms)
             deaths.setdefault(held.topic, []).extend(fallen)
     for topic, fallen in deaths.items():
-        bury(slate, topic, fallen)
+        bury(slate, topic, fallen, refuse=True)
     return Decision(slate.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))
 
 

@@ -18,4 +18,6 @@ def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Di
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnavailableError(f"the data directory {path} cannot be made: {error}") from None
-    return DiskStore(RealDisk(path), KeyRing(load_keys(keys), keys if isinstance(keys, str) else None), lock=DirectoryLock(path))
+    return DiskStore(
+        RealDisk(path), KeyRing(load_keys(keys), keys if isinstance(keys, str) else None), lock=DirectoryLock(path)
+    )

@@ -24,6 +24,7 @@ from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
 from ortoo.ports import StoreStatus
 
+from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
 from .commit import decode_commit, decode_touched, encode_commit
 from .crypto import KeyRing
@@ -32,7 +33,6 @@ from .format import check_format
 from .happenings import DiskHistory, HistoryEntry
 from .lock import DirectoryLock
 from .log import DiskLog, LogEntry
-from .quarantine import Quarantine
 from .segment import Segment
 from .wal import Wal, WalCommit, WalDamage
 
@@ -44,8 +44,6 @@ ROOM_CHECK_BYTES = 8 << 20
 
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
 _SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released)
-_NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
-_Place = tuple[TopicId, int]
 
 
 def _exit_on_sync_failure(error: OSError) -> NoReturn:
@@ -79,13 +77,7 @@ class DiskStore:
 
     def _reset(self) -> None:
         self._wal = Wal(self.disk)
-        self._logs: dict[_Place, DiskLog] = {}
-        self._histories: dict[_Place, DiskHistory] = {}
-        self._configs: dict[TopicId, TopicConfig] = {}
-        self._names: dict[TopicId, TopicName] = {}
-        self._transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
-        self._doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
-        self._quarantine = Quarantine()
+        self._catalog = Catalog(self.disk)
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._unchecked_bytes = ROOM_CHECK_BYTES
@@ -115,7 +107,7 @@ class DiskStore:
             yield [await self._in(self._flusher, self._load, checkpoint)]
         for records in self._replay(checkpoint):
             yield records
-        for record in self._quarantine.records():
+        for record in self._catalog.quarantine.records():
             yield [record]
         self._wal.rotate()
 
@@ -142,18 +134,18 @@ class DiskStore:
     def _load(self, checkpoint: Checkpoint) -> r.Restored:
         manifest = checkpoint.manifest
         for topic in manifest.topics:
-            self._configs[TopicId(topic.id)] = topic.config
-            self._names[TopicId(topic.id)] = TopicName(topic.namespace, topic.name)
-        self._transactions = {(namespace, name): number for namespace, name, number in manifest.transactions}
+            self._catalog.configs[TopicId(topic.id)] = topic.config
+            self._catalog.names[TopicId(topic.id)] = TopicName(topic.namespace, topic.name)
+        self._catalog.transactions = {(namespace, name): number for namespace, name, number in manifest.transactions}
         indexes = [index for entry in manifest.logs if (index := self._load_log(entry, manifest.at)) is not None]
         for history in manifest.histories:
-            loaded = self._history(history.topic, history.partition)
+            loaded = self._catalog.history(history.topic, history.partition)
             self.problems.extend(loaded.load(HistoryEntry(*history)))
         return r.Restored(manifest.at, checkpoint.snapshot, indexes)
 
     def _load_log(self, entry: LogEntry, at: int) -> r.LogIndex | None:
-        log = self._log(entry.topic, entry.partition)
-        config = self._configs.get(entry.topic, TopicConfig())
+        log = self._catalog.log(entry.topic, entry.partition)
+        config = self._catalog.configs.get(entry.topic, TopicConfig())
         try:
             return log.load(entry, self.ring, at - int(config.dedup_window * 1000))
         except OrtooError as error:
@@ -171,7 +163,7 @@ class DiskStore:
                 records = [record for record in records if self._is_open_stage(record, item.number)]
             else:
                 for record in records:
-                    self._absorb(record, item.number)
+                    self._catalog.absorb(record, item.number)
             if records:
                 yield records
 
@@ -179,7 +171,7 @@ class DiskStore:
         """Not what an earlier transaction of the same name staged."""
         if not isinstance(record, r.Staged):
             return False
-        begun = self._transactions.get((record.namespace, record.transaction))
+        begun = self._catalog.transactions.get((record.namespace, record.transaction))
         return begun is not None and number >= begun
 
     def _report_damage(self, damage: WalDamage, after: int) -> None:
@@ -187,7 +179,7 @@ class DiskStore:
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
         if damage.number <= after and all(topic for topic, _ in touched):
             return  # the checkpoint has it
-        if any(topic not in self._configs for topic, _ in touched):
+        if any(topic not in self._catalog.configs for topic, _ in touched):
             raise CorruptionError(f"{where}; what follows builds on it, so the queue stays closed; repair it")
         for topic, partition in touched:
             self._isolate(TopicId(topic), partition, where)
@@ -195,9 +187,9 @@ class DiskStore:
     def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
         """Partition -1: the topic as a whole."""
         if partition < 0:
-            self._quarantine.add_topic(topic, self._configs[topic].partitions, reason)
+            self._catalog.quarantine.add_topic(topic, self._catalog.configs[topic].partitions, reason)
         else:
-            self._quarantine.add(topic, partition, reason)
+            self._catalog.quarantine.add(topic, partition, reason)
         what = f"topic {topic}" if partition < 0 else f"partition {partition} of topic {topic}"
         self.problems.append(f"{what} is quarantined: {reason}")
 
@@ -207,19 +199,23 @@ class DiskStore:
         for topic, records in decode_commit(commit.body, self.ring):
             if not isinstance(records, OrtooError):
                 found.extend(records)
-            elif topic in self._configs:  # else it is deleted by now
+            elif topic in self._catalog.configs:  # else it is deleted by now
                 self._isolate(TopicId(topic), -1, str(records))
-        return [record for record in found if not self._quarantine.covers(record)] if self._quarantine else found
+        return (
+            [record for record in found if not self._catalog.quarantine.covers(record)]
+            if self._catalog.quarantine
+            else found
+        )
 
     # -- writing
 
     async def append(self, records: Sequence[r.Record]) -> None:
         for record in records:
-            self._learn(record)
-        head, body = encode_commit(records, self._secret_topic, self.ring)
+            self._catalog.learn(record)
+        head, body = encode_commit(records, self._catalog.secret_topic, self.ring)
         number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
         for record in records:
-            self._absorb(record, number)
+            self._catalog.absorb(record, number)
         await self._keep_up(len(body))
 
     def _write(self, head: bytes, body: bytes, sync: bool) -> int:
@@ -244,7 +240,7 @@ class DiskStore:
         for record in records:
             if isinstance(record, _SOFT):
                 continue
-            config = self._configs.get(getattr(record, "topic", TopicId(0)))
+            config = self._catalog.configs.get(getattr(record, "topic", TopicId(0)))
             if config is None or config.durability == "commit":
                 return True
             later = later or config.durability == "interval"
@@ -270,83 +266,20 @@ class DiskStore:
         if self._checkpointing is not None and self._wal.bytes_since_rotation > BACKLOG_FACTOR * self._checkpoint_bytes:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
 
-    def _secret_topic(self, record: r.Record) -> int:
-        if isinstance(record, _NOT_SECRET):
-            return 0
-        if isinstance(record, r.Staged):
-            topic = next((topic for topic, name in self._names.items() if name == record.publish.topic), TopicId(0))
-        else:
-            topic = getattr(record, "topic", TopicId(0))
-        config = self._configs.get(topic)
-        return topic if config is not None and config.encrypted else 0
-
-    def _learn(self, record: r.Record) -> None:
-        """What the store itself must know of topics and transactions."""
-        if isinstance(record, r.TopicCreated):
-            self._configs[record.topic] = record.config
-            self._names[record.topic] = TopicName(record.namespace, record.name)
-        elif isinstance(record, r.TopicChanged):
-            self._configs[record.topic] = record.config
-
-    def _absorb(self, record: r.Record, number: int) -> None:
-        """A durable record takes its place in memory."""
-        self._learn(record)
-        if isinstance(record, r.Published):
-            self._log(record.topic, record.partition).append(record)
-        elif isinstance(record, r.HAPPENINGS):
-            self._history(record.topic, record.partition).note(record)
-        elif isinstance(record, r.Trimmed):
-            self._log(record.topic, record.partition).trim(record.start)
-        elif isinstance(record, r.TopicPurged):
-            for log in self._logs_of(record.topic):
-                log.trim(log.end)
-        elif isinstance(record, r.TopicDeleted):
-            self._forget_topic(record.topic)
-        elif isinstance(record, r.TransactionBegan):
-            self._transactions[record.namespace, record.transaction] = number
-        elif isinstance(record, r.TransactionEnded):
-            self._transactions.pop((record.namespace, record.transaction), None)
-
-    def _forget_topic(self, topic: TopicId) -> None:
-        for log in self._logs_of(topic):
-            log.close()
-            del self._logs[topic, log.partition]
-        for place in [place for place in self._histories if place[0] == topic]:
-            del self._histories[place]
-        self._configs.pop(topic, None)
-        self._names.pop(topic, None)
-        self._quarantine.forget(topic)
-        self._doomed += [f"logs/{topic}", f"history/{topic}"]
-
-    def _log(self, topic: TopicId, partition: int) -> DiskLog:
-        log = self._logs.get((topic, partition))
-        if log is None:
-            log = self._logs[topic, partition] = DiskLog(self.disk, topic, partition)
-        return log
-
-    def _logs_of(self, topic: TopicId) -> list[DiskLog]:
-        return [log for (owner, _), log in self._logs.items() if owner == topic]
-
-    def _history(self, topic: TopicId, partition: int) -> DiskHistory:
-        history = self._histories.get((topic, partition))
-        if history is None:
-            history = self._histories[topic, partition] = DiskHistory(self.disk, topic, partition)
-        return history
-
     def adopt(self, record: r.Record) -> None:
         """Takes a record in as if it had been appended. Durable with the next checkpoint; only repairing does this."""
-        self._absorb(record, 0)
+        self._catalog.absorb(record, 0)
 
     # -- reading
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        return self._log(topic, partition).read(offsets, self.ring)
+        return self._catalog.log(topic, partition).read(offsets, self.ring)
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
-        return self._log(topic, partition).scan(start, count, self.ring)
+        return self._catalog.log(topic, partition).scan(start, count, self.ring)
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
-        return self._history(topic, partition).history(offset, self.ring)
+        return self._catalog.history(topic, partition).history(offset, self.ring)
 
     # -- checkpoints
 
@@ -356,7 +289,7 @@ class DiskStore:
             free = self.disk.free_bytes()
             self._full = f"only {free >> 20} MiB of the disk are free" if free < self._reserve_bytes else None
         due = self._wal.bytes_since_rotation >= self._checkpoint_bytes
-        idle = self._checkpointing is None and not self._quarantine
+        idle = self._checkpointing is None and not self._catalog.quarantine
         return StoreStatus(
             checkpoint_due=due and idle,
             full=self._full,
@@ -367,11 +300,13 @@ class DiskStore:
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
         number = self._wal.next_number - 1
         await self._in(self._writer, self._wal.rotate)
-        logs = [log for log in self._logs.values() if log.begin_flush()]
-        histories = [history for history in self._histories.values() if history.begin_flush()]
-        transactions = [(namespace, name, begun) for (namespace, name), begun in self._transactions.items()]
-        topics = [TopicEntry(topic, *self._names[topic], config) for topic, config in self._configs.items()]
-        doomed, self._doomed = self._doomed, []
+        logs = [log for log in self._catalog.logs.values() if log.begin_flush()]
+        histories = [history for history in self._catalog.histories.values() if history.begin_flush()]
+        transactions = [(namespace, name, begun) for (namespace, name), begun in self._catalog.transactions.items()]
+        topics = [
+            TopicEntry(topic, *self._catalog.names[topic], config) for topic, config in self._catalog.configs.items()
+        ]
+        doomed, self._catalog.doomed = self._catalog.doomed, []
         work = self._run_checkpoint(number, snapshot, at, logs, histories, transactions, topics, doomed)
         if self._flusher is None:
             await work
@@ -392,21 +327,23 @@ class DiskStore:
         try:
             await self._refresh_keys()
             for log in logs:
-                log.finish_flush(await self._in(self._flusher, log.flush, self._ring_of(log.topic)))
+                log.finish_flush(await self._in(self._flusher, log.flush, self._catalog.ring_of(log.topic, self.ring)))
             for history in histories:
-                history.finish_flush(await self._in(self._flusher, history.flush, self._ring_of(history.topic)))
-            gone = [segment for log in self._logs.values() for segment in log.drop_trimmed()]
+                history.finish_flush(
+                    await self._in(self._flusher, history.flush, self._catalog.ring_of(history.topic, self.ring))
+                )
+            gone = [segment for log in self._catalog.logs.values() for segment in log.drop_trimmed()]
             stale = [
                 path
-                for place, history in self._histories.items()
-                if place in self._logs
-                for path in history.drop_before(self._logs[place].start)
+                for place, history in self._catalog.histories.items()
+                if place in self._catalog.logs
+                for path in history.drop_before(self._catalog.logs[place].start)
             ]
             manifest = Manifest(
                 at,
                 topics,
-                [log.entry() for log in self._logs.values()],
-                [history.entry() for history in self._histories.values()],
+                [log.entry() for log in self._catalog.logs.values()],
+                [history.entry() for history in self._catalog.histories.values()],
                 transactions,
             )
             await self._in(self._flusher, write_checkpoint, self.disk, Checkpoint(number, manifest, snapshot))
@@ -414,7 +351,7 @@ class DiskStore:
             await self._seal_old()
         except (OSError, OrtooError) as error:  # the write-ahead log still has it all; the next checkpoint tries again
             self.problems.append(f"a checkpoint failed: {error}")
-            self._doomed = doomed + self._doomed
+            self._catalog.doomed = doomed + self._catalog.doomed
         finally:
             self._checkpointing = None
 
@@ -423,10 +360,6 @@ class DiskStore:
             await self._in(self._flusher, self.ring.refresh)
         except (OrtooError, OSError) as error:  # the keys known so far go on
             self.problems.append(f"the encryption keys could not be read again: {error}")
-
-    def _ring_of(self, topic: TopicId) -> KeyRing | None:
-        config = self._configs.get(topic)
-        return self.ring if config is not None and config.encrypted else None
 
     def _clean_up(
         self,
@@ -446,7 +379,7 @@ class DiskStore:
             self.disk.remove_dir(folder)
 
     async def _seal_old(self) -> None:
-        for log in list(self._logs.values()):
+        for log in list(self._catalog.logs.values()):
             for segment in log.to_seal():
                 try:
                     sealed = await self._in(self._flusher, segment.seal)
@@ -479,5 +412,4 @@ class DiskStore:
 
     def _close_files(self) -> None:
         self._wal.close()
-        for log in self._logs.values():
-            log.close()
+        self._catalog.close()

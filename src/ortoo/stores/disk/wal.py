@@ -72,6 +72,8 @@ class Wal:
         self._disk.make_dir(FOLDER)
         stems = [name.removesuffix(".wal") for name in self._disk.list(FOLDER) if name.endswith(".wal")]
         self.files = [int(stem) for stem in stems if stem.isdigit()]
+        while len(self.files) > 1 and self.files[1] <= after + 1:  # trimmed before, but the removal was not durable yet
+            self._disk.remove(file_name(self.files.pop(0)))
         if self.files and self.files[0] > after + 1:
             raise CorruptionError(
                 f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {after + 1} on are "

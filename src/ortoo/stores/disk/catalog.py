@@ -1,0 +1,100 @@
+"""What the store holds in memory: the topics it knows, their logs and histories, and the transactions that are open."""
+
+from __future__ import annotations
+
+from ortoo.model import records as r
+from ortoo.model.names import TopicId, TopicName
+from ortoo.model.topic import TopicConfig
+
+from .crypto import KeyRing
+from .files import Disk
+from .happenings import DiskHistory
+from .log import DiskLog
+from .quarantine import Quarantine
+
+_NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
+Place = tuple[TopicId, int]
+
+
+class Catalog:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.logs: dict[Place, DiskLog] = {}
+        self.histories: dict[Place, DiskHistory] = {}
+        self.configs: dict[TopicId, TopicConfig] = {}
+        self.names: dict[TopicId, TopicName] = {}
+        self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
+        self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
+        self.quarantine = Quarantine()
+
+    def secret_topic(self, record: r.Record) -> int:
+        if isinstance(record, _NOT_SECRET):
+            return 0
+        if isinstance(record, r.Staged):
+            topic = next((topic for topic, name in self.names.items() if name == record.publish.topic), TopicId(0))
+        else:
+            topic = getattr(record, "topic", TopicId(0))
+        config = self.configs.get(topic)
+        return topic if config is not None and config.encrypted else 0
+
+    def learn(self, record: r.Record) -> None:
+        """What the store itself must know of topics and transactions."""
+        if isinstance(record, r.TopicCreated):
+            self.configs[record.topic] = record.config
+            self.names[record.topic] = TopicName(record.namespace, record.name)
+        elif isinstance(record, r.TopicChanged):
+            self.configs[record.topic] = record.config
+
+    def absorb(self, record: r.Record, number: int) -> None:
+        """A durable record takes its place in memory."""
+        self.learn(record)
+        if isinstance(record, r.Published):
+            self.log(record.topic, record.partition).append(record)
+        elif isinstance(record, r.HAPPENINGS):
+            self.history(record.topic, record.partition).note(record)
+        elif isinstance(record, r.Trimmed):
+            self.log(record.topic, record.partition).trim(record.start)
+        elif isinstance(record, r.TopicPurged):
+            for log in self.logs_of(record.topic):
+                log.trim(log.end)
+        elif isinstance(record, r.TopicDeleted):
+            self._forget_topic(record.topic)
+        elif isinstance(record, r.TransactionBegan):
+            self.transactions[record.namespace, record.transaction] = number
+        elif isinstance(record, r.TransactionEnded):
+            self.transactions.pop((record.namespace, record.transaction), None)
+
+    def _forget_topic(self, topic: TopicId) -> None:
+        for log in self.logs_of(topic):
+            log.close()
+            del self.logs[topic, log.partition]
+        for place in [place for place in self.histories if place[0] == topic]:
+            del self.histories[place]
+        self.configs.pop(topic, None)
+        self.names.pop(topic, None)
+        self.quarantine.forget(topic)
+        self.doomed += [f"logs/{topic}", f"history/{topic}"]
+
+    def ring_of(self, topic: TopicId, ring: KeyRing) -> KeyRing | None:
+        """The ring, when the topic is encrypted."""
+        config = self.configs.get(topic)
+        return ring if config is not None and config.encrypted else None
+
+    def log(self, topic: TopicId, partition: int) -> DiskLog:
+        log = self.logs.get((topic, partition))
+        if log is None:
+            log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition)
+        return log
+
+    def logs_of(self, topic: TopicId) -> list[DiskLog]:
+        return [log for (owner, _), log in self.logs.items() if owner == topic]
+
+    def history(self, topic: TopicId, partition: int) -> DiskHistory:
+        history = self.histories.get((topic, partition))
+        if history is None:
+            history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition)
+        return history
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
