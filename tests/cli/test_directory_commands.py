@@ -1,0 +1,237 @@
+"""check, repair, backup and restore, as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import ortoo
+from ortoo.app.clock import SystemClock
+from ortoo.broker import Broker
+from ortoo.cli.main import app, main
+from ortoo.client import Queue
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk
+from ortoo.stores.disk.lock import DirectoryLock
+
+PARTITIONS, BATCHES, SIZE = 2, 30, 50
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def busy(path: Path) -> Queue:
+    """A queue that makes a checkpoint every few kilobytes."""
+    path.mkdir(exist_ok=True)
+    store = DiskStore(RealDisk(path), KeyRing({}), checkpoint_bytes=20_000, lock=DirectoryLock(path))
+    return Queue(Broker(store, SystemClock()))
+
+
+async def fill(path: Path) -> None:
+    async with busy(path) as queue:
+        await queue.create_topic("orders", partitions=PARTITIONS)
+        for batch in range(BATCHES):
+            messages = [ortoo.Message(b"%d" % (batch * SIZE + at), key=f"k{at % 9}") for at in range(SIZE)]
+            await queue.publish_many("orders", messages)
+            leased = await queue.lease("orders", max_messages=10)
+            await queue.ack(leased[:5])
+            await queue.nack(leased[5:], error="later", delay=0)
+
+
+@pytest.fixture
+async def data(tmp_path: Path) -> Path:
+    await fill(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern))
+
+
+def damage(path: Path, share: float = 0.5) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * share)] ^= 0x10
+    path.write_bytes(data)
+
+
+def values(path: Path) -> set[bytes]:
+    with ortoo.open_sync(path) as queue:
+        return {message.value for message in queue.read("orders")}
+
+
+EVERYTHING = {b"%d" % number for number in range(BATCHES * SIZE)}
+
+
+def test_check_finds_nothing_wrong_with_a_good_directory(data: Path) -> None:
+    result = run("check", data)
+    assert result.exit_code == 0
+    assert "all is well" in result.stdout
+
+
+def test_check_names_file_and_position_and_exits_with_1(data: Path) -> None:
+    segment = newest(data, "logs/*/0/*.log")
+    damage(segment)
+    result = run("check", data)
+    assert result.exit_code == 1
+    assert str(segment.relative_to(data)) in result.stdout
+    assert re.search(r"byte \d+", result.stdout)
+
+
+def test_check_as_json_counts_what_it_read(data: Path) -> None:
+    report = json.loads(run("check", data, "--json").stdout)
+    assert report["problems"] == []
+    assert report["files"] > 3
+
+
+def test_check_of_something_else_says_so(tmp_path: Path) -> None:
+    result = run("check", tmp_path)
+    assert result.exit_code == 1
+    assert "not a data directory" in result.stdout
+
+
+def test_check_changes_nothing(data: Path) -> None:
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    run("check", data)
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_a_torn_tail_is_not_damage(data: Path) -> None:
+    wal = newest(data, "wal/*.wal")
+    wal.write_bytes(wal.read_bytes()[:-3])
+    assert run("check", data).exit_code == 0
+
+
+def test_repair_keeps_all_but_the_damaged_frame_and_says_what_is_gone(data: Path) -> None:
+    damage(newest(data, "logs/*/0/*.log"))
+    done = json.loads(run("repair", data, "--json").stdout)
+    [loss] = done["losses"]
+    assert (loss["topic"], loss["partition"]) == ("orders", 0)
+    kept = values(data)
+    assert kept < EVERYTHING
+    assert len(EVERYTHING - kept) == loss["end"] - loss["start"]
+    assert run("check", data).exit_code == 0
+
+
+def test_repair_keeps_the_damaged_directory(data: Path) -> None:
+    segment = newest(data, "logs/*/0/*.log")
+    damage(segment)
+    broken = segment.read_bytes()
+    done = json.loads(run("repair", data, "--json").stdout)
+    assert (Path(done["damaged"]) / segment.relative_to(data)).read_bytes() == broken
+
+
+def test_a_repaired_queue_goes_on(data: Path) -> None:
+    damage(newest(data, "logs/*/1/*.log"))
+    run("repair", data)
+    with ortoo.open_sync(data) as queue:
+        backlog = queue.group("orders").backlog
+        assert 0 < backlog < BATCHES * SIZE
+        queue.publish("orders", b"new", key="k1")
+        taken = 0
+        while messages := queue.lease("orders", max_messages=1000):
+            queue.ack(messages)
+            taken += len(messages)
+        assert taken == backlog + 1
+
+
+def test_repair_after_a_lost_commit_keeps_what_came_after_it(data: Path) -> None:
+    wal = newest(data, "wal/*.wal")
+    if wal.stat().st_size < 1000:
+        asyncio.run(fill_more(data))
+        wal = newest(data, "wal/*.wal")
+    damage(wal, 0.3)
+    assert run("check", data).exit_code == 1
+    assert run("repair", data).exit_code == 0
+    assert run("check", data).exit_code == 0
+    assert values(data)
+
+
+async def fill_more(path: Path) -> None:
+    async with ortoo.open(path) as queue:
+        for number in range(20):
+            await queue.publish("orders", b"%d" % number, key="k0")
+
+
+def test_repair_without_the_state_keeps_the_messages_and_says_so(data: Path) -> None:
+    checkpoint = newest(data, "checkpoint/*.ckpt")
+    damage(checkpoint, 0.99)
+    result = run("repair", data)
+    assert "what groups had done is not known" in result.stdout
+    assert values(data) == EVERYTHING
+
+
+def test_repair_of_a_good_directory_loses_nothing(data: Path) -> None:
+    done = json.loads(run("repair", data, "--json").stdout)
+    assert (done["losses"], done["complaints"]) == ([], [])
+    assert values(data) == EVERYTHING
+
+
+def test_repair_refuses_a_directory_that_is_open(data: Path) -> None:
+    with ortoo.open_sync(data):
+        result = run("repair", data)
+    assert isinstance(result.exception, ortoo.UnavailableError)
+
+
+async def test_a_backup_is_taken_while_the_queue_runs_and_loses_nothing_confirmed(tmp_path: Path) -> None:
+    source, target, restored = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
+    confirmed: list[bytes] = []
+    async with busy(source) as queue:
+        await queue.create_topic("orders")
+
+        async def publish() -> None:
+            for number in range(2_000):
+                await queue.publish("orders", b"%d" % number)
+                confirmed.append(b"%d" % number)
+                if number == 300:
+                    under_way.set()
+
+        under_way = asyncio.Event()
+        publishing = asyncio.create_task(publish())
+        await under_way.wait()
+        before = set(confirmed)
+        result = await asyncio.to_thread(run, "backup", source, target)
+        assert result.exit_code == 0, result.output
+        await publishing
+    assert run("restore", target, restored).exit_code == 0
+    assert run("check", restored).exit_code == 0
+    with ortoo.open_sync(restored) as again:
+        kept = {message.value for message in again.read("orders")}
+    assert before <= kept
+    assert kept <= set(confirmed)
+
+
+def test_a_backup_stays_as_it_is_when_a_restored_copy_is_used(data: Path, tmp_path: Path) -> None:
+    run("backup", data, tmp_path / "backup")
+    before = {path: path.read_bytes() for path in (tmp_path / "backup").rglob("*") if path.is_file()}
+    run("restore", tmp_path / "backup", tmp_path / "again")
+    with ortoo.open_sync(tmp_path / "again") as queue:
+        queue.purge("orders")
+    assert {path: path.read_bytes() for path in (tmp_path / "backup").rglob("*") if path.is_file()} == before
+
+
+def test_backup_and_restore_refuse_a_target_that_holds_something(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    for command in ("backup", "restore"):
+        assert isinstance(run(command, data, tmp_path / "full").exception, ortoo.ExistsError)
+    assert (tmp_path / "full" / "file").read_text() == "mine"
+
+
+def test_an_error_is_one_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ortoo", "backup", str(tmp_path / "nothing"), str(tmp_path / "target")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "not_found" in capsys.readouterr().err
+
+
+def test_help_and_version() -> None:
+    assert "repair" in run("--help").stdout
+    assert ortoo.__version__ in run("--version").stdout
