@@ -28,7 +28,7 @@ class Picker:
     remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
     """
 
-    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "reach", "ready")
+    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "reach", "ready", "taken_whole")
 
     def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
         self.feed = feed
@@ -36,6 +36,7 @@ class Picker:
         self.floors: dict[int, int] = {}
         self.freed: dict[int, list[int]] = {}
         self.freed_count: dict[int, int] = {}  # per key
+        self.taken_whole: set[int] = set()  # keys with nothing left that has been seen
         self.ready = feed.ready
         self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
         if key is not None:
@@ -83,7 +84,15 @@ class Picker:
         self.reach *= 2
         seen = feed.admit(upto)
         self.budget.left -= seen if feed.keys is not None and feed.partition.keys else 1
+        self._free_seen()
         return True
+
+    def _free_seen(self) -> None:
+        """Among what was just seen may be the next message of a key that this lease has taken all of so far."""
+        if self.taken_whole:
+            keys, self.taken_whole = self.taken_whole, set()
+            for key in keys:
+                self._free_next(key, ANY_PRIORITY)
 
     def take(self, lane: int, count: int, before: int) -> list[int]:
         """Up to `count` offsets of the lane, ascending, all below `before`."""
@@ -120,7 +129,11 @@ class Picker:
                 return taken
             taken.append(offset)
             self.floors[lane] = offset + 1
-            if key != NO_KEY and states[key].waiting and self._free_next(key, lane):
+            if key == NO_KEY:
+                continue
+            if not states[key].waiting:
+                self.taken_whole.add(key)
+            elif self._free_next(key, lane):
                 return taken
         while freed and freed[0] < before and len(taken) < count:
             if self._take_freed(freed, taken, lane):
@@ -138,6 +151,7 @@ class Picker:
         waiting = self.feed.keys.states[key].waiting
         done = self.freed_count.get(key, 0)
         if waiting is None or done >= len(waiting):
+            self.taken_whole.add(key)
             return False
         offset = waiting[done]
         self.freed_count[key] = done + 1

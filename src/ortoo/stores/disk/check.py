@@ -17,6 +17,7 @@ from .frame import Damage, Frame, scan_frames
 from .log import LogEntry
 from .segment import Segment
 from .wal import FOLDER as WAL_FOLDER
+from .wal import scan_commits, without_torn_end
 
 Progress = Callable[[str], None]
 
@@ -120,9 +121,9 @@ def _check_wal(report: Report, disk: Disk, after: int, ring: KeyRing, progress: 
     for index, name in enumerate(names):
         path = f"{WAL_FOLDER}/{name}"
         progress(path)
-        found = scan_frames(disk.read(path))
-        if index == len(names) - 1 and found and (isinstance(found[-1], Damage) or found[-1].body is None):
-            found = found[:-1]  # a torn tail is how a crash looks; opening the queue cuts it
+        found = scan_commits(disk.read(path))
+        if index == len(names) - 1:  # a torn end is how a crash looks; opening the queue cuts it
+            found = without_torn_end(found, int(name.partition(".")[0]))
         report.files += 1
         for item in found:
             if isinstance(item, Damage) or item.body is None:

@@ -21,6 +21,7 @@ from .frame import ZSTD, Damage, Frame, scan_frames
 from .happenings import HappeningsHead
 from .segment import decompress
 from .wal import FOLDER as WAL_FOLDER
+from .wal import scan_commits, without_torn_end
 
 
 class SavedFrame(NamedTuple):
@@ -125,12 +126,12 @@ class Salvage:
         names = self.disk.list(WAL_FOLDER)
         for index, name in enumerate(names):
             path = f"{WAL_FOLDER}/{name}"
-            found = scan_frames(self.disk.read(path))
-            for at, item in enumerate(found):
-                is_end = index == len(names) - 1 and at == len(found) - 1
+            found = scan_commits(self.disk.read(path))
+            if index == len(names) - 1:  # a torn end is how a crash looks
+                found = without_torn_end(found, int(name.partition(".")[0]))
+            for item in found:
                 if isinstance(item, Damage) or item.body is None:
-                    if not is_end:  # at the very end it is how a crash looks
-                        self.complaints.append(f"{path} at byte {item.position}: a commit cannot be read")
+                    self.complaints.append(f"{path} at byte {item.position}: a commit cannot be read")
                 elif item.fixed.number > after:
                     yield self._records(path, item)
 

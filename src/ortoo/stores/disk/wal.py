@@ -48,7 +48,7 @@ def _is_bad(item: Frame | Damage) -> bool:
     return isinstance(item, Damage) or item.body is None
 
 
-def _scan(data: bytes) -> list[Frame | Damage]:
+def scan_commits(data: bytes) -> list[Frame | Damage]:
     """As scan_frames; a good frame that is no commit is out of place, too."""
     return [
         Damage(item.position, item.position + item.fixed.size, "this frame is not a commit")
@@ -56,6 +56,18 @@ def _scan(data: bytes) -> list[Frame | Damage]:
         else item
         for item in scan_frames(data)
     ]
+
+
+def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | Damage]:
+    """What lies before the first bad frame that nothing later vouches for. `number`: of the file's first commit."""
+    vouched = [_SYNCED.unpack_from(item.head)[0] if isinstance(item, Frame) else 0 for item in found]
+    for at, item in enumerate(found):
+        if isinstance(item, Frame):
+            number = max(number, item.fixed.number)
+        if _is_bad(item) and max(vouched[at + 1 :], default=0) < number:
+            return found[:at]
+        number += isinstance(item, Frame)
+    return found
 
 
 class Wal:
@@ -91,7 +103,7 @@ class Wal:
                 yield WalDamage(path, size, f"commits {self.next_number} to {first - 1} are missing")
             path, self.next_number = file_name(first), first
             data = self._disk.read(path)
-            found, size = _scan(data), len(data)
+            found, size = scan_commits(data), len(data)
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
             yield from self._read(path, found, after)
@@ -102,19 +114,14 @@ class Wal:
         self._synced = self.next_number - 1
 
     def _cut_tail(self, path: str, found: list[Frame | Damage], number: int) -> list[Frame | Damage]:
-        """Cuts the file at the first bad frame that nothing later vouches for."""
-        vouched = [_SYNCED.unpack_from(item.head)[0] if isinstance(item, Frame) else 0 for item in found]
-        for at, item in enumerate(found):
-            if isinstance(item, Frame):
-                number = max(number, item.fixed.number)
-            if _is_bad(item) and max(vouched[at + 1 :], default=0) < number:
-                file = self._disk.open(path)
-                file.truncate(item.position)
-                file.sync()
-                file.close()
-                return found[:at]
-            number += isinstance(item, Frame)
-        return found
+        """Cuts the file where its torn end begins."""
+        whole = without_torn_end(found, number)
+        if len(whole) < len(found):
+            file = self._disk.open(path)
+            file.truncate(found[len(whole)].position)
+            file.sync()
+            file.close()
+        return whole
 
     def _read(self, path: str, found: list[Frame | Damage], after: int) -> Iterator[WalCommit | WalDamage]:
         for item in found:
