@@ -124,3 +124,14 @@ def test_an_overwritten_run_never_makes_a_frame_that_was_not_written(file: list[
     found = scan_frames(broken)
     check_accounted(broken, found)
     assert {decode(item) for item in found} <= {*file, None}
+
+
+@given(files, parts, st.integers(1, 30))
+def test_what_a_message_holds_is_never_taken_for_a_frame(before: list[Parts], inner: Parts, cut: int) -> None:
+    """Torn or damaged: bytes of a user that look like a frame stay bytes of a user."""
+    outer = encode_frame(COMMIT, 7, b"head", encode(inner) + bytes(30))
+    data = b"".join(map(encode, before))
+    torn = scan_frames((data + outer)[:-cut])
+    assert list(map(decode, torn)) == [*before, None]
+    hurt = scan_frames(data + outer[:-1] + b"x" + encode(before[0]))
+    assert list(map(decode, hurt)) == [*before, None, before[0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ortoo.engine import Engine
 from ortoo.engine.lease import resolve
+from ortoo.engine.publish import check_healthy
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.view import message_states, offsets_in_state, topic_info
@@ -110,4 +111,5 @@ class Reader:
         topic = self._state.topic_by_id(ref.topic)
         if ref.partition >= len(topic.partitions):
             raise NotFoundError(f"there is no message {ref}: its topic has {len(topic.partitions)} partitions")
+        check_healthy(topic, ref.partition)
         return topic

@@ -20,7 +20,7 @@ def to_ms(what: str, seconds: float) -> int: ...
 @overload
 def to_ms(what: str, seconds: float | None) -> int | None: ...
 def to_ms(what: str, seconds: float | None) -> int | None:
-    return None if seconds is None else int(check_number(what, seconds) * 1000)
+    return None if seconds is None else round(check_number(what, seconds) * 1000)
 
 
 def check_number(what: str, seconds: float) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 
 from ortoo.model.commands import Run
 from ortoo.model.errors import InvalidError, LeaseLostError
@@ -23,20 +25,25 @@ def to_runs(messages: Receipts) -> list[Run]:
         wrong = type(messages).__name__
         raise InvalidError(f"settle messages or their receipts, one or many, not {wrong}") from None
     merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
-    last: Delivery | None = None
-    offsets: list[int] = []
-    for message in messages:
-        if isinstance(message, Received):
-            if message.delivery is not last:
-                last = message.delivery
-                if last.lease == 0:
-                    raise InvalidError(f"message {message.id} was read, not leased, so there is nothing to settle")
-                offsets = merged.setdefault((last.topic_id, last.group_id, last.lease, last.partition), [])
-            offsets.append(message.offset)
+    for delivery, run in groupby(messages, key=_delivery_of):  # messages leased together usually stand together
+        if delivery is None:
+            for receipt in run:
+                ref = parse_receipt(receipt)  # type: ignore[arg-type]
+                merged.setdefault((ref.topic, ref.group, ref.lease, ref.partition), []).append(ref.offset)
+        elif delivery.lease == 0:
+            raise InvalidError("a message was read, not leased, so there is nothing to settle")
         else:
-            ref = parse_receipt(message)
-            merged.setdefault((ref.topic, ref.group, ref.lease, ref.partition), []).append(ref.offset)
+            ids = (delivery.topic_id, delivery.group_id, delivery.lease, delivery.partition)
+            merged.setdefault(ids, []).extend(map(_offset, run))
     return [Run(*ids, offsets) for ids, offsets in merged.items()]
+
+
+_offset = attrgetter("offset")
+
+
+def _delivery_of(message: Received | str) -> Delivery | None:
+    """None for a receipt."""
+    return message.delivery if type(message) is Received else None
 
 
 def drop_revoked(ahead: list[Received], runs: list[Run], revoked: list[list[int]]) -> None:

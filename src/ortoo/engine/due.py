@@ -122,7 +122,7 @@ def _window(slate: Slate, topic: Topic, _: list[int]) -> None:
     since, seconds = topic.window_since, topic.config.window_seconds
     if since is None:
         return
-    closes = since + int(seconds * 1000)
+    closes = since + round(seconds * 1000)
     if closes <= slate.now or not seconds:
         slate.records.append(WindowClosed(slate.now, topic.id))
     else:

@@ -81,7 +81,7 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
     runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
     if not runs:
         return []
-    until = slate.now + (command.lease_ms or int(topic.config.lease * 1000))
+    until = slate.now + (command.lease_ms or round(topic.config.lease * 1000))
     together: dict[int, OffsetSet] = {}
     for partition, offsets in runs:
         together.setdefault(partition, OffsetSet()).update(OffsetSet(offsets))
@@ -172,6 +172,6 @@ def resolve(partition: Partition, position: Position) -> int:
     if position.offset is not None:
         return min(max(position.offset, partition.start), partition.end)
     if position.time is not None:
-        found = partition.timeline.first_at(int(position.time * 1000))
+        found = partition.timeline.first_at(round(position.time * 1000))
         return partition.end if found is None else max(found, partition.start)
     return partition.start if position.at == "start" else partition.end

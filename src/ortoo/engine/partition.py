@@ -151,7 +151,7 @@ class Partition:
             if expires:
                 self.expiries.add(expires, offset << 1 | TTL)
         if config.max_wait is not None:
-            wait = int(config.max_wait * 1000)
+            wait = round(config.max_wait * 1000)
             dues = batch.dues or [record.at] * record.count
             for offset, due in enumerate(dues, base):
                 self.expiries.add(max(due, record.at) + wait, offset << 1 | MAX_WAIT)

@@ -103,7 +103,7 @@ def check_fits(topic: Topic, outgoing: Outgoing) -> None:
 def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
     table = slate.state.dedup_table(topic)
-    window = int(topic.config.dedup_window * 1000)
+    window = round(topic.config.dedup_window * 1000)
     firsts: dict[int, MessageRef | int] = {}
     seen: dict[str, int] = {}
     for row, dedup_id in enumerate(outgoing.dedup_ids or ()):
@@ -174,15 +174,15 @@ def _to_batch(outgoing: Outgoing, config: TopicConfig, now: int) -> Batch:
 
 def _dues(outgoing: Outgoing, config: TopicConfig, now: int) -> list[int] | None:
     if outgoing.delays is None and outgoing.deliver_ats is None:
-        return [now + int(config.delay * 1000)] * len(outgoing) if config.delay else None
+        return [now + round(config.delay * 1000)] * len(outgoing) if config.delay else None
     nones: list[float | None] = [None] * len(outgoing)
     standing = config.delay
     dues = []
     for delay, at in zip(outgoing.delays or nones, outgoing.deliver_ats or nones, strict=True):
         if at is not None:
-            due = int(at * 1000)
+            due = round(at * 1000)
         else:
-            due = now + int((standing if delay is None else delay) * 1000)
+            due = now + round((standing if delay is None else delay) * 1000)
         dues.append(due if due > now else 0)
     if max(dues) > now + limits.DELAY_MS_MAX:
         raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
@@ -198,5 +198,5 @@ def _expiries(outgoing: Outgoing, config: TopicConfig, dues: list[int] | None, n
     for row, ttl in enumerate(ttls):
         lives = config.ttl if ttl is None else ttl
         begins = max(now, dues[row]) if dues else now
-        expiries.append(begins + max(1, int(lives * 1000)) if lives is not None else 0)
+        expiries.append(begins + max(1, round(lives * 1000)) if lives is not None else 0)
     return expiries

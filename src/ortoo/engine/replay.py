@@ -46,7 +46,7 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
     topic = state.topics[record.topic]
     topic.change(record.config)
     if topic.window_since is not None:
-        state.alarms.set(("window", topic.id), topic.window_since + int(topic.config.window_seconds * 1000))
+        state.alarms.set(("window", topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
@@ -145,7 +145,7 @@ def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None
     for offset, dedup_id in enumerate(record.batch.dedup_ids or (), record.base):
         if dedup_id is not None:
             table.remember(dedup_id, record.at, MessageRef(topic.id, record.partition, offset))
-    table.prune(record.at, int(config.dedup_window * 1000), config.dedup_count)
+    table.prune(record.at, round(config.dedup_window * 1000), config.dedup_count)
 
 
 def _fill_window(state: State, topic: Topic, record: r.Published) -> None:
@@ -155,7 +155,7 @@ def _fill_window(state: State, topic: Topic, record: r.Published) -> None:
     if topic.config.window_count and topic.window_count >= topic.config.window_count:
         _close_window(topic)
     else:
-        state.alarms.set(("window", topic.id), topic.window_since + int(topic.config.window_seconds * 1000))
+        state.alarms.set(("window", topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _window_closed(state: State, record: r.WindowClosed) -> None:
@@ -213,6 +213,8 @@ def _quarantined(state: State, record: r.Quarantined) -> None:
     topic = state.topics.get(record.topic)
     if topic is not None and record.partition < len(topic.partitions):
         topic.partitions[record.partition].trouble = record.reason
+    for transaction in state.transactions.values():
+        transaction.trouble = record.reason
 
 
 def _skipped(state: State, record: r.Skipped) -> None:

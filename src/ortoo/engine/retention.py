@@ -39,7 +39,7 @@ def _skips(topic: Topic, partition: Partition, start: int, now: int) -> Iterator
 def _by_age(topic: Topic, partition: Partition, now: int) -> int:
     if topic.config.retention_seconds is None:
         return 0
-    cutoff = now - int(topic.config.retention_seconds * 1000)
+    cutoff = now - round(topic.config.retention_seconds * 1000)
     young = partition.timeline.first_at(cutoff + 1)
     return min(partition.end if young is None else young, partition.unripe_before(cutoff + 1))
 
@@ -69,7 +69,7 @@ def _done_long_enough(topic: Topic, now: int) -> list[int]:
         for partition in topic.partitions
     ]
     topic.floors.append((now, floors))
-    long_ago = now - int(topic.config.retention_done_seconds * 1000)
+    long_ago = now - round(topic.config.retention_done_seconds * 1000)
     done = nothing
     while topic.floors and topic.floors[0][0] <= long_ago:
         done = topic.floors.popleft()[1]

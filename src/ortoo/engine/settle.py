@@ -46,11 +46,12 @@ class Held:
 def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
     """What of the run is still held, and which offsets are lost. What this very lease has acked before is neither."""
     topic = state.topics.get(run.topic)
+    if topic is not None and 0 <= run.partition < len(topic.partitions):
+        check_healthy(topic, run.partition)  # before anything is called lost
     group = topic.groups.get(run.group) if topic else None
     lease = group.lease(run.lease) if group else None
     if topic is None or group is None or lease is None or not 0 <= run.partition < len(group.feeds):
         return None, run.offsets
-    check_healthy(topic, run.partition)
     asked = OffsetSet(run.offsets)
     held = lease.held.get(run.partition)
     mine = asked & held if held else OffsetSet()
@@ -223,7 +224,7 @@ def decide_extend(state: State, command: Extend, now: int) -> Decision:
         if held is None or run.lease in extended:
             continue
         extended.add(run.lease)
-        until = now + (command.lease_ms or int(held.topic.config.lease * 1000))
+        until = now + (command.lease_ms or round(held.topic.config.lease * 1000))
         _keep_alive(state, held, now)
         records.append(Extended(now, held.topic.id, held.group.id, held.lease.id, until))
     return Decision(records, Settled(lost if any(lost) else None))

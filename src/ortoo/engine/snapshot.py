@@ -280,7 +280,7 @@ def _load_dedup_ids(state: State, topics: list[TopicDump], logs: list[LogIndex])
         else:
             state.dedups.setdefault(topic.name.namespace, DedupTable()).remember(dedup_id, at, ref)
     for topic in state.topics.values():
-        topic.dedup.prune(state.now, int(topic.config.dedup_window * 1000), topic.config.dedup_count)
+        topic.dedup.prune(state.now, round(topic.config.dedup_window * 1000), topic.config.dedup_count)
 
 
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:

@@ -22,10 +22,11 @@ from .wheel import Wheel
 class Transaction:
     """A named transaction that is open: what was staged, by whom."""
 
-    __slots__ = ("count", "parts", "until")
+    __slots__ = ("count", "parts", "trouble", "until")
 
     def __init__(self, until: int) -> None:
         self.until = until
+        self.trouble: str | None = None  # why something that was staged may be out of sight
         self.count = 0
         self.parts: dict[str, list[Publish]] = {}
 

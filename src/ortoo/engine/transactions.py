@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, join
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
-from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError
+from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError, UnavailableError
 from ortoo.model.names import ReceiptRef, TopicName, check_name
 from ortoo.model.records import Staged, TransactionBegan, TransactionEnded
 from ortoo.model.replies import Placed
@@ -102,6 +102,10 @@ def decide_commit(state: State, command: Commit, now: int) -> Decision:
     if _outcome(state, command.namespace, command.transaction, now):
         return Decision([], 0)  # committing again changes nothing
     transaction = _open(state, command.namespace, command.transaction, now)
+    if transaction.trouble is not None:
+        raise UnavailableError(
+            f"transaction {command.transaction!r} may hold messages that cannot be read now: {transaction.trouble}"
+        )
     slate = Slate(state, now)
     count = 0
     for name, batches in transaction.staged(command.parts).items():

@@ -17,7 +17,7 @@ class _Alarm:
 
 class ManualClock:
     def __init__(self, start: float = 1_700_000_000.0) -> None:
-        self._now_ms = int(start * 1000)
+        self._now_ms = round(start * 1000)
         self._alarms: list[tuple[int, int, _Alarm]] = []
         self._number = 0
 

@@ -106,41 +106,45 @@ class Damage(NamedTuple):
 
 
 def scan_frames(data: bytes) -> list[Frame | Damage]:
-    """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head."""
+    """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head.
+
+    The body of a good head is never searched, not even when the file ends within it: a message may hold bytes that look like
+    a frame.
+    """
     found: list[Frame | Damage] = []
     at = 0
     while at < len(data):
         try:
-            frame = _frame_at(data, at)
+            fixed, head = _head_at(data, at)
         except BadFrameError as error:
             after = _next_good(data, at + 1)
             found.append(Damage(at, after, error.reason))
             at = after
-        else:
-            found.append(frame)
-            at += frame.fixed.size
+            continue
+        body: bytes | None = data[at + SIZE + fixed.head_size : at + fixed.size]
+        try:
+            check_body(fixed, body or b"")
+        except BadFrameError as error:
+            if at + fixed.size > len(data):
+                found.append(Damage(at, len(data), error.reason))
+                break
+            body = None
+        found.append(Frame(at, fixed, head, body))
+        at += fixed.size
     return found
 
 
-def _frame_at(data: bytes, at: int) -> Frame:
+def _head_at(data: bytes, at: int) -> tuple[FrameHead, bytes]:
     fixed = parse_fixed(data, at)
-    head_at, body_at = at + SIZE, at + SIZE + fixed.head_size
-    head = data[head_at:body_at]
+    head = data[at + SIZE : at + SIZE + fixed.head_size]
     check_head(fixed, data[at : at + 24], head)
-    body = data[body_at : body_at + fixed.body_size]
-    try:
-        check_body(fixed, body)
-    except BadFrameError:
-        if len(body) != fixed.body_size:
-            raise
-        return Frame(at, fixed, head, None)
-    return Frame(at, fixed, head, body)
+    return fixed, head
 
 
 def _next_good(data: bytes, at: int) -> int:
     while (at := data.find(MAGIC, at)) >= 0:
         try:
-            _frame_at(data, at)
+            _head_at(data, at)
         except BadFrameError:
             at += 1
         else:

@@ -222,6 +222,7 @@ class DiskLog:
         self.start = entry.start
         present = set(self.disk.list(self.folder))
         wanted: set[str] = set()
+        proved: set[str] = set()  # keys that have decrypted something
         index = IndexBuilder(self.topic, self.partition)
         for known in entry.segments:
             sealed = f"{known.base:020d}.seg" in present
@@ -236,6 +237,10 @@ class DiskLog:
                 remembers = head.has_dedup_ids and head.timestamps()[-1] >= dedup_since
                 if remembers or (head.sealed and head.has_keys):
                     index.add_private(base, head, segment.read(which, self.topic, self.partition, ring)[2])
+                elif head.sealed and head.sealed.key not in proved:
+                    segment.read(which, self.topic, self.partition, ring)  # better to learn now that a key is missing
+                if head.sealed:
+                    proved.add(head.sealed.key)
             if segment.end != known.end:
                 raise CorruptionError(
                     f"{segment.path} is damaged at byte {segment.size}: it ends before message {segment.end}, "

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 from ortoo.model import records as r
-from ortoo.model.errors import CorruptionError, OrtooError
+from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
@@ -27,7 +27,7 @@ from ortoo.ports import StoreStatus
 from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
 from .commit import decode_commit, decode_touched, encode_commit
-from .crypto import KeyRing
+from .crypto import VARIABLE, KeyRing
 from .files import Disk
 from .format import check_format
 from .happenings import DiskHistory, HistoryEntry
@@ -107,9 +107,16 @@ class DiskStore:
             yield [await self._in(self._flusher, self._load, checkpoint)]
         for records in self._replay(checkpoint):
             yield records
+        self._lock_up_without_key()
         for record in self._catalog.quarantine.records():
             yield [record]
         self._wal.rotate()
+
+    def _lock_up_without_key(self) -> None:
+        """An encrypted topic can be read with old keys, but not written to without a current one."""
+        for topic, config in self._catalog.configs.items():
+            if config.encrypted and self.ring.current is None:
+                self._isolate(topic, -1, f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen")
 
     @staticmethod
     def _replay_after(checkpoint: Checkpoint | None) -> int:
@@ -147,10 +154,12 @@ class DiskStore:
         log = self._catalog.log(entry.topic, entry.partition)
         config = self._catalog.configs.get(entry.topic, TopicConfig())
         try:
-            return log.load(entry, self.ring, at - int(config.dedup_window * 1000))
+            return log.load(entry, self.ring, at - round(config.dedup_window * 1000))
+        except UnavailableError as error:  # a key is missing
+            self._isolate(entry.topic, -1, str(error))
         except OrtooError as error:
             self._isolate(entry.topic, entry.partition, str(error))
-            return None
+        return None
 
     def _replay(self, checkpoint: Checkpoint | None) -> Iterator[list[r.Record]]:
         after = checkpoint.number if checkpoint is not None else 0
