@@ -70,7 +70,7 @@ TARGETS = {
     ("disk, commit", "publish"): Target(500_000),
     ("disk, commit", "lease+ack"): Target(400_000),
     ("disk, commit", "one by one"): Target(20_000),
-    ("disk, none", "publish ÷ bare"): Target(0.4),
+    ("disk, none", "bare values ÷ bare write"): Target(0.4),
     ("disk, 10,000,000 pending plain", "memory while publishing"): Target(300, "at most"),
     ("disk, 10,000,000 pending plain", "longest commit"): Target(100, "at most"),
     ("disk, 10,000,000 pending plain", "restart"): Target(3_000, "at most"),

@@ -224,7 +224,7 @@ async def test_consuming_leases_no_more_than_its_prefetch(queue: Queue) -> None:
     stream = queue.consume("orders", prefetch=3)
     assert (await anext(aiter(stream))).value == b"0"
     assert (await queue.group("orders")).leased == 3
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     group = await queue.group("orders")
     assert (group.leased, group.ready) == (1, 9)  # the one that was yielded is its consumer's to settle
 

@@ -74,7 +74,7 @@ async def test_a_slow_subscriber_gets_each_message_once(queue: Queue, clock: Man
     await queue.publish("events", b"2")
     assert (await anext(aiter(stream))).value == b"2"
     assert [group.ephemeral for group in await queue.groups("events")] == [True]
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert await queue.groups("events") == []
 
 

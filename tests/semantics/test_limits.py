@@ -112,7 +112,8 @@ async def test_a_bad_message_does_not_take_its_neighbours_along(queue: Queue) ->
 BATCHES: dict[str, tuple[Any, str]] = {
     "empty": ([], "1 to 10000 messages, this one has 0"),
     "too many": ([Message(b"")] * 10_001, "1 to 10000 messages, this one has 10001"),
-    "plain bytes": ([b"1", b"2"], "Message"),
+    "one value alone": (b"12", "Message"),
+    "numbers": ([1, 2], "Message"),
     "a message alone": (Message(b"1"), "Message"),
     "none": (None, "Message"),
 }

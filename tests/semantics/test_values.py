@@ -69,3 +69,10 @@ async def test_a_batch_of_ten_thousand_is_one_publish(queue: Queue) -> None:
     assert [one.offset for one in sent] == list(range(10_000))
     messages = await queue.lease("orders", max_messages=10_000)
     assert [int(message.value) for message in messages] == list(range(10_000))
+
+
+async def test_a_batch_may_be_bare_values(queue: Queue) -> None:
+    await queue.publish_many("orders", [b"1", b"2"])
+    await queue.publish_many("orders", ["three", Message(b"4", key="k")])
+    found = {message.value: message.key async for message in queue.read("orders")}
+    assert found == {b"1": None, b"2": None, b"three": None, b"4": "k"}

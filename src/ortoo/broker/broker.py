@@ -57,6 +57,8 @@ class Broker(Reader):
             return
         try:
             await self._recover()
+        except OSError as error:
+            raise StoreFailedError(f"the store cannot be opened: {error}") from error
         finally:
             if self._refusal is not None:  # it did not open: let go of the store, so that another may have it
                 await self.store.close()

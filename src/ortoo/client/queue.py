@@ -90,9 +90,9 @@ class Queue(Streams):
         return await self._gatherer.add(to_topic_name(namespace or self.namespace, topic), message)
 
     async def publish_many(
-        self, topic: str, messages: Sequence[Message], *, wait: float = 0.0, namespace: str | None = None
+        self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
     ) -> list[Sent]:
-        """Publishes a batch, all or nothing; returns once it is durable."""
+        """Publishes a batch of messages, or of bare values, all or nothing; returns once it is durable."""
         command = Publish(to_topic_name(namespace or self.namespace, topic), to_outgoing(messages))
         wait_ms = to_ms("wait", wait)
         if wait_ms < 0:

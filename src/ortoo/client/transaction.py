@@ -39,7 +39,9 @@ class Transaction:
         """Takes what `Queue.publish` takes."""
         self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
 
-    def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
+    def publish_many(
+        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
+    ) -> None:
         name = to_topic_name(namespace or self._namespace, topic)
         self._publishes.append(Publish(name, to_outgoing(messages)))
 
@@ -81,7 +83,9 @@ class NamedTransaction:
     async def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
         await self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
 
-    async def publish_many(self, topic: str, messages: Sequence[Message], *, namespace: str | None = None) -> None:
+    async def publish_many(
+        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
+    ) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")
         publish = Publish(to_topic_name(namespace or self._namespace, topic), to_outgoing(messages))

@@ -83,11 +83,16 @@ _PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)
 _OPTIONAL = ("delays", "deliver_ats", "ttls", "dedup_ids", "partitions")
 
 
-def to_outgoing(messages: Iterable[Message]) -> Outgoing:
-    """Turns messages into columns, checking each field's type and size on the way."""
-    messages = _as_list(messages)
-    values, json = _values(list(map(_value, messages)))
-    rest = list(map(_rest, messages))
+def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
+    """Turns messages, or bare values, into columns, checking each field's type and size on the way."""
+    listed = _as_list(messages)
+    if set(map(type, listed)) == {bytes}:  # bare values are a column already
+        outgoing = Outgoing(list(listed))  # type: ignore[arg-type]
+        check_outgoing(outgoing)
+        return outgoing
+    full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
+    values, json = _values(list(map(_value, full)))
+    rest = list(map(_rest, full))
     if rest.count(_PLAIN) == len(rest):  # nothing but values: the columns need not be looked at one by one
         outgoing = Outgoing(values, json=json)
     else:
@@ -105,13 +110,15 @@ def to_outgoing(messages: Iterable[Message]) -> Outgoing:
     return outgoing
 
 
-def _as_list(messages: Iterable[Message]) -> list[Message]:
+def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes | str]:
     """Once and for all, because a generator can be walked only once."""
-    if isinstance(messages, Iterable):
+    if isinstance(messages, Iterable) and not isinstance(messages, bytes | str):
         listed = messages if isinstance(messages, list) else list(messages)
-        if set(map(type, listed)) <= {Message}:
+        if set(map(type, listed)) <= {Message, bytes, str}:
             return listed
-    raise InvalidError("a batch is a list of ortoo.Message(value, key=...); publish() takes a single value")
+    raise InvalidError(
+        "a batch is a list of values or of ortoo.Message(value, key=...); publish() takes a single value"
+    )
 
 
 def _is_used(column: list[Any]) -> bool:

@@ -113,6 +113,9 @@ class RealDisk:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    def __str__(self) -> str:
+        return str(self.root)
+
     def open(self, path: str) -> File:
         return RealFile(self.root / path)
 

@@ -8,8 +8,8 @@ FORMAT = b"ortoo data directory, format 1\n"
 NAME = "FORMAT"
 
 
-def check_format(disk: Disk) -> None:
-    """Writes the version into a new directory; refuses one that another version wrote, or that is not ours at all."""
+def refuse_strangers(disk: Disk) -> None:
+    """Refuses a directory that another version wrote, or that is not ours at all. Touches nothing."""
     present = disk.list("")
     if NAME in present:
         found = disk.read(NAME)
@@ -21,7 +21,14 @@ def check_format(disk: Disk) -> None:
             )
         raise CorruptionError("the file FORMAT of the data directory is damaged")
     if set(present) - {"LOCK", f"{NAME}.tmp"}:
-        raise UnavailableError("the directory has files, but none of Ortoo's; give an empty or a new one")
+        raise UnavailableError(f"{disk} has files, but none of Ortoo's; give an empty or a new one")
+
+
+def check_format(disk: Disk) -> None:
+    """Writes the version into a new directory; refuses a stranger's."""
+    refuse_strangers(disk)
+    if NAME in disk.list(""):
+        return
     disk.remove(f"{NAME}.tmp")
     file = disk.open(f"{NAME}.tmp")
     file.append(FORMAT)

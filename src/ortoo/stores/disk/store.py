@@ -29,7 +29,7 @@ from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write
 from .commit import decode_commit, decode_touched, encode_commit
 from .crypto import VARIABLE, KeyRing
 from .files import Disk
-from .format import check_format
+from .format import check_format, refuse_strangers
 from .happenings import DiskHistory, HistoryEntry
 from .lock import DirectoryLock
 from .log import DiskLog, LogEntry
@@ -94,6 +94,7 @@ class DiskStore:
     async def recover(self) -> AsyncIterator[list[r.Record]]:
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
+        refuse_strangers(self.disk)  # before a lock is left in what is not ours
         if self._lock is not None:
             self._lock.acquire()
         self._close_files()
@@ -308,6 +309,7 @@ class DiskStore:
 
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
         number = self._wal.next_number - 1
+        await self._in(self._writer, self._sync)  # a failure ends the process here, too
         await self._in(self._writer, self._wal.rotate)
         logs = [log for log in self._catalog.logs.values() if log.begin_flush()]
         histories = [history for history in self._catalog.histories.values() if history.begin_flush()]
