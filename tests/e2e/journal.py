@@ -125,6 +125,12 @@ class Journal:
         sendings = [line for line in self.lines if isinstance(line, Sending) and line.number not in ended]
         return [line for line in sendings if all(row.dedup_id is not None for row in line.rows)]
 
+    def sure_sendings(self) -> list[Sending]:
+        """Those that may be sent again all the same, to no effect."""
+        ended = self._ended()
+        sendings = [line for line in self.lines if isinstance(line, Sending) and line.number in ended]
+        return [line for line in sendings if all(row.dedup_id is not None for row in line.rows)]
+
     def unsure_commits(self) -> list[Staging]:
         ended = self._ended()
         begun = {line.number for line in self.lines if isinstance(line, Committing)} - set(ended)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ortoo.model.errors import UnavailableError
 
 from .crypto import KeyRing, load_keys
-from .files import RealDisk
+from .files import RealDisk, make_durable_dir
 from .lock import DirectoryLock
 from .store import DiskStore
 
@@ -15,7 +15,7 @@ from .store import DiskStore
 def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> DiskStore:
     """The store in that directory, made when it is not there. Nobody else may have it open."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_durable_dir(path)
     except OSError as error:
         raise UnavailableError(f"the data directory {path} cannot be made: {error}") from None
     return DiskStore(

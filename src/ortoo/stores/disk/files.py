@@ -39,7 +39,9 @@ class Disk(Protocol):
         """Names in the folder, sorted; [] when there is no such folder."""
         ...
 
-    def make_dir(self, folder: str) -> None: ...
+    def make_dir(self, folder: str) -> None:
+        """With the folders above it, all durable; no error when it is there."""
+        ...
 
     def rename(self, old: str, new: str) -> None: ...
 
@@ -75,6 +77,23 @@ def read_heads(file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
         fixed, head = read_head(file, position)
         yield position, fixed, head
         position += fixed.size
+
+
+def make_durable_dir(path: Path) -> None:
+    """Makes the folder and those above it. A new folder's name is in the one above, which is synced for it."""
+    if path.is_dir():
+        return
+    make_durable_dir(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync_dir(path.parent)
+
+
+def _sync_dir(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 class RealFile:
@@ -129,7 +148,7 @@ class RealDisk:
             return []
 
     def make_dir(self, folder: str) -> None:
-        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        make_durable_dir(self.root / folder)
 
     def rename(self, old: str, new: str) -> None:
         (self.root / old).replace(self.root / new)
@@ -148,11 +167,7 @@ class RealDisk:
             (self.root / folder).rmdir()
 
     def sync_dir(self, folder: str) -> None:
-        fd = os.open(self.root / folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync_dir(self.root / folder)
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)

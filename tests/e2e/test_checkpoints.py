@@ -1,0 +1,226 @@
+"""Whatever happens while a checkpoint is being written beside it, the directory opens again and nothing is amiss."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ortoo import Message, NotFoundError, Queue
+from ortoo.broker import Broker
+from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk
+from ortoo.stores.disk.lock import DirectoryLock
+from ortoo.testing import ManualClock
+from ortoo.testing.clock import settle
+
+from .home import NEVER, take, values
+
+
+class GatedDisk(RealDisk):
+    """A disk on which a checkpoint comes to a halt where it would sync a file of the `folder`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.folder = "logs/"
+        self.gate = threading.Event()
+        self.waiting = threading.Event()
+        self.gate.set()
+
+    def open(self, path: str) -> File:
+        return GatedFile(super().open(path), path, self)
+
+
+class GatedFile:
+    def __init__(self, inner: File, path: str, disk: GatedDisk) -> None:
+        self.append, self.read, self.size = inner.append, inner.read, inner.size
+        self.truncate, self.close = inner.truncate, inner.close
+        self._inner, self._path, self._disk = inner, path, disk
+
+    def sync(self) -> None:
+        if self._path.startswith(self._disk.folder) and not self._disk.gate.is_set():
+            self._disk.waiting.set()
+            assert self._disk.gate.wait(10)
+        self._inner.sync()
+
+
+class Site:
+    def __init__(self, root: Path, checkpoints: int) -> None:
+        self.root = root
+        self.checkpoints = checkpoints
+        self.clock = ManualClock()
+        self.broker: Broker | None = None
+
+    async def open(self) -> Queue:
+        """Opens the directory, after a crash of what had it open."""
+        await self.crash()
+        self.root.mkdir(exist_ok=True)
+        self.disk = GatedDisk(self.root)
+        self.lock = DirectoryLock(self.root)
+        self.store = DiskStore(self.disk, KeyRing({}), checkpoint_bytes=NEVER, lock=self.lock)
+        self.broker = Broker(self.store, self.clock)
+        return await Queue(self.broker, consumer="tester").open()
+
+    async def crash(self) -> None:
+        if self.broker is not None:
+            self.disk.gate.set()
+            await self.idle()
+            await self.broker.flush()
+            await self.broker.kill()
+            self.lock.release()
+            self.broker = None
+
+    async def idle(self) -> None:
+        while (task := self.store._checkpointing) is not None:
+            await asyncio.gather(task, return_exceptions=True)
+            await settle()
+
+    async def during_a_checkpoint(self, queue: Queue, work: Callable[[], Awaitable[object]], folder: str) -> None:
+        """Runs the work while a checkpoint stands still, then lets it finish, and no other one begin."""
+        for left in reversed(range(self.checkpoints)):  # the last one stands still
+            await queue.publish("filler", b"something to write")
+            await queue.ack(await queue.lease("filler"))
+            await self.idle()
+            if left == 0:
+                self.disk.folder = folder
+                self.disk.gate.clear()
+            self.store._checkpoint_bytes = 1
+            await queue.publish("filler", b"this begins a checkpoint")
+            self.store._checkpoint_bytes = NEVER
+        await asyncio.to_thread(self.disk.waiting.wait, 5)
+        assert self.disk.waiting.is_set()
+        await work()
+        self.disk.gate.set()
+        await self.idle()
+        assert self.store.problems == []
+
+
+@pytest_asyncio.fixture(params=[1, 2], ids=["first", "second"])
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path / "data", request.param)
+    yield site
+    await site.crash()
+
+
+@pytest.fixture(params=["logs/", "history/", "checkpoint/"])
+def folder(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+async def fill(queue: Queue) -> list[str]:
+    """Messages of keys, some leased, some failed, some done. Returns the receipts of what is leased."""
+    await queue.create_topic("t", partitions=2, backoff_initial=1000.0, lease=5000.0, retention_seconds=None)
+    for number in range(10):
+        await queue.publish("t", b"%d" % number, key=f"k{number % 5}")
+    messages = await queue.lease("t", max_messages=6)
+    await queue.ack(messages[0])
+    await queue.nack(messages[1], "failed")
+    return [message.receipt for message in messages[2:]]
+
+
+async def test_a_topic_is_deleted(site: Site, folder: str) -> None:
+    queue = await site.open()
+    receipts = await fill(queue)
+
+    async def work() -> None:
+        await queue.ack(receipts[0])
+        await queue.delete_topic("t")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    queue = await site.open()
+    with pytest.raises(NotFoundError):
+        await queue.topic("t")
+    await queue.publish("t", b"new")
+    queue = await site.open()
+    assert values(await take(queue, "t")) == [b"new"]
+
+
+async def test_a_topic_is_deleted_and_made_again(site: Site, folder: str) -> None:
+    queue = await site.open()
+    await fill(queue)
+
+    async def work() -> None:
+        await queue.delete_topic("t")
+        await queue.publish("t", b"new", key="k1")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    for _ in range(2):
+        queue = await site.open()
+        assert [message.value async for message in queue.read("t")] == [b"new"]
+
+
+async def test_a_topic_is_purged(site: Site, folder: str) -> None:
+    queue = await site.open()
+    receipts = await fill(queue)
+
+    async def work() -> None:
+        await queue.ack(receipts[0])
+        await queue.publish("t", b"between", key="k1")
+        await queue.purge("t")
+        await queue.publish("t", b"after", key="k1")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    for _ in range(2):
+        queue = await site.open()
+        assert [message.value async for message in queue.read("t")] == [b"after"]
+    assert values(await take(queue, "t")) == [b"after"]
+
+
+async def test_retention_trims(site: Site, folder: str) -> None:
+    queue = await site.open()
+    receipts = await fill(queue)
+
+    async def work() -> None:
+        await queue.update_topic("t", retention_seconds=100.0)
+        await site.clock.advance(90)
+        await queue.publish("t", b"young", key="k1")
+        await site.clock.advance(30)
+        await queue.publish("filler", b"1")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    assert len(receipts) == 4
+    for _ in range(2):
+        queue = await site.open()
+        assert [message.value async for message in queue.read("t")] == [b"young"]
+    assert values(await take(queue, "t")) == [b"young"]
+
+
+async def test_everything_is_settled_and_more_is_published(site: Site, folder: str) -> None:
+    queue = await site.open()
+    receipts = await fill(queue)
+
+    async def work() -> None:
+        await queue.ack(receipts[:2])
+        await queue.reject(receipts[2:], "no")
+        await queue.publish_many("t", [Message(b"more %d" % number, key=f"k{number}") for number in range(5)])
+        await queue.create_group("t", "other")
+        staged = await queue.begin("job")
+        await staged.publish("out", b"staged")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    queue = await site.open()
+    assert len(await queue.dead_letters("t")) == 2
+    assert (await queue.group("t")).backlog == 10 - 1 - 4 + 5
+    assert (await queue.group("t", "other")).backlog == 15
+    assert await (await queue.begin("job")).commit() == 1
+    await site.clock.advance(2000)
+    assert len(await take(queue, "t")) == 10
+
+
+async def test_partitions_are_added(site: Site, folder: str) -> None:
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1, ordering="none")
+    await queue.publish("t", b"0")
+
+    async def work() -> None:
+        await queue.update_topic("t", partitions=3)
+        for number in range(3):
+            await queue.publish("t", b"in %d" % number, partition=number)
+
+    await site.during_a_checkpoint(queue, work, folder)
+    queue = await site.open()
+    assert sorted(values(await take(queue, "t"))) == [b"0", b"in 0", b"in 1", b"in 2"]
