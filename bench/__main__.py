@@ -37,8 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measures the embedded queue, in memory and on disk: rates, lateness, memory, restarts; each rate beside the bare cost of "
-        "encoding the same batches (the floor), measured in the same run. The best of several repetitions counts.",
+        description="Measures the embedded queue, in memory and on disk: rates, lateness, memory, restarts; each rate in "
+        "memory beside the bare cost of encoding the same batches (the floor), measured in the same run. The best of "
+        "several repetitions counts.",
         epilog=f"Scenarios: {_names()}.",
     )
     parser.add_argument("--quick", action="store_true", help="less work: about 20 seconds in place of some minutes")

@@ -6,7 +6,6 @@ folder was synced since. `cut` writes a directory as the next boot may find it: 
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from random import Random
@@ -67,9 +66,11 @@ class ShadowDisk(RealDisk):
             target.mkdir()
             for name in sorted(left):  # a folder before what is in it
                 inode, path = left[name], target / name
+                if not path.parent.is_dir():
+                    continue  # what is in a folder goes with it
                 if inode is None:
-                    path.mkdir(exist_ok=path.parent.is_dir()) if path.parent.is_dir() else None
-                elif path.parent.is_dir():
+                    path.mkdir()
+                else:
                     path.write_bytes(inode.after_a_cut(random))
 
     # -- the Disk interface
@@ -132,4 +133,4 @@ class ShadowFile:
 
 
 def path_of(fd: int) -> Path:
-    return Path(os.readlink(f"/proc/self/fd/{fd}"))
+    return Path(f"/proc/self/fd/{fd}").readlink()

@@ -78,6 +78,11 @@ class Site:
             await asyncio.gather(task, return_exceptions=True)
             await settle()
 
+    async def begin_checkpoint(self, queue: Queue) -> None:
+        self.store._checkpoint_bytes = 1
+        await queue.publish("filler", b"this begins a checkpoint")
+        self.store._checkpoint_bytes = NEVER
+
     async def during_a_checkpoint(self, queue: Queue, work: Callable[[], Awaitable[object]], folder: str) -> None:
         """Runs the work while a checkpoint stands still, then lets it finish, and no other one begin."""
         for left in reversed(range(self.checkpoints)):  # the last one stands still
@@ -87,9 +92,7 @@ class Site:
             if left == 0:
                 self.disk.folder = folder
                 self.disk.gate.clear()
-            self.store._checkpoint_bytes = 1
-            await queue.publish("filler", b"this begins a checkpoint")
-            self.store._checkpoint_bytes = NEVER
+            await self.begin_checkpoint(queue)
         await asyncio.to_thread(self.disk.waiting.wait, 5)
         assert self.disk.waiting.is_set()
         await work()
@@ -137,6 +140,31 @@ async def test_a_topic_is_deleted(site: Site, folder: str) -> None:
     await queue.publish("t", b"new")
     queue = await site.open()
     assert values(await take(queue, "t")) == [b"new"]
+
+
+@pytest.mark.parametrize("how", ["delete", "purge"])
+async def test_a_topic_goes_while_its_own_files_grow(site: Site, folder: str, how: str) -> None:
+    queue = await site.open()
+    receipts = await fill(queue)
+    await site.begin_checkpoint(queue)
+    await site.idle()
+    await queue.publish_many("t", [Message(b"more %d" % number, key=f"k{number}") for number in range(9)])
+    await queue.ack(receipts[0])
+    site.checkpoints = 1
+
+    async def work() -> None:
+        await (queue.delete_topic("t") if how == "delete" else queue.purge("t"))
+        for number in range(20):  # which opens other files, that may get the numbers of those closed
+            await queue.publish(f"other {number}", b"1")
+            await queue.publish("t", b"%d" % number, key="k1")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    for _ in range(2):
+        queue = await site.open()
+        assert (await queue.stats()).problems == []
+        assert [message.value async for message in queue.read("t")] == [b"%d" % number for number in range(20)]
+        await site.begin_checkpoint(queue)
+        await site.idle()
 
 
 async def test_a_topic_is_deleted_and_made_again(site: Site, folder: str) -> None:

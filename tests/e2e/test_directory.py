@@ -57,6 +57,18 @@ def run(script: str, data: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def start_sleeping() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+
+
+def can_mount(*arguments: str) -> bool:
+    return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode == 0
+
+
+def unmount(path: Path) -> None:
+    subprocess.run(["umount", str(path)], check=True)
+
+
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     data = tmp_path / "data"
@@ -70,9 +82,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 # -- one owner
 
 
-async def test_a_second_process_is_told_who_has_the_directory(
-    tmp_path: Path, holder: subprocess.Popen[bytes]
-) -> None:
+async def test_a_second_process_is_told_who_has_the_directory(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     with pytest.raises(UnavailableError, match=rf"in use by process {holder.pid}\b"):
         await ortoo.open(tmp_path / "data").open()
 
@@ -105,7 +115,7 @@ async def test_a_stopped_holder_still_holds(tmp_path: Path, holder: subprocess.P
 
 async def test_a_child_process_does_not_keep_the_directory(tmp_path: Path) -> None:
     async with ortoo.open(tmp_path / "data"):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+        child = start_sleeping()
     try:
         async with ortoo.open(tmp_path / "data") as queue:
             await queue.publish("t", b"1")
@@ -167,14 +177,13 @@ def _run_without_permission(data: Path) -> subprocess.CompletedProcess[str]:
 
 def _run_read_only(data: Path) -> subprocess.CompletedProcess[str]:
     """Permissions do not stop root, but a mount that cannot be written does."""
-    mounted = subprocess.run(["mount", "--bind", "-o", "ro", str(data), str(data)], capture_output=True, check=False)
-    if mounted.returncode != 0:
+    if not can_mount("--bind", str(data), str(data)):
         pytest.skip("nothing can be mounted here")
     try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(data)], check=True)
+        assert can_mount("-o", "remount,bind,ro", str(data))
         return run(OPEN, data)
     finally:
-        subprocess.run(["umount", str(data)], check=True)
+        unmount(data)
 
 
 # -- no room
@@ -246,7 +255,7 @@ async def test_a_full_disk_refuses_and_heals_by_itself(tmp_path: Path) -> None:
         await queue.publish("t", b"2")
     for _ in range(5):
         await home.clock.advance(10)
-        with pytest.raises((FullError, UnavailableError), match="No space left|free"):
+        with pytest.raises((FullError, UnavailableError), match=r"No space left|free"):
             await queue.publish("t", b"3")
     disk.is_full, disk.free = False, 1 << 40
     await home.clock.advance(10)
@@ -257,15 +266,12 @@ async def test_a_full_disk_refuses_and_heals_by_itself(tmp_path: Path) -> None:
 
 async def test_a_small_disk_that_fills_up_and_is_emptied(tmp_path: Path) -> None:
     """The real thing: a file system of 80 MiB."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(tmp_path)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
+    if not can_mount("-t", "tmpfs", "-o", "size=80m", "tmpfs", str(tmp_path)):
         pytest.skip("nothing can be mounted here")
     try:
         await fill_up(tmp_path)
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+        unmount(tmp_path)
 
 
 async def fill_up(root: Path) -> None:
@@ -288,7 +294,7 @@ async def fill_up(root: Path) -> None:
             await queue.publish("t", b"no")
         ballast.unlink()
         await queue.purge("t")
-        subprocess.run(["mount", "-o", "remount,size=200m", str(root)], check=True)
+        assert can_mount("-o", "remount,size=200m", str(root))
         await queue.publish("t", b"yes")
         assert values(await queue.lease("t")) == [b"yes"]
 

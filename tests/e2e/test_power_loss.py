@@ -17,7 +17,7 @@ from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
 from ortoo.stores.disk import DiskStore, log
 
-from .journal import Journal
+from .journal import Journal, Line
 from .load import Load, drain
 from .shadow import ShadowDisk, path_of
 
@@ -69,8 +69,8 @@ class Lives:
         for image, known in images:
             await self.judge(image, known)
 
-    async def judge(self, image: Path, lines: list[object]) -> int:
-        journal = Journal(lines=lines)  # type: ignore[arg-type]
+    async def judge(self, image: Path, lines: list[Line]) -> int:
+        journal = Journal(lines=lines)
         shadow, self.disk = self.disk, ShadowDisk(self.folder / "nowhere")
         try:
             faults = await drain(image, journal)

@@ -46,7 +46,9 @@ async def test_what_was_acked_stays_acked_and_the_rest_is_there(home: Home) -> N
 async def test_ids_and_times_and_types_are_kept(home: Home) -> None:
     queue = await home.open()
     await queue.create_topic("t", partitions=1)
-    sent = await queue.publish_many("t", [Message({"a": 1}, key="k"), Message(b"\x00\xff"), Message("text", priority=0)])
+    sent = await queue.publish_many(
+        "t", [Message({"a": 1}, key="k"), Message(b"\x00\xff"), Message("text", priority=0)]
+    )
     before = [await queue.message(one.id) for one in sent]
     queue = await home.open()
     assert [(await queue.message(one.id)).message.value for one in sent] == [b'{"a":1}', b"\x00\xff", b"text"]
@@ -449,4 +451,3 @@ async def test_much_is_kept_over_many_restarts(home: Home) -> None:
         await queue.ack(messages)
     assert len(found) == len(left)
     assert set(found) == left
-

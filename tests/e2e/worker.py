@@ -23,9 +23,7 @@ from .load import Load
 
 def open_small(root: Path, checkpoint_bytes: int) -> Queue:
     root.mkdir(exist_ok=True)
-    store = DiskStore(
-        RealDisk(root), KeyRing({}), checkpoint_bytes=checkpoint_bytes, lock=DirectoryLock(root)
-    )
+    store = DiskStore(RealDisk(root), KeyRing({}), checkpoint_bytes=checkpoint_bytes, lock=DirectoryLock(root))
     return Queue(Broker(store, SystemClock()))
 
 

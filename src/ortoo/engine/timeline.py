@@ -27,6 +27,10 @@ class _Chunk:
         fits = offset - self.offset < _SHORT and time - self.time < _SHORT and byte - self.byte < _LONG
         return fits and len(self.times) < _CHUNK
 
+    def shrink(self) -> None:
+        """A growing array keeps room for more; a full chunk needs none."""
+        self.offsets, self.times, self.bytes = self.offsets[:], self.times[:], self.bytes[:]
+
 
 class Timeline:
     """Offsets and instants ascend together: the broker's clock never runs backwards."""
@@ -43,6 +47,8 @@ class Timeline:
             return
         self._last = at
         if not self.chunks or not self.chunks[-1].has_room(offset, at, bytes_before):
+            if self.chunks:
+                self.chunks[-1].shrink()
             self.chunks.append(_Chunk(offset, at, bytes_before))
             return
         chunk = self.chunks[-1]

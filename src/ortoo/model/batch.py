@@ -77,10 +77,16 @@ def join(batches: Sequence[Outgoing]) -> Outgoing:
     return Outgoing(**columns)
 
 
-_value = attrgetter("value")
+_value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
 _PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)
-_OPTIONAL = ("delays", "deliver_ats", "ttls", "dedup_ids", "partitions")
+_OPTIONAL = {
+    "delays": attrgetter("delay"),
+    "deliver_ats": attrgetter("deliver_at"),
+    "ttls": attrgetter("ttl"),
+    "dedup_ids": attrgetter("dedup_id"),
+    "partitions": attrgetter("partition"),
+}
 
 
 def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
@@ -92,22 +98,25 @@ def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
         return outgoing
     full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
     values, json = _values(list(map(_value, full)))
-    rest = list(map(_rest, full))
-    if rest.count(_PLAIN) == len(rest):  # nothing but values: the columns need not be looked at one by one
+    if _are_plain(full):  # nothing but values: the columns need not be looked at one by one
         outgoing = Outgoing(values, json=json)
     else:
-        keys, headers, priorities, *others = map(list, zip(*rest, strict=True))
-        optional = dict(zip(_OPTIONAL, others, strict=True))
+        keys, headers = list(map(_key, full)), list(map(_headers, full))
+        optional = {name: list(map(getter, full)) for name, getter in _OPTIONAL.items()}
         outgoing = Outgoing(
             values,
             keys=keys if _is_used(keys) else None,
             headers=headers if any(headers) else None,
-            priorities=_priorities(priorities),
+            priorities=_priorities(list(map(_priority, full))),
             json=json,
             **{name: column for name, column in optional.items() if _is_used(column)},
         )
     check_outgoing(outgoing)
     return outgoing
+
+
+def _are_plain(messages: list[Message]) -> bool:
+    return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 
 def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes | str]:
@@ -195,7 +204,14 @@ def check_outgoing(batch: Outgoing) -> None:
     _check_times(batch)
 
 
+def _are_short_ascii(texts: list[str | None], bytes_max: int) -> bool:
+    given = [text for text in texts if text is not None]
+    return set(map(type, given)) == {str} and max(map(len, given)) <= bytes_max and "".join(given).isascii()
+
+
 def check_texts(what: str, texts: list[str | None], bytes_max: int) -> None:
+    if _are_short_ascii(texts, bytes_max):  # the usual case, at C speed
+        return
     for text in texts:
         if text is None:
             continue

@@ -26,6 +26,7 @@ class Catalog:
         self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
         self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
         self.quarantine = Quarantine()
+        self._leaving: list[DiskLog] = []  # of deleted topics; a checkpoint under way may still write to their files
 
     def secret_topic(self, record: r.Record) -> int:
         if isinstance(record, _NOT_SECRET):
@@ -66,7 +67,7 @@ class Catalog:
 
     def _forget_topic(self, topic: TopicId) -> None:
         for log in self.logs_of(topic):
-            log.close()
+            self._leaving.append(log)
             del self.logs[topic, log.partition]
         for place in [place for place in self.histories if place[0] == topic]:
             del self.histories[place]
@@ -95,6 +96,13 @@ class Catalog:
             history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition)
         return history
 
+    def close_leaving(self) -> None:
+        """Called when no checkpoint is under way."""
+        for log in self._leaving:
+            log.close()
+        self._leaving = []
+
     def close(self) -> None:
+        self.close_leaving()
         for log in self.logs.values():
             log.close()

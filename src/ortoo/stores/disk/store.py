@@ -207,6 +207,7 @@ class DiskStore:
         number = self._wal.next_number - 1
         await self._in(self._writer, self._sync)  # a failure ends the process here, too
         await self._in(self._writer, self._wal.rotate)
+        self._catalog.close_leaving()
         logs = [log for log in self._catalog.logs.values() if log.begin_flush()]
         histories = [history for history in self._catalog.histories.values() if history.begin_flush()]
         transactions = [(namespace, name, begun) for (namespace, name), begun in self._catalog.transactions.items()]
