@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Certificates that the machine trusts are trusted here, too; the second name is that of older versions of uv.
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help
