@@ -98,7 +98,7 @@ async def test_nothing_confirmed_is_lost(tmp_path: Path, seed: int, monkeypatch:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 110))
 async def test_nothing_confirmed_is_ever_lost(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "SEGMENT_BYTES", 3_000)
     await live_through_cuts(Lives(tmp_path, seed, monkeypatch), 30)
