@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 import ortoo
-from ortoo import ConfigError, Message, Queue, Received, UnavailableError
+from ortoo import ConfigError, InvalidError, Message, Queue, Received, UnavailableError
 from ortoo.stores.disk import log
 
 from .home import AFTER_EACH_COMMIT, NEVER, Home, take, values
@@ -277,3 +277,21 @@ async def test_keys_are_given_to_open(tmp_path: Path) -> None:
         await queue.publish("secret", MARKER)
     async with ortoo.open(tmp_path / "data", keys=OLD) as queue:
         assert values(await queue.lease("secret")) == [MARKER.encode()]
+
+
+async def test_dead_letters_of_an_encrypted_topic_never_go_to_a_readable_one(home: Home) -> None:
+    queue = await home.open()
+    await queue.create_topic("graves")
+    with pytest.raises(InvalidError, match="encrypted topic"):
+        await queue.create_topic("secret", encrypted=True, dlq_topic="graves")
+    await queue.create_topic("secret", encrypted=True)
+    with pytest.raises(InvalidError, match="encrypted topic"):
+        await queue.update_topic("secret", dlq_topic="graves")
+    with pytest.raises(InvalidError, match="encrypt it"):
+        await queue.publish("secret.dlq", b"made by first use, and readable")
+    await queue.publish("secret", MARKER)
+    await queue.reject(await queue.lease("secret"), error=MARKER)
+    assert (await queue.topic("secret.dlq")).config.encrypted
+    with pytest.raises(InvalidError, match="encrypt it"):
+        await queue.update_topic("secret.dlq", encrypted=False)
+    assert_no_trace(home)

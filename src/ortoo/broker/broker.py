@@ -51,6 +51,7 @@ class Broker(Reader):
         )
         self._committer: asyncio.Task[None] | None = None
         self._last_now = 0
+        self._pause_ms = 0  # before the next try to recover
 
     async def open(self) -> None:
         if self._committer is not None:
@@ -270,6 +271,7 @@ class Broker(Reader):
                 continue
             finally:
                 self._in_flight = None
+            self._pause_ms = 0
             for record in records:
                 self.engine.confirm(record)
             commit.succeed()
@@ -296,14 +298,15 @@ class Broker(Reader):
         self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
         self._commit, self._in_flight = PendingCommit(), None
         self._dirty.clear()
-        pause = _RECOVERY_PAUSE_MS
         while True:
+            if self._pause_ms:
+                await self._sleep(self._pause_ms)
+            # At once the first time; then ever more slowly, until an append succeeds.
+            self._pause_ms = min(max(2 * self._pause_ms, _RECOVERY_PAUSE_MS), _RECOVERY_PAUSE_MAX_MS)
             try:
                 return await self._recover()
             except Exception as again:  # keep trying: a store may come back
                 self._refusal = StoreFailedError(f"the store failed ({again}); the queue is recovering, try again")
-                await self._sleep(pause)
-                pause = min(2 * pause, _RECOVERY_PAUSE_MAX_MS)
 
     async def _recover(self) -> None:
         engine = Engine(self._auto_create)

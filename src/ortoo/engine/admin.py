@@ -19,7 +19,7 @@ from ortoo.model.names import check_name
 from ortoo.model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
 
 from .bury import Death, bury
-from .decision import Decision, Slate
+from .decision import Decision, Slate, check_secrecy
 from .group import Group
 from .lease import draft_group, resolve
 from .settle import give_up_lease
@@ -49,6 +49,7 @@ def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decisio
         raise InvalidError(
             "more partitions move keys to other partitions, out of order with what they hold; set allow_reorder"
         )
+    check_secrecy(state, topic, new)
     return Decision([TopicChanged(now, topic.id, new)] if new != old else [], topic.id)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ortoo.model import limits
-from ortoo.model.errors import NotFoundError, TooManyError
+from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
 from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name
 from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig
@@ -66,6 +66,24 @@ class Slate:
         if len(self.state.topics) + len(self.created) >= limits.TOPICS_MAX:
             raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
         record = TopicCreated(self.now, TopicId(self.next_number()), name.namespace, name.name, config)
+        topic = Topic(record)
+        check_secrecy(self.state, topic, config)
         self.records.append(record)
-        topic = self.created[name] = Topic(record)
+        self.created[name] = topic
         return topic
+
+
+def check_secrecy(state: State, topic: Topic, config: TopicConfig) -> None:
+    """What an encrypted topic gives up must not lie readable among its dead letters."""
+    if config.encrypted and config.dlq:
+        dlq = state.names.get(topic.dlq_name(config))
+        if dlq is not None and dlq is not topic and not dlq.config.encrypted:
+            raise InvalidError(
+                f"the dead letters of an encrypted topic need an encrypted topic; {str(dlq.name)!r} is not"
+            )
+    if not config.encrypted:
+        for other in state.secret_topics():
+            if other is not topic and other.config.dlq and other.dlq_name() == topic.name:
+                raise InvalidError(
+                    f"{str(topic.name)!r} holds the dead letters of encrypted topic {str(other.name)!r}; encrypt it"
+                )

@@ -39,18 +39,23 @@ def _topic_created(state: State, record: r.TopicCreated) -> None:
     topic = Topic(record)
     state.topics[topic.id] = state.names[topic.name] = topic
     state.number = max(state.number, record.topic)
+    if record.config.encrypted:
+        state.secrets.add(topic.id)
     state.alarms.set(("retention",), record.at + limits.RETENTION_INTERVAL_MS)
 
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
     topic = state.topics[record.topic]
     topic.change(record.config)
+    if record.config.encrypted:
+        state.secrets.add(topic.id)
     if topic.window_since is not None:
         state.alarms.set(("window", topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     topic = state.topics.pop(record.topic)
+    state.secrets.discard(record.topic)
     del state.names[topic.name]
     for group in topic.groups.values():
         _forget_leases(state, group)

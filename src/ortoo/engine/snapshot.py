@@ -217,6 +217,8 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
     topic = Topic(record)
     state.topics[topic.id] = state.names[topic.name] = topic
+    if topic.config.encrypted:
+        state.secrets.add(topic.id)
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))

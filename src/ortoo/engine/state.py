@@ -58,6 +58,7 @@ class State:
         "names",
         "now",
         "number",
+        "secrets",
         "shifted",
         "topics",
         "transactions",
@@ -70,6 +71,7 @@ class State:
         self.number = 0  # the last given to a topic or group; never given again
         self.lease_number = 0  # the last given in this epoch
         self.topics: dict[TopicId, Topic] = {}
+        self.secrets: set[TopicId] = set()  # topics that are, or once were, encrypted
         self.names: dict[TopicName, Topic] = {}
         self.dedups: dict[str, DedupTable] = {}  # by namespace, for topics that share one
         self.transactions: dict[tuple[str, str], Transaction] = {}
@@ -89,6 +91,11 @@ class State:
         if topic is None:
             raise NotFoundError(f"there is no topic {str(name)!r}; publish to it or create it first")
         return topic
+
+    def secret_topics(self) -> Iterator[Topic]:
+        for topic in self.secrets:
+            if topic in self.topics and self.topics[topic].config.encrypted:
+                yield self.topics[topic]
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)

@@ -92,9 +92,11 @@ class Topic:
     def messages(self) -> int:
         return sum(p.end - p.start - len(p.deleted) for p in self.partitions)
 
-    def dlq_name(self) -> TopicName:
-        if self.config.dlq_topic is not None:
-            return TopicName(self.name.namespace, self.config.dlq_topic)
+    def dlq_name(self, config: TopicConfig | None = None) -> TopicName:
+        """Where its dead letters go, with this config or with another."""
+        named = (config or self.config).dlq_topic
+        if named is not None:
+            return TopicName(self.name.namespace, named)
         name = f"{self.name.name}.dlq"
         if len(name.encode()) > limits.NAME_BYTES_MAX:  # a name at its limit: cut it, and keep it unique
             head = self.name.name.encode()[:200].decode(errors="ignore")
