@@ -93,10 +93,6 @@ class DiskLog:
     def written_end(self) -> int:
         return max(self.segments[-1].end, self.start) if self.segments else self.start
 
-    @property
-    def tail_bytes(self) -> int:
-        return sum(stretch.size for stretch in self.tail)
-
     def append(self, record: Published) -> None:
         if not self.tail or self.tail[-1].is_full or self.tail[-1].end != record.base:
             self.tail.append(TailStretch(record.base))
@@ -161,12 +157,13 @@ class DiskLog:
         self.disk.make_dir(self.folder)
         try:
             for stretch in self.writing:
-                if active is None or active.size >= SEGMENT_BYTES:
+                if active is None or _is_complete(active, stretch.timestamps[0]):
                     active = Segment(self.disk, self.folder, stretch.base, is_sealed=False)
                     active.open().truncate(0)  # a flush that no checkpoint followed may have left something
                 if active not in touched:
                     touched.append(active)
-                active.add(stretch.encode(self.topic, self.partition, ring), stretch.base, len(stretch.values))
+                frame = stretch.encode(self.topic, self.partition, ring)
+                active.add(frame, stretch.base, len(stretch.values), stretch.timestamps[0])
             for segment in touched:
                 segment.sync()
             self.disk.sync_dir(self.folder)
@@ -249,6 +246,11 @@ class DiskLog:
         for stranger in present - wanted:
             self.disk.remove(f"{self.folder}/{stranger}")
         return index.build()
+
+
+def _is_complete(segment: Segment, now: int) -> bool:
+    """Large enough, or old enough: the next message begins another file, and this one is sealed."""
+    return segment.size >= SEGMENT_BYTES or (segment.since is not None and now - segment.since >= SEGMENT_AGE_MS)
 
 
 class IndexBuilder:

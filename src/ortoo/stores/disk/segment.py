@@ -33,7 +33,7 @@ class SegmentEntry(NamedTuple):
 
 
 class Segment:
-    __slots__ = ("base", "bases", "disk", "end", "file", "folder", "is_sealed", "positions", "size")
+    __slots__ = ("base", "bases", "disk", "end", "file", "folder", "is_sealed", "positions", "since", "size")
 
     def __init__(self, disk: Disk, folder: str, base: int, is_sealed: bool) -> None:
         self.disk = disk
@@ -41,6 +41,7 @@ class Segment:
         self.base = base
         self.end = base
         self.is_sealed = is_sealed
+        self.since: int | None = None  # when its first message was published
         self.size = 0
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
         self.positions: array[int] = array("Q")
@@ -55,10 +56,11 @@ class Segment:
             self.file = self.disk.open(self.path)
         return self.file
 
-    def add(self, frame: bytes, base: int, count: int) -> None:
+    def add(self, frame: bytes, base: int, count: int, time: int) -> None:
         """Appends a frame; durable after `sync`."""
         self.open().append(frame)
         self.note(base, count, len(frame))
+        self.since = time if self.since is None else self.since
 
     def note(self, base: int, count: int, size: int) -> None:
         self.bases.append(base)
@@ -106,6 +108,8 @@ class Segment:
             except CorruptionError as error:
                 raise self._corrupt(position, str(error)) from None
             self.note(fixed.number, decoded.count, fixed.size)
+            if self.since is None:
+                self.since = decoded.timestamps()[0]
             heads.append((fixed.number, decoded))
         return heads
 
