@@ -277,7 +277,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--ordering", choices=["none", "key", "partition", "strict"])
-    parser.add_argument("--crash", help='the append to die at, and when: "7 before" or "7 after"')
+    parser.add_argument(
+        "--crash",
+        help='the append (on disk, the operation) to die at, and when: "7 before" or "7 after"; on disk also "7 full"',
+    )
     options = parser.parse_args(arguments)
     crash = None
     if options.crash:

@@ -61,6 +61,9 @@ class FaultyWorld:
         self._is_calm = True
 
 
+_DISK_FAULTS: dict[str, DiskFault] = {"before": "crash before", "after": "crash after", "full": "no space"}
+
+
 class DiskWorld:
     """Crashes at every kind of write, sync and rename; runs out of space for a while; fails to sync."""
 
@@ -76,8 +79,8 @@ class DiskWorld:
         if self._is_calm:
             return "none"
         if self._crash is not None:
-            when: DiskFault = "crash before" if self._crash[1] == "before" else "crash after"
-            return when if operation == self._crash[0] else "none"
+            when: DiskFault = _DISK_FAULTS[self._crash[1]]
+            return when if operation == self._crash[0] and (when != "no space" or kind == "append") else "none"
         if operation < self._full_until:
             return "no space" if kind == "append" else "none"
         roll = self._random.random()
