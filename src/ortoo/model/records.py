@@ -346,7 +346,7 @@ def _to_plain(value: object) -> object:
 def _from_plain(kind: type, value: object) -> object:
     if kind is OffsetSet and isinstance(value, bytes):
         return OffsetSet.from_bytes(value)
-    raise NotImplementedError(f"records hold no {kind.__name__}")
+    raise TypeError(f"{kind.__name__} is written as bytes")
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
