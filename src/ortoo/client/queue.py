@@ -1,4 +1,4 @@
-"""The queue: what `ortoo.open` and `ortoo.connect` give."""
+"""The queue: what `ortoo.open` gives."""
 
 from __future__ import annotations
 

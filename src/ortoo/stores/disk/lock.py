@@ -25,7 +25,7 @@ class DirectoryLock:
             holder = os.read(fd, 200).decode(errors="replace").strip() or "another process"
             os.close(fd)
             raise UnavailableError(
-                f"{self._path.parent} is in use by {holder}; connect to that server instead, or stop it first"
+                f"{self._path.parent} is in use by {holder}; one process has it open at a time, so stop that one first"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
