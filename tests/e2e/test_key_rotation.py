@@ -1,0 +1,62 @@
+"""Keys that are added while the queue runs."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import ortoo
+from ortoo.app.clock import SystemClock
+from ortoo.broker import Broker
+from ortoo.client import Queue
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk, load_keys
+
+
+def line(name: str, byte: int) -> str:
+    return f"{name}:{base64.b64encode(bytes([byte]) * 32).decode()}\n"
+
+
+async def checkpoint(broker: Broker, store: DiskStore) -> None:
+    await broker.flush()
+    await store.checkpoint(broker.engine.snapshot(), broker.now())
+    while store._checkpointing is not None:
+        await store._checkpointing
+
+
+async def test_a_key_added_to_the_file_encrypts_what_is_written_after_the_next_checkpoint(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(line("old", 1))
+    source = f"file:{keys}"
+    (tmp_path / "data").mkdir()
+    store = DiskStore(RealDisk(tmp_path / "data"), KeyRing(load_keys(source), source))
+    broker = Broker(store, SystemClock())
+    async with Queue(broker) as queue:
+        await queue.create_topic("secret", encrypted=True, partitions=1)
+        await queue.publish("secret", b"before")
+        await checkpoint(broker, store)
+        keys.write_text(line("old", 1) + line("new", 2))
+        await queue.publish("secret", b"between")
+        await checkpoint(broker, store)
+        await queue.publish("secret", b"after")
+        assert [message.value async for message in queue.read("secret")] == [b"before", b"between", b"after"]
+    for kept, missing in ((("old", 1), "new"), (("new", 2), "old")):  # each is needed: one for what came before
+        keys.write_text(line(*kept))
+        async with ortoo.open(tmp_path / "data", keys=source) as again:
+            assert any(f"'{missing}' is missing" in problem for problem in (await again.stats()).problems)
+
+
+async def test_a_key_file_that_cannot_be_read_any_more_is_a_problem_and_not_a_failure(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(line("old", 1))
+    source = f"file:{keys}"
+    (tmp_path / "data").mkdir()
+    store = DiskStore(RealDisk(tmp_path / "data"), KeyRing(load_keys(source), source))
+    broker = Broker(store, SystemClock())
+    async with Queue(broker) as queue:
+        await queue.create_topic("secret", encrypted=True, partitions=1)
+        keys.unlink()
+        await queue.publish("secret", b"one")
+        await checkpoint(broker, store)
+        await queue.publish("secret", b"two")
+        assert [message.value async for message in queue.read("secret")] == [b"one", b"two"]
+        assert any("could not be read again" in problem for problem in (await queue.stats()).problems)
