@@ -15,10 +15,18 @@ from typing import Any
 from ortoo.engine import Engine
 from ortoo.engine.state import State
 from ortoo.model.commands import ChangeTopic, Command, CreateTopic, Lease, Publish, Run, Settle, Stage, Transact
-from ortoo.model.errors import ClosedError, ConfigError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
+from ortoo.model.errors import (
+    ClosedError,
+    ConfigError,
+    CorruptionError,
+    FullError,
+    OrtooError,
+    OutcomeUnknownError,
+    StoreFailedError,
+)
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import Leased, Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import Columns, Counters, LeasedRun, LeaseTaken, Placed, Taken, Trace
+from ortoo.model.replies import Columns, Counters, LeasedRun, LeaseTaken, Placed, Taken, Trace, join_columns
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import PendingCommit
@@ -151,7 +159,23 @@ class Broker(Reader):
             raise
 
     async def _read(self, run: Taken) -> Columns:
-        return await self.store.read(run.topic_id, run.partition, run.offsets)
+        try:
+            return await self.store.read(run.topic_id, run.partition, run.offsets)
+        except CorruptionError:
+            readable = await self._readable(run, run.offsets)
+            if not len(readable):
+                raise
+            return readable
+
+    async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
+        """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""
+        try:
+            return await self.store.read(run.topic_id, run.partition, offsets)
+        except CorruptionError:
+            if len(offsets) == 1:
+                return Columns([], [], [])
+        half = len(offsets) // 2
+        return join_columns([await self._readable(run, offsets[:half]), await self._readable(run, offsets[half:])])
 
     def _try_lease(self, command: Lease) -> LeaseTaken:
         taken: LeaseTaken = self.submit(command)
