@@ -80,9 +80,6 @@ class OffsetSet:
     def count_within(self, start: int, end: int) -> int:
         return int(self.bits.range_cardinality(start, end)) if end > start else 0
 
-    def is_subset(self, other: OffsetSet) -> bool:
-        return bool(self.bits.issubset(other.bits))
-
     def is_disjoint(self, other: OffsetSet) -> bool:
         return bool(self.bits.isdisjoint(other.bits))
 

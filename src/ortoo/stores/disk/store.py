@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError
@@ -50,6 +50,20 @@ def _exit_on_sync_failure(error: OSError) -> NoReturn:
     """What the page cache holds can no longer be trusted; a new process reads what is really there."""
     sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
     os._exit(74)
+
+
+class _Cut(NamedTuple):
+    """What a checkpoint writes: everything up to one commit. A topic's ring is settled here, for it may be deleted meanwhile,
+    and what was encrypted must not be written in plain text because nobody remembers that it was."""
+
+    number: int
+    snapshot: bytes
+    at: int
+    logs: list[tuple[DiskLog, KeyRing | None]]
+    histories: list[tuple[DiskHistory, KeyRing | None]]
+    transactions: list[tuple[str, str, int]]
+    topics: list[TopicEntry]
+    doomed: list[str]
 
 
 class DiskStore:
@@ -208,58 +222,52 @@ class DiskStore:
         await self._in(self._writer, self._sync)  # a failure ends the process here, too
         await self._in(self._writer, self._wal.rotate)
         self._catalog.close_leaving()
-        logs = [log for log in self._catalog.logs.values() if log.begin_flush()]
-        histories = [history for history in self._catalog.histories.values() if history.begin_flush()]
-        transactions = [(namespace, name, begun) for (namespace, name), begun in self._catalog.transactions.items()]
-        topics = [
-            TopicEntry(topic, *self._catalog.names[topic], config) for topic, config in self._catalog.configs.items()
-        ]
-        doomed, self._catalog.doomed = self._catalog.doomed, []
-        work = self._run_checkpoint(number, snapshot, at, logs, histories, transactions, topics, doomed)
+        catalog = self._catalog
+        cut = _Cut(
+            number,
+            snapshot,
+            at,
+            [(log, catalog.ring_of(log.topic, self.ring)) for log in catalog.logs.values() if log.begin_flush()],
+            [(one, catalog.ring_of(one.topic, self.ring)) for one in catalog.histories.values() if one.begin_flush()],
+            [(namespace, name, begun) for (namespace, name), begun in catalog.transactions.items()],
+            [TopicEntry(topic, *catalog.names[topic], config) for topic, config in catalog.configs.items()],
+            catalog.doomed,
+        )
+        catalog.doomed = []
         if self._flusher is None:
-            await work
+            await self._run_checkpoint(cut)
         else:
-            self._checkpointing = asyncio.create_task(work, name="ortoo-checkpoint")
+            self._checkpointing = asyncio.create_task(self._run_checkpoint(cut), name="ortoo-checkpoint")
 
-    async def _run_checkpoint(
-        self,
-        number: int,
-        snapshot: bytes,
-        at: int,
-        logs: list[DiskLog],
-        histories: list[DiskHistory],
-        transactions: list[tuple[str, str, int]],
-        topics: list[TopicEntry],
-        doomed: list[str],
-    ) -> None:
+    async def _run_checkpoint(self, cut: _Cut) -> None:
+        catalog = self._catalog
         try:
             await self._refresh_keys()
-            for log in logs:
-                log.finish_flush(await self._in(self._flusher, log.flush, self._catalog.ring_of(log.topic, self.ring)))
-            for history in histories:
-                history.finish_flush(
-                    await self._in(self._flusher, history.flush, self._catalog.ring_of(history.topic, self.ring))
-                )
-            gone = [segment for log in self._catalog.logs.values() for segment in log.drop_trimmed()]
+            for log, ring in cut.logs:
+                log.finish_flush(await self._in(self._flusher, log.flush, ring))
+            for history, ring in cut.histories:
+                history.finish_flush(await self._in(self._flusher, history.flush, ring))
+            gone = [segment for log in catalog.logs.values() for segment in log.drop_trimmed()]
             stale = [
                 path
-                for place, history in self._catalog.histories.items()
-                if place in self._catalog.logs
-                for path in history.drop_before(self._catalog.logs[place].start)
+                for place, history in catalog.histories.items()
+                if place in catalog.logs
+                for path in history.drop_before(catalog.logs[place].start)
             ]
             manifest = Manifest(
-                at,
-                topics,
-                [log.entry() for log in self._catalog.logs.values()],
-                [history.entry() for history in self._catalog.histories.values()],
-                transactions,
+                cut.at,
+                cut.topics,
+                [log.entry() for log in catalog.logs.values()],
+                [history.entry() for history in catalog.histories.values()],
+                cut.transactions,
             )
-            await self._in(self._flusher, write_checkpoint, self.disk, Checkpoint(number, manifest, snapshot))
-            await self._in(self._flusher, self._clean_up, number, transactions, gone, stale, doomed)
+            checkpoint = Checkpoint(cut.number, manifest, cut.snapshot)
+            await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
+            await self._in(self._flusher, self._clean_up, cut, gone, stale)
             await self._seal_old()
         except (OSError, OrtooError) as error:  # the write-ahead log still has it all; the next checkpoint tries again
-            self.problems.append(f"a checkpoint failed: {error}")
-            self._catalog.doomed = doomed + self._catalog.doomed
+            self._report(f"a checkpoint failed: {error}")
+            catalog.doomed = cut.doomed + catalog.doomed
         finally:
             self._checkpointing = None
 
@@ -267,23 +275,16 @@ class DiskStore:
         try:
             await self._in(self._flusher, self.ring.refresh)
         except (OrtooError, OSError) as error:  # the keys known so far go on
-            self.problems.append(f"the encryption keys could not be read again: {error}")
+            self._report(f"the encryption keys could not be read again: {error}")
 
-    def _clean_up(
-        self,
-        number: int,
-        transactions: list[tuple[str, str, int]],
-        gone: list[Segment],
-        stale: list[str],
-        doomed: list[str],
-    ) -> None:
-        self._wal.trim(min([number, *(begun - 1 for _, _, begun in transactions)]))
+    def _clean_up(self, cut: _Cut, gone: list[Segment], stale: list[str]) -> None:
+        self._wal.trim(min([cut.number, *(begun - 1 for _, _, begun in cut.transactions)]))
         for segment in gone:
             segment.close()
             self.disk.remove(segment.path)
         for path in stale:
             self.disk.remove(path)
-        for folder in doomed:
+        for folder in cut.doomed:
             self.disk.remove_dir(folder)
 
     async def _seal_old(self) -> None:
