@@ -1,5 +1,8 @@
 """The shell around the engine: time, storage, waiting. One writer, no locks, no await between reading state and changing it."""
 
+from .access import Access, Principal
 from .broker import Broker
+from .gate import Budget, Gate, Guest
+from .subscription import Subscription
 
-__all__ = ["Broker"]
+__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Principal", "Subscription"]

@@ -1,0 +1,103 @@
+"""What a door is given: a way in for each of its connections, and the limits that all doors share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ortoo.model.commands import Command, Lease, Position, Publish
+from ortoo.model.errors import TooManyError
+from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
+from ortoo.model.settings import LimitSettings
+
+from .access import Access, Principal
+from .broker import Broker
+from .subscription import Subscription
+
+
+class Budget:
+    """Bytes of requests that are being served, through all doors together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self.bytes >= self.bytes_max
+
+    def take(self, size: int) -> None:
+        """One request is always let in when nothing else is, however large."""
+        if self.bytes and self.bytes + size > self.bytes_max:
+            raise TooManyError(f"requests of {self.bytes_max} bytes are being served already; try again")
+        self.bytes += size
+
+    def give_back(self, size: int) -> None:
+        self.bytes -= size
+
+
+class Gate:
+    """One per door. `connections` is what the door keeps count of with `enter` and `leave`."""
+
+    def __init__(self, door: str, broker: Broker, access: Access, limits: LimitSettings, budget: Budget) -> None:
+        self.door = door
+        self.budget = budget
+        self.connections = 0
+        self._broker = broker
+        self._access = access
+        self._connections_max = limits.connections
+
+    def enter(self) -> None:
+        if self.connections >= self._connections_max:
+            raise TooManyError(f"{self._connections_max} clients are connected already; try again later")
+        self.connections += 1
+
+    def leave(self) -> None:
+        self.connections -= 1
+
+    def admit(self, token: str | None) -> Guest:
+        """UnauthenticatedError when the token does not open this gate."""
+        return Guest(self._broker, self._access.admit(token))
+
+
+class Guest:
+    """A client that was let in: everything it may ask of the broker, asked in its name."""
+
+    def __init__(self, broker: Broker, principal: Principal) -> None:
+        self._broker = broker
+        self.principal = principal
+
+    async def call(self, command: Command) -> Any:
+        return await self._broker.call(command)
+
+    async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:
+        return await self._broker.publish(command, wait_ms)
+
+    async def lease(self, command: Lease) -> list[LeasedRun]:
+        return await self._broker.lease(command)
+
+    def subscribe(self, command: Lease, credit: int) -> Subscription:
+        return Subscription(self, command, credit)
+
+    async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
+        return await self._broker.topics(namespace)
+
+    async def topic(self, name: TopicName) -> TopicInfo:
+        return await self._broker.topic(name)
+
+    async def stats(self) -> Stats:
+        return await self._broker.stats()
+
+    async def scan(
+        self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
+    ) -> Page:
+        return await self._broker.scan(name, partition, start, until, count)
+
+    async def message(self, ref: MessageRef) -> MessageInfo:
+        return await self._broker.message(ref)
+
+    async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
+        return await self._broker.messages(name, group, state, count)
+
+    async def trace(self, ref: MessageRef) -> Trace:
+        return await self._broker.trace(ref)

@@ -1,0 +1,1 @@
+"""The ways in from outside: one package a protocol. A door translates and never decides."""
