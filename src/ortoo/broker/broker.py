@@ -14,7 +14,19 @@ from typing import Any
 
 from ortoo.engine import Engine
 from ortoo.engine.state import State
-from ortoo.model.commands import ChangeTopic, Command, CreateTopic, Lease, Publish, Run, Settle, Stage, Transact
+from ortoo.model.commands import (
+    ChangeTopic,
+    Command,
+    CreateTopic,
+    Lease,
+    Once,
+    Publish,
+    Run,
+    Settle,
+    Stage,
+    Transact,
+    plain,
+)
 from ortoo.model.errors import (
     ClosedError,
     ConfigError,
@@ -106,9 +118,10 @@ class Broker(Reader):
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
             raise self._refusal
-        if isinstance(command, CreateTopic | ChangeTopic) and command.config.encrypted:
+        wanted = plain(command)
+        if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:
             self._check_can_encrypt()
-        if isinstance(command, _PUBLISHING) and (full := self.store.status().full) is not None:
+        if isinstance(wanted, _PUBLISHING) and (full := self.store.status().full) is not None:
             raise FullError(f"{full}; nothing more is published until there is room, settling still works")
         now = self.now()
         self._do_due(now)
@@ -127,8 +140,10 @@ class Broker(Reader):
         await self.flush()
         return reply
 
-    async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:
+    async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         """With `wait_ms`, waits that long for room in a full topic."""
+        wanted = plain(command)
+        assert isinstance(wanted, Publish)
         deadline = self.now() + wait_ms
         while True:
             try:
@@ -136,7 +151,7 @@ class Broker(Reader):
             except FullError:
                 if self.now() >= deadline:
                     raise
-                await self._room(command.topic, deadline)
+                await self._room(wanted.topic, deadline)
             else:
                 self.engine.state.counters.duplicates += sum(reply.duplicates or ())
                 await self.flush()

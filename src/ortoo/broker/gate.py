@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortoo.model.commands import Command, Lease, Position, Publish
+from ortoo.model.commands import Command, Lease, Once, Position, Publish
 from ortoo.model.errors import TooManyError
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
@@ -70,7 +70,7 @@ class Guest:
     async def call(self, command: Command) -> Any:
         return await self._broker.call(command)
 
-    async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:
+    async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         return await self._broker.publish(command, wait_ms)
 
     async def lease(self, command: Lease) -> list[LeasedRun]:

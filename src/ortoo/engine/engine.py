@@ -11,6 +11,7 @@ from ortoo.model.records import Opened, Published, Record
 from . import admin, lease, messages, publish, settle, transactions
 from .decision import Decision
 from .due import decide_due
+from .once import decide_once
 from .replay import apply
 from .snapshot import dump
 from .state import State
@@ -26,6 +27,8 @@ class Engine:
 
     def decide(self, command: c.Command, now: int) -> Decision:
         """What the command makes happen at `now`, or an OrtooError. Nothing has happened until the records are applied."""
+        if type(command) is c.Once:
+            return decide_once(self.state, command, now, self.decide)
         return _DECIDE[type(command)](self.state, command, now)
 
     def apply(self, record: Record) -> None:

@@ -13,6 +13,7 @@ from ortoo.model.offsets import OffsetSet
 from .dedup import DedupTable
 from .feed import Feed
 from .group import Group, LeaseState
+from .once import remember
 from .snapshot import load
 from .state import State, Transaction
 from .topic import Topic
@@ -380,4 +381,5 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.TransactionBegan: _transaction_began,
     r.Staged: _staged,
     r.TransactionEnded: _transaction_ended,
+    r.Answered: remember,
 }

@@ -20,7 +20,7 @@ from .feed import Failure, Feed
 from .group import Group, LeaseState
 from .keys import NO_KEY, KeyState
 from .partition import Partition
-from .state import State, Transaction
+from .state import Producer, State, Transaction
 from .topic import Topic
 from .wheel import Wheel
 
@@ -95,6 +95,7 @@ class StateDump(msgspec.Struct, array_like=True):
     topics: list[TopicDump]
     transactions: list[tuple[str, str, int]]  # what was staged comes from the log
     ended: list[tuple[str, str, int, bool]]
+    producers: list[tuple[str, int, int, dict[int, bytes]]] = []  # at, done_below, answers
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -110,6 +111,7 @@ def dump(state: State) -> bytes:
             [_dump_topic(topic, state.dedup_table(topic)) for topic in state.topics.values()],
             [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
+            [(name, one.at, one.done_below, one.answers) for name, one in state.producers.items()],
         )
     )
 
@@ -209,6 +211,9 @@ def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
         state.alarms.set(("transactions",), until)
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
+    for name, at, done_below, answers in dumped.producers:
+        producer = state.producers[name] = Producer()
+        producer.at, producer.done_below, producer.answers = at, done_below, answers
     if state.topics:
         state.alarms.set(("retention",), dumped.now)
 

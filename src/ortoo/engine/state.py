@@ -43,6 +43,17 @@ class Transaction:
         return found
 
 
+class Producer:
+    """One that numbers its commands: which were answered with what."""
+
+    __slots__ = ("answers", "at", "done_below")
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.done_below = 0
+        self.answers: dict[int, bytes] = {}
+
+
 class State:
     __slots__ = (
         "alarms",
@@ -58,6 +69,7 @@ class State:
         "names",
         "now",
         "number",
+        "producers",
         "secrets",
         "shifted",
         "topics",
@@ -76,6 +88,7 @@ class State:
         self.dedups: dict[str, DedupTable] = {}  # by namespace, for topics that share one
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}  # (when, committed), oldest first
+        self.producers: dict[str, Producer] = {}  # the one silent for longest first
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
         self.leases_due = Wheel()
         self.alarms = Alarms()

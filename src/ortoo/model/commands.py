@@ -179,7 +179,7 @@ class Redrive(msgspec.Struct, frozen=True, tag=True):
     group: str
 
 
-Command = (
+PlainCommand = (
     CreateTopic
     | ChangeTopic
     | DeleteTopic
@@ -203,3 +203,23 @@ Command = (
     | DeadLetter
     | Redrive
 )
+
+
+class Once(msgspec.Struct, frozen=True, tag=True):
+    """A command that may be sent again when its answer did not arrive: it happens once, and each time is answered the same.
+
+    A producer numbers what it sends and says below which number it has all answers, so that those can be forgotten.
+    """
+
+    producer: str
+    sequence: int
+    done_below: int
+    command: PlainCommand
+
+
+Command = PlainCommand | Once
+
+
+def plain(command: Command) -> PlainCommand:
+    """What is wanted, however often it is sent."""
+    return command.command if type(command) is Once else command  # type: ignore[return-value]

@@ -300,6 +300,16 @@ class TransactionEnded(msgspec.Struct, frozen=True, tag=True):
     committed: bool
 
 
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """A numbered command was answered; see Once. In one commit with what it made happen."""
+
+    at: int
+    producer: str
+    sequence: int
+    done_below: int
+    answer: bytes
+
+
 Record = (
     Opened
     | Restored
@@ -330,6 +340,7 @@ Record = (
     | TransactionBegan
     | Staged
     | TransactionEnded
+    | Answered
 )
 
 # What happened to single messages in a partition: what a store's history answers with.

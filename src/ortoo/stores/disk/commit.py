@@ -12,7 +12,7 @@ import msgspec
 
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import OrtooError
-from ortoo.model.records import Record, decode_records, encode_records
+from ortoo.model.records import Answered, Record, decode_records, encode_records
 
 from .crypto import KeyRing, Sealed
 
@@ -32,7 +32,11 @@ def encode_commit(
     records: Sequence[Record], secret_topic: Callable[[Record], int], ring: KeyRing
 ) -> tuple[bytes, bytes]:
     """(head, body) of the commit's frame. `secret_topic` names the encrypted topic a record speaks of, or 0."""
-    touched = {(getattr(record, "topic", 0), getattr(record, "partition", -1)) for record in records}
+    touched = {
+        (getattr(record, "topic", 0), getattr(record, "partition", -1))
+        for record in records
+        if type(record) is not Answered  # to forget an answer hurts nobody
+    }
     head = _encode(sorted(touched))
     sections = []
     for topic, run in groupby(records, key=secret_topic):

@@ -43,7 +43,7 @@ RESERVE_BYTES = 64 << 20  # publishing stops when less is free, so that acks can
 ROOM_CHECK_BYTES = 8 << 20
 
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
-_SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released)
+_SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released, r.Answered)  # an answer goes with what it answers
 
 
 def _exit_on_sync_failure(error: OSError) -> NoReturn:

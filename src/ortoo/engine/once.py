@@ -1,0 +1,54 @@
+"""Numbered commands: one that is sent again is answered again, and happens once, across restarts too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ortoo.model import limits
+from ortoo.model.answers import decode_answer, encode_answer
+from ortoo.model.commands import Lease, Once, PlainCommand
+from ortoo.model.errors import InvalidError
+from ortoo.model.names import check_name
+from ortoo.model.records import Answered
+
+from .decision import Decision
+from .state import Producer, State
+
+
+def decide_once(state: State, command: Once, now: int, decide: Callable[[PlainCommand, int], Decision]) -> Decision:
+    check_name("a producer", command.producer)
+    if type(command.command) is Lease:
+        raise InvalidError("a lease is not numbered: what is not settled is delivered again")
+    producer = state.producers.get(command.producer)
+    if producer is not None:
+        known = producer.answers.get(command.sequence)
+        if known is not None:
+            return Decision([], decode_answer(command, known))
+        if command.sequence < producer.done_below:
+            raise InvalidError(f"command {command.sequence} of this producer was answered, and the answer forgotten")
+    decision = decide(command.command, now)
+    if decision.records:  # else nothing happened, and nothing happens again
+        answer = encode_answer(decision.reply)
+        decision.records.append(Answered(now, command.producer, command.sequence, command.done_below, answer))
+    return decision
+
+
+def remember(state: State, record: Answered) -> None:
+    producer = state.producers.pop(record.producer, None) or Producer()
+    state.producers[record.producer] = producer  # to the end: the order is that of the last use
+    producer.at = record.at
+    producer.done_below = max(producer.done_below, record.done_below)
+    producer.answers[record.sequence] = record.answer
+    done = [sequence for sequence in producer.answers if sequence < producer.done_below]
+    excess = len(producer.answers) - len(done) - limits.PRODUCER_ANSWERS_MAX
+    if excess > 0:
+        done += sorted(sequence for sequence in producer.answers if sequence >= producer.done_below)[:excess]
+    for sequence in done:
+        del producer.answers[sequence]
+    oldest_allowed = record.at - limits.PRODUCER_REMEMBERED_MS
+    while len(state.producers) > limits.PRODUCERS_MAX or _oldest(state).at < oldest_allowed:
+        del state.producers[next(iter(state.producers))]
+
+
+def _oldest(state: State) -> Producer:
+    return next(iter(state.producers.values()))
