@@ -10,6 +10,7 @@ async with ortoo.open() as queue:
 
 from .app.embedded import open, open_sync
 from .client import NamedTransaction, Queue, SyncQueue, Transaction
+from .client.connecting import connect, connect_sync
 from .model.errors import (
     CapacityError,
     ClosedError,
@@ -36,8 +37,7 @@ from .model.errors import (
 from .model.message import Message, Received
 from .model.replies import GroupInfo, MessageInfo, PartitionInfo, Sent, Stats, TopicInfo, Trace, TraceEvent
 from .model.topic import TopicConfig
-
-__version__ = "0.1.0"
+from .model.version import __version__
 
 __all__ = [
     "CapacityError",
@@ -76,6 +76,9 @@ __all__ = [
     "Transaction",
     "UnauthenticatedError",
     "UnavailableError",
+    "__version__",
+    "connect",
+    "connect_sync",
     "open",
     "open_sync",
 ]

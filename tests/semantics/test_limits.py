@@ -300,7 +300,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     "begin part": (lambda queue: _stage(queue, "\n"), "control characters"),
     "reply to no request": (lambda queue: _reply(queue, b"answer"), "not a request"),
     "request timeout": (lambda queue: queue.request("orders", b"", timeout=NAN), "timeout must be"),
-    "prefetch": (lambda queue: drained(queue.consume("orders", prefetch=0)), "max_messages must be 1"),
+    "prefetch": (lambda queue: drained(queue.consume("orders", prefetch=0)), "prefetch must be a whole number, 1 or more"),
 }
 
 

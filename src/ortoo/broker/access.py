@@ -17,6 +17,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 ANYONE = Principal("anyone")
 HOLDER = Principal("token")
+HOST = Principal("host")
 
 
 class Access:

@@ -10,6 +10,8 @@ A lease's reply does not wait for the disk: it promises nothing that a crash cou
 from __future__ import annotations
 
 import asyncio
+import logging
+from time import perf_counter
 from typing import Any
 
 from ortoo.engine import Engine
@@ -30,23 +32,27 @@ from ortoo.model.commands import (
 from ortoo.model.errors import (
     ClosedError,
     ConfigError,
-    CorruptionError,
     FullError,
     OrtooError,
     OutcomeUnknownError,
     StoreFailedError,
 )
+from ortoo.model.histogram import Histogram
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import Leased, Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import Columns, Counters, LeasedRun, LeaseTaken, Placed, Taken, Trace, join_columns
+from ortoo.model.replies import LeasedRun, LeaseTaken, Placed, Trace
 from ortoo.ports import Alarm, Clock, Store
 
-from .commits import PendingCommit
+from .commits import Observer, PendingCommit, tell
 from .copies import fill_copies
+from .meters import Meters
 from .reader import Reader
+from .subscription import Subscription
 from .waiters import Waiters
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
+
+_log = logging.getLogger("ortoo.broker")
 
 _PUBLISHING = (Publish, Stage, Transact)
 
@@ -58,6 +64,8 @@ class Broker(Reader):
         self.store = store
         self.clock = clock
         self.waiters = Waiters()
+        self.meters = Meters()
+        self.on_commit: list[Observer] = []  # told of the records of each commit, once they are durable
         self._auto_create = auto_create
         self.engine = Engine(auto_create)
         self._commit = PendingCommit()
@@ -107,6 +115,11 @@ class Broker(Reader):
             self._committer = None
 
     @property
+    def refusal(self) -> OrtooError | None:
+        """Why nothing is taken now; None when all is well."""
+        return self._refusal
+
+    @property
     def _state(self) -> State:
         if self._refusal is not None:
             raise self._refusal
@@ -153,44 +166,35 @@ class Broker(Reader):
                     raise
                 await self._room(wanted.topic, deadline)
             else:
-                self.engine.state.counters.duplicates += sum(reply.duplicates or ())
+                if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
+                    topic.counters.duplicates += sum(reply.duplicates)
                 await self.flush()
                 return reply
 
-    async def lease(self, command: Lease) -> list[LeasedRun]:
+    async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
+        """`seconds` gets how long it took, without the waiting."""
+        began = perf_counter()
         taken = self._try_lease(command)
         while taken.more and not command.wait_ms:
             await asyncio.sleep(0)
             taken = self._try_lease(command)
         if not taken.taken and command.wait_ms:
             taken = await self._wait(command)
+            began = perf_counter()
         try:
             if command.auto_ack and taken.taken:
                 await self.flush()
-            return [LeasedRun(run, await self._read(run)) for run in taken.taken]
+            runs = [LeasedRun(run, await self._read(run)) for run in taken.taken]
         except asyncio.CancelledError:
             if not command.auto_ack:
                 self._return(taken)  # nobody will settle it
             raise
+        if seconds is not None:
+            seconds.observe(perf_counter() - began)
+        return runs
 
-    async def _read(self, run: Taken) -> Columns:
-        try:
-            return await self.store.read(run.topic_id, run.partition, run.offsets)
-        except CorruptionError:
-            readable = await self._readable(run, run.offsets)
-            if not len(readable):
-                raise
-            return readable
-
-    async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
-        """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""
-        try:
-            return await self.store.read(run.topic_id, run.partition, offsets)
-        except CorruptionError:
-            if len(offsets) == 1:
-                return Columns([], [], [])
-        half = len(offsets) // 2
-        return join_columns([await self._readable(run, offsets[:half]), await self._readable(run, offsets[half:])])
+    def subscribe(self, command: Lease, credit: int) -> Subscription:
+        return Subscription(self, command, credit)
 
     def _try_lease(self, command: Lease) -> LeaseTaken:
         taken: LeaseTaken = self.submit(command)
@@ -302,7 +306,9 @@ class Broker(Reader):
                 snapshot = self.engine.snapshot() if self.store.status().checkpoint_due else None
                 at = self.engine.state.now
                 records = await fill_copies(commit.records, self.store)
+                began = perf_counter()
                 await self.store.append(records)
+                self.meters.commit(perf_counter() - began, len(records))
                 if snapshot is not None:  # taken when all that is in it was in this commit or an earlier one
                     await self.store.checkpoint(snapshot, at)
             except Exception as error:  # whatever a store raises: what it has written is unknown
@@ -314,6 +320,7 @@ class Broker(Reader):
             for record in records:
                 self.engine.confirm(record)
             commit.succeed()
+            tell(self.on_commit, records)
             for name in stirred:
                 self._stir(name)
 
@@ -337,6 +344,8 @@ class Broker(Reader):
         self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
         self._commit, self._in_flight = PendingCommit(), None
         self._dirty.clear()
+        _log.error("the store failed, recovering", extra={"error": str(error)})
+        self.meters.recoveries += 1
         while True:
             if self._pause_ms:
                 await self._sleep(self._pause_ms)
@@ -356,7 +365,7 @@ class Broker(Reader):
         opened = engine.open(max(self._last_now, self.clock.now_ms()))
         await self.store.append([opened])
         engine.apply(opened)
-        engine.state.counters = Counters()  # of this opening, not of all that was replayed
+        engine.state.reset_counters()  # of this opening, not of all that was replayed
         self.engine = engine
         self._commit = PendingCommit()
         self._stirred = set()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable, Iterable
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.records import Record
+
+Observer = Callable[[list[Record]], None]
 
 
 class PendingCommit:
@@ -31,3 +35,12 @@ class PendingCommit:
         for future in self.parked:
             if not future.done():
                 future.set_exception(error)
+
+
+def tell(observers: Iterable[Observer], records: list[Record]) -> None:
+    """What is durable, to whoever looks on. A mistake of theirs is theirs alone."""
+    for observer in observers:
+        try:
+            observer(records)
+        except Exception:
+            logging.getLogger("ortoo.broker").exception("an observer of commits failed")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from time import monotonic
 from typing import Any
 
 from ortoo.model.commands import Command, Lease, Once, Position, Publish
-from ortoo.model.errors import TooManyError
+from ortoo.model.errors import OrtooError, TooManyError
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
 from ortoo.model.settings import LimitSettings
 
-from .access import Access, Principal
+from .access import HOST, Access, Principal
 from .broker import Broker
+from .meters import DoorMeters, operation_of
 from .subscription import Subscription
+
+_log = logging.getLogger("ortoo.gate")
+
+_REFUSALS_PAUSE_S = 10.0
 
 
 class Budget:
@@ -46,58 +53,97 @@ class Gate:
         self._broker = broker
         self._access = access
         self._connections_max = limits.connections
+        self._meters = broker.meters.door(door)
+        self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
 
     def enter(self) -> None:
         if self.connections >= self._connections_max:
+            self._refused()
             raise TooManyError(f"{self._connections_max} clients are connected already; try again later")
         self.connections += 1
+        self._meters.connections_total += 1
 
     def leave(self) -> None:
         self.connections -= 1
 
+    def _refused(self) -> None:
+        """Counted each time, logged now and then: whoever is turned away comes again at once."""
+        self._meters.refused += 1
+        if monotonic() - self._told >= _REFUSALS_PAUSE_S:
+            self._told = monotonic()
+            _log.warning(
+                "connections refused: limits.connections is reached",
+                extra={"door": self.door, "connections": self.connections, "refused": self._meters.refused},
+            )
+
     def admit(self, token: str | None) -> Guest:
         """UnauthenticatedError when the token does not open this gate."""
-        return Guest(self._broker, self._access.admit(token))
+        try:
+            return Guest(self._broker, self._access.admit(token), self._meters)
+        except OrtooError as error:
+            self._meters.failed("connect", error)
+            raise
+
+    def host(self) -> Guest:
+        """For what the door does by itself."""
+        return Guest(self._broker, HOST, self._meters)
 
 
 class Guest:
     """A client that was let in: everything it may ask of the broker, asked in its name."""
 
-    def __init__(self, broker: Broker, principal: Principal) -> None:
+    def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters) -> None:
         self._broker = broker
+        self._meters = meters
         self.principal = principal
 
+    async def open(self) -> None:
+        """The broker is open already, and outlives its guests."""
+
+    async def close(self) -> None:
+        pass
+
     async def call(self, command: Command) -> Any:
-        return await self._broker.call(command)
+        return await self._meters.timed(operation_of(command), self._broker.call(command))
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        return await self._broker.publish(command, wait_ms)
+        return await self._meters.timed("publish", self._broker.publish(command, wait_ms))
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
-        return await self._broker.lease(command)
+        try:
+            runs = await self._broker.lease(command, self._meters.seconds["lease"])
+        except OrtooError as error:
+            self._meters.failed("lease", error)
+            raise
+        now = self._broker.now()
+        for run in runs:
+            if not run.taken.attempts and run.columns.timestamps:  # the first stands for all that came together
+                seconds = (now - run.columns.timestamps[0]) / 1000
+                self._broker.meters.delivery(run.taken.topic).observe(seconds)
+        return runs
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._broker.topics(namespace)
+        return await self._meters.timed("read", self._broker.topics(namespace))
 
     async def topic(self, name: TopicName) -> TopicInfo:
-        return await self._broker.topic(name)
+        return await self._meters.timed("read", self._broker.topic(name))
 
     async def stats(self) -> Stats:
-        return await self._broker.stats()
+        return await self._meters.timed("read", self._broker.stats())
 
     async def scan(
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page:
-        return await self._broker.scan(name, partition, start, until, count)
+        return await self._meters.timed("read", self._broker.scan(name, partition, start, until, count))
 
     async def message(self, ref: MessageRef) -> MessageInfo:
-        return await self._broker.message(ref)
+        return await self._meters.timed("read", self._broker.message(ref))
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
-        return await self._broker.messages(name, group, state, count)
+        return await self._meters.timed("read", self._broker.messages(name, group, state, count))
 
     async def trace(self, ref: MessageRef) -> Trace:
-        return await self._broker.trace(ref)
+        return await self._meters.timed("read", self._broker.trace(ref))

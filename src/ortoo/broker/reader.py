@@ -10,10 +10,22 @@ from ortoo.engine.topic import Topic
 from ortoo.engine.view import message_states, offsets_in_state, topic_info
 from ortoo.model import limits
 from ortoo.model.commands import Position
-from ortoo.model.errors import InvalidError, NotFoundError, UnavailableError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError, UnavailableError
 from ortoo.model.message import Delivery
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import MessageInfo, MessageState, Page, Stats, TopicInfo, Trace, filter_columns, to_received
+from ortoo.model.replies import (
+    Columns,
+    MessageInfo,
+    MessageState,
+    Page,
+    Stats,
+    Taken,
+    TopicInfo,
+    Trace,
+    filter_columns,
+    join_columns,
+    to_received,
+)
 from ortoo.ports import Store
 
 from .trace import compose
@@ -49,6 +61,25 @@ class Reader:
             counters=state.counters,
             problems=list(self.store.status().problems),
         )
+
+    async def _read(self, run: Taken) -> Columns:
+        try:
+            return await self.store.read(run.topic_id, run.partition, run.offsets)
+        except CorruptionError:
+            readable = await self._readable(run, run.offsets)
+            if not len(readable):
+                raise
+            return readable
+
+    async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
+        """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""
+        try:
+            return await self.store.read(run.topic_id, run.partition, offsets)
+        except CorruptionError:
+            if len(offsets) == 1:
+                return Columns([], [], [])
+        half = len(offsets) // 2
+        return join_columns([await self._readable(run, offsets[:half]), await self._readable(run, offsets[half:])])
 
     async def scan(
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000

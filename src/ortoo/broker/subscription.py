@@ -42,5 +42,6 @@ class Subscription:
         self._credit -= sum(len(run.columns) for run in runs)
         return runs
 
-    async def close(self) -> None:
-        """Nothing is held: what was delivered is the consumer's to settle."""
+    async def close(self) -> list[LeasedRun]:
+        """Ends it; what was leased for it and not handed out is returned. Nothing here: it leases when it is asked."""
+        return []

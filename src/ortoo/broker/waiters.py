@@ -76,6 +76,12 @@ class Waiters:
             if not waiter.future.done():
                 waiter.future.set_result(LeaseTaken([]))
 
+    def send_home(self) -> None:
+        """Everyone gets nothing, as if its wait were over: the queue is about to close, and they should not hold it up."""
+        for waiter in self.all():
+            if not waiter.future.done():
+                waiter.future.set_result(LeaseTaken([]))
+
     def stir(self, topic: TopicName, attempt: Callable[[Lease], LeaseTaken], everyone: bool) -> None:
         """Messages of the topic may be deliverable. `attempt` leases; an error of its goes to the waiter.
 

@@ -7,6 +7,18 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
 
 
+class Subscription(Protocol):
+    """Deliveries, as long as there is credit; one message costs one credit."""
+
+    def grant(self, credit: int) -> None: ...
+
+    async def next(self, wait_ms: int) -> list[LeasedRun]:
+        """[] when none came in that time."""
+
+    async def close(self) -> list[LeasedRun]:
+        """What was leased and not handed out."""
+
+
 class Link(Protocol):
     async def open(self) -> None: ...
 
@@ -15,6 +27,8 @@ class Link(Protocol):
     async def publish(self, command: Publish, wait_ms: int = 0) -> Placed: ...
 
     async def lease(self, command: Lease) -> list[LeasedRun]: ...
+
+    def subscribe(self, command: Lease, credit: int) -> Subscription: ...
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]: ...
 

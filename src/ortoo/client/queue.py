@@ -17,7 +17,7 @@ from ortoo.model.names import DEFAULT_NAMESPACE, check_name
 from ortoo.model.replies import Sent
 
 from .arguments import check_number, to_ms, to_topic_name
-from .gather import Gatherer, to_sent
+from .gather import AckGatherer, Gatherer, to_sent
 from .inbox import Inbox
 from .link import Link
 from .streams import Streams
@@ -29,11 +29,14 @@ Value = bytes | str | dict[str, Any] | list[Any]
 class Queue(Streams):
     """Publish, lease and settle messages; administer topics and groups. Use as `async with`, or open() and close()."""
 
-    def __init__(self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None) -> None:
+    def __init__(
+        self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None, linger: float = 0.0
+    ) -> None:
         self._link = link
         self._settler = self
         self._prefetched = {}
-        self._gatherer = Gatherer(link.publish)
+        self._gatherer = Gatherer(link.publish, linger)
+        self._acks = AckGatherer(link.call)
         self._inboxes: dict[str, Inbox] = {}  # by namespace
         self.namespace = check_name("a namespace", namespace)
         self.consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -50,6 +53,7 @@ class Queue(Streams):
             except OrtooError:
                 pass  # the queue is away already, and the inbox with it
         await self._gatherer.drain()
+        await self._acks.drain()
         await self._link.close()
 
     async def __aenter__(self) -> Queue:

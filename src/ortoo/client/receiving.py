@@ -9,9 +9,10 @@ from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP
-from ortoo.model.replies import Settled
+from ortoo.model.replies import LeasedRun, Settled
 
 from .arguments import check_count, to_error_text, to_ms, to_topic_name
+from .gather import AckGatherer
 from .link import Link
 from .settling import Receipts, check_settled, drop_revoked, to_runs
 
@@ -21,6 +22,7 @@ _STARTS = {"all": START, "new": Position("end"), None: None}
 class Receiving:
     _link: Link
     _settler: Settler
+    _acks: AckGatherer
     _prefetched: dict[int, list[Received]]  # what each running `consume` has leased and not yielded yet
     namespace: str
     consumer: str
@@ -47,6 +49,31 @@ class Receiving:
         where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done
         as they leave: at most once.
         """
+        command = self._lease_command(
+            topic, labels, group, max_messages, wait, lease, consumer, partition, key, auto_ack, start, namespace
+        )
+        return self._to_messages(await self._link.lease(command))
+
+    def _to_messages(self, runs: list[LeasedRun]) -> list[Received]:
+        if len(runs) == 1:
+            return runs[0].to_messages(self._settler)
+        return [message for run in runs for message in run.to_messages(self._settler)]
+
+    def _lease_command(
+        self,
+        topic: str | None,
+        labels: dict[str, str] | None,
+        group: str,
+        max_messages: int,
+        wait: float,
+        lease: float | None,
+        consumer: str | None,
+        partition: int | None,
+        key: str | None,
+        auto_ack: bool,
+        start: Literal["all", "new"] | None,
+        namespace: str | None,
+    ) -> Lease:
         if start not in _STARTS:
             raise InvalidError(
                 f"a group starts at 'all' or 'new', not {start!r}; create_group also takes offset= and time="
@@ -55,7 +82,7 @@ class Receiving:
             raise InvalidError(f"wait must be 0 to {limits.WAIT_MS_MAX // 1000} seconds, not {wait}")
         if labels is not None and not isinstance(labels, dict):
             raise InvalidError(f"labels must be a dict of strings, not {type(labels).__name__}")
-        command = Lease(
+        return Lease(
             topic=None if topic is None else to_topic_name("", topic).name,
             labels=labels,
             namespace=namespace or self.namespace,
@@ -69,14 +96,15 @@ class Receiving:
             auto_ack=auto_ack,
             start=_STARTS[start],
         )
-        runs = await self._link.lease(command)
-        if len(runs) == 1:
-            return runs[0].to_messages(self._settler)
-        return [message for run in runs for message in run.to_messages(self._settler)]
 
     async def ack(self, messages: Receipts) -> None:
-        """Done with these. Takes messages or receipts, one or many. LeaseLostError names those that were stale."""
-        await self._settle(to_runs(messages), "ack")
+        """Done with these. Takes messages or receipts, one or many. LeaseLostError names those that were stale.
+
+        Concurrent calls are gathered into one.
+        """
+        runs = to_runs(messages)
+        if runs:
+            check_settled(runs, await self._acks.add(runs))
 
     async def ack_through(self, message: Received | str) -> None:
         """Done with everything of the message's lease and partition up to and including it."""

@@ -38,6 +38,14 @@ def to_runs(messages: Receipts) -> list[Run]:
     return [Run(*ids, offsets) for ids, offsets in merged.items()]
 
 
+def merge_runs(runs: list[Run]) -> list[Run]:
+    """One run per lease and partition."""
+    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
+    for run in runs:
+        merged.setdefault((run.topic, run.group, run.lease, run.partition), []).extend(run.offsets)
+    return [Run(*ids, offsets) for ids, offsets in merged.items()]
+
+
 _offset = attrgetter("offset")
 
 

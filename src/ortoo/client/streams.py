@@ -8,12 +8,13 @@ from typing import Literal
 from uuid import uuid4
 
 from ortoo.model import limits
-from ortoo.model.commands import Position
+from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import LeaseLostError, NotFoundError, UnavailableError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP
 
 from .admin import Admin, Time, to_position
+from .arguments import check_count
 from .receiving import Receiving
 from .stream import Stream
 
@@ -24,7 +25,7 @@ _SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message 
 class Streams(Admin, Receiving):
     def consume(
         self,
-        topic: str,
+        topic: str | None = None,
         *,
         group: str = DEFAULT_GROUP,
         prefetch: int = 100,
@@ -32,51 +33,55 @@ class Streams(Admin, Receiving):
         wait: float | None = None,
         auto_ack: bool = False,
         consumer: str | None = None,
+        labels: dict[str, str] | None = None,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
     ) -> Stream:
-        """Yields messages as they come, leasing up to `prefetch` at a time; settle each one with its `ack` and so on.
+        """Yields messages as they come, leasing up to `prefetch` ahead; settle each one with its `ack` and so on.
 
         Goes on for ever, or with `wait` until nothing came for so many seconds. What was leased and not yet yielded is
         given back soon after the loop is left, or held in `async with`, by the end of the block.
         """
-        return Stream(self._consume(topic, group, prefetch, lease, wait, auto_ack, consumer, start, namespace))
+        command = self._lease_command(
+            topic,
+            labels,
+            group,
+            check_count("prefetch", prefetch, 1),
+            _POLL_SECONDS if wait is None else wait,
+            lease,
+            consumer,
+            None,
+            None,
+            auto_ack,
+            start,
+            namespace,
+        )
+        return Stream(self._consume(command, ends=wait is not None))
 
-    async def _consume(
-        self,
-        topic: str,
-        group: str,
-        prefetch: int,
-        lease: float | None,
-        wait: float | None,
-        auto_ack: bool,
-        consumer: str | None,
-        start: Literal["all", "new"] | None,
-        namespace: str | None,
-    ) -> AsyncGenerator[Received, None]:
+    async def _consume(self, command: Lease, ends: bool) -> AsyncGenerator[Received, None]:
+        # Pushed deliveries come when they come; who wants to know that there is nothing now has to ask.
+        subscription = None if ends else self._link.subscribe(command, command.max_messages)
         ahead: list[Received] = []
         self._prefetched[id(ahead)] = ahead
         try:
             while True:
-                ahead += await self.lease(
-                    topic,
-                    group=group,
-                    max_messages=prefetch,
-                    wait=_POLL_SECONDS if wait is None else wait,
-                    lease=lease,
-                    auto_ack=auto_ack,
-                    consumer=consumer,
-                    start=start,
-                    namespace=namespace,
-                )
-                if not ahead and wait is not None:
+                if subscription is None:
+                    ahead += self._to_messages(await self._link.lease(command))
+                else:
+                    ahead += self._to_messages(await subscription.next(command.wait_ms))
+                if not ahead and ends:
                     return
                 ahead.reverse()
                 while ahead:
-                    yield ahead.pop()
+                    message = ahead.pop()
+                    if subscription is not None:
+                        subscription.grant(1)
+                    yield message
         finally:
             del self._prefetched[id(ahead)]
-            if ahead and not auto_ack:
+            if subscription is not None:
+                ahead += self._to_messages(await subscription.close())
+            if ahead and not command.auto_ack:
                 await self._give_back(ahead)
 
     async def _give_back(self, messages: list[Received]) -> None:

@@ -10,13 +10,12 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Message
-from ortoo.model.names import GroupId, LeaseId, TopicId
 from ortoo.model.replies import Placed, Sent
 
 from .arguments import to_topic_name
 from .gather import to_sent
 from .link import Link
-from .settling import Receipts, to_runs
+from .settling import Receipts, merge_runs, to_runs
 
 
 class Transaction:
@@ -46,7 +45,7 @@ class Transaction:
         self._publishes.append(Publish(name, to_outgoing(messages)))
 
     async def commit(self) -> None:
-        placed: list[Placed] = await self._link.call(Transact(_merged(self._acks), self._publishes))
+        placed: list[Placed] = await self._link.call(Transact(merge_runs(self._acks), self._publishes))
         self._acks, self._publishes = [], []  # so that leaving the block does not repeat it
         self.sent += [sent for batch in placed for sent in to_sent(batch)]
 
@@ -58,13 +57,6 @@ class Transaction:
     ) -> None:
         if kind is None:
             await self.commit()
-
-
-def _merged(runs: list[Run]) -> list[Run]:
-    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
-    for run in runs:
-        merged.setdefault((run.topic, run.group, run.lease, run.partition), []).extend(run.offsets)
-    return [Run(*ids, offsets) for ids, offsets in merged.items()]
 
 
 class NamedTransaction:

@@ -25,7 +25,7 @@
 The codes are stable: doors put them on the wire and users may match on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 
@@ -119,3 +119,18 @@ class CorruptionError(OrtooError):
 
 class ConfigError(OrtooError):
     code = "config"
+
+
+def _tree(kind: type[OrtooError]) -> Iterator[type[OrtooError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _tree(child)
+
+
+ERRORS = {kind.code: kind for kind in _tree(OrtooError)}
+
+
+def error_of(code: str, message: str, lost: Sequence[str] = ()) -> OrtooError:
+    """The error that a server named by its code. One of a newer server that is not known here is a plain OrtooError."""
+    kind = ERRORS.get(code, OrtooError)
+    return LeaseLostError(message, lost) if kind is LeaseLostError else kind(message)

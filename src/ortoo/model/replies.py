@@ -185,6 +185,10 @@ class Counters(msgspec.Struct):
     dropped: int = 0
     skipped: int = 0
 
+    def add(self, other: Counters) -> None:
+        for name in Counters.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class Stats(msgspec.Struct, frozen=True):
     topics: int

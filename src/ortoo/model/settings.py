@@ -1,51 +1,97 @@
-"""Every setting of a server, as one frozen tree. `ortoo.app.config` fills it from a file, the environment and flags."""
+"""Every setting of a server, as one frozen tree. `ortoo.app.config` fills it from a file, the environment and flags.
+
+A setting's description and its bounds stand beside it; docs/configuration.md and error messages are made from them.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 LOOPBACK = "127.0.0.1"
+MEMORY = "memory"  # as `data`: nothing is kept on disk
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Text = Annotated[str, Meta(min_length=1)]
 
 
 class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: bool = True
-    host: str = LOOPBACK
-    port: int = 7632  # 0 takes any free one
+    enabled: Annotated[bool, Meta(description="Whether the TCP door is open: what `ortoo.connect` speaks to.")] = True
+    host: Annotated[Text, Meta(description="The address it listens on. `0.0.0.0` is every one of the machine.")] = (
+        LOOPBACK
+    )
+    port: Annotated[Port, Meta(description="The port. 0 takes any free one.")] = 7632
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: bool = True
-    host: str = LOOPBACK
-    port: int = 6632
-    max_body_bytes: int = 64 * 1024 * 1024  # of a request, once decompressed
-    cors_origins: list[str] = []  # ["*"] allows every site
+    enabled: Annotated[
+        bool, Meta(description="Whether the HTTP door is open: REST, WebSocket, health and metrics.")
+    ] = True
+    host: Annotated[Text, Meta(description="The address it listens on. `0.0.0.0` is every one of the machine.")] = (
+        LOOPBACK
+    )
+    port: Annotated[Port, Meta(description="The port. 0 takes any free one.")] = 6632
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=1 << 30, description="The largest body of a request, once decompressed.")
+    ] = 64 * 1024 * 1024
+    cors_origins: Annotated[
+        list[Text], Meta(description="Web sites whose pages may call this server. `*` is every site.")
+    ] = []
 
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """With both files, every door speaks TLS and nothing else."""
 
-    certificate: str | None = None  # a PEM file, with its chain
-    key: str | None = None
+    certificate: Annotated[
+        Text | None, Meta(description="A PEM file with the certificate and its chain. Then every door speaks TLS only.")
+    ] = None
+    key: Annotated[Text | None, Meta(description="A PEM file with the private key of the certificate.")] = None
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    connections: int = 10_000  # on each door
-    in_flight_bytes: int = 512 * 1024 * 1024  # of requests being served, all doors together
+    connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Clients connected at a time, on each door.")] = (
+        10_000
+    )
+    in_flight_bytes: Annotated[
+        int, Meta(ge=1024 * 1024, le=1 << 40, description="Bytes of requests being served, all doors together.")
+    ] = 512 * 1024 * 1024
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "text", "json"] = "auto"  # auto: text on a terminal, JSON elsewhere
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="What is less urgent is not logged.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "text", "json"], Meta(description="`auto` is text on a terminal and JSON elsewhere.")
+    ] = "auto"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    data: str = "./data"  # the directory; "memory" keeps everything in memory
-    auto_create: bool = True  # whether publishing to an unknown topic makes it
-    encryption_keys: str | None = None  # file:PATH or command:CMD
-    token: str | None = None  # what every client must present, when set
-    drain_seconds: float = 10.0  # how long a stopping server lets requests finish
+    data: Annotated[
+        Text, Meta(description="The data directory, made when it is not there. `memory` keeps nothing on disk.")
+    ] = "./data"
+    auto_create: Annotated[bool, Meta(description="Whether publishing to an unknown topic makes it.")] = True
+    encryption_keys: Annotated[
+        Annotated[str, Meta(pattern=r"^(file|command):.")] | None,
+        Meta(
+            description=(
+                "Where the keys of encrypted topics come from: `file:PATH` or `command:CMD`. The variable may also hold "
+                "the keys themselves."
+            )
+        ),
+    ] = None
+    token: Annotated[
+        Annotated[str, Meta(pattern=r"^[!-~]+$")] | None,  # what fits into an HTTP header
+        Meta(
+            description="What every client must present. Without one, everybody may do everything.",
+            extra={"secret": True},
+        ),
+    ] = None
+    drain_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="How long a stopping server lets requests and webhooks finish.")
+    ] = 10.0
     tcp: TcpSettings = TcpSettings()
     http: HttpSettings = HttpSettings()
     tls: TlsSettings = TlsSettings()

@@ -1,0 +1,87 @@
+"""What the broker and its doors measure of themselves. Soft: it begins anew with the process, and nothing depends on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable
+from time import perf_counter
+from typing import Literal, TypeVar
+
+from ortoo.model import commands as c
+from ortoo.model.errors import OrtooError
+from ortoo.model.histogram import SIZE_BOUNDS, Histogram
+from ortoo.model.names import TopicName
+
+TOPICS_METERED_MAX = 1_000  # with more, the rest shares one histogram
+
+Operation = Literal["publish", "lease", "settle", "transact", "admin", "read"]
+OPERATIONS: tuple[Operation, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
+INTERNAL = "internal"  # stands for an error that is none of ours
+
+_OPERATIONS: dict[type, Operation] = {
+    c.Publish: "publish",
+    c.Lease: "lease",
+    c.Settle: "settle",
+    c.Extend: "settle",
+    c.Transact: "transact",
+    c.Begin: "transact",
+    c.Stage: "transact",
+    c.Commit: "transact",
+    c.Abort: "transact",
+}
+
+T = TypeVar("T")
+
+
+class DoorMeters:
+    """Of one door. Every request is in `seconds`, whether it succeeded or not."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Operation, Histogram] = {operation: Histogram() for operation in OPERATIONS}
+        self.errors: Counter[tuple[str, str]] = Counter()  # by operation, or "connect", and code
+        self.connections_total = 0
+        self.refused = 0  # connections beyond the limit
+
+    async def timed(self, operation: Operation, work: Awaitable[T]) -> T:
+        began = perf_counter()
+        try:
+            result = await work
+        except Exception as error:  # only counted; whoever asked gets it
+            self.failed(operation, error)
+            self.seconds[operation].observe(perf_counter() - began)
+            raise
+        self.seconds[operation].observe(perf_counter() - began)
+        return result
+
+    def failed(self, operation: str, error: Exception) -> None:
+        self.errors[operation, error.code if isinstance(error, OrtooError) else INTERNAL] += 1
+
+
+class Meters:
+    def __init__(self) -> None:
+        self.doors: dict[str, DoorMeters] = {}
+        self.commit_seconds = Histogram()  # until the store had it
+        self.commit_records = Histogram(SIZE_BOUNDS)
+        self.stall_seconds = Histogram()  # how late the event loop was
+        self.recoveries = 0  # after a store had failed
+        self.deliveries: dict[TopicName, Histogram] = {}  # from publishing to the first delivery
+        self._others = Histogram()
+
+    def commit(self, seconds: float, records: int) -> None:
+        self.commit_seconds.observe(seconds)
+        self.commit_records.observe(records)
+
+    def door(self, name: str) -> DoorMeters:
+        return self.doors.setdefault(name, DoorMeters())
+
+    def delivery(self, topic: TopicName) -> Histogram:
+        found = self.deliveries.get(topic)
+        if found is not None:
+            return found
+        if len(self.deliveries) >= TOPICS_METERED_MAX:
+            return self._others
+        return self.deliveries.setdefault(topic, Histogram())
+
+
+def operation_of(command: c.Command) -> Operation:
+    return _OPERATIONS.get(type(c.plain(command)), "admin")

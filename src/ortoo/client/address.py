@@ -1,0 +1,48 @@
+"""Server URLs: ortoo://[[user:]token@]host[:port][,host[:port]...]; ortoos:// is the same over TLS."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import msgspec
+
+from ortoo.model.errors import InvalidError
+
+PORT = 7632
+_EXAMPLE = "ortoo://localhost:7632"
+
+
+class Address(msgspec.Struct, frozen=True):
+    servers: list[tuple[str, int]]
+    is_tls: bool
+    token: str | None
+
+    def __str__(self) -> str:
+        """Without the token: this goes into errors and logs."""
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+        return f"{'ortoos' if self.is_tls else 'ortoo'}://{hosts}"
+
+
+def parse_url(url: str) -> Address:
+    if not isinstance(url, str):
+        raise InvalidError(f"a server's URL must be a string like {_EXAMPLE}, not {type(url).__name__}")
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in ("ortoo", "ortoos"):
+        hint = "; the client speaks to the TCP port, not to the HTTP one" if scheme in ("http", "https") else ""
+        raise InvalidError(f"a server's URL looks like {_EXAMPLE} (or ortoos:// for TLS), not {url!r}{hint}")
+    credentials, _, hosts = rest.rpartition("@")
+    hosts = hosts.removesuffix("/")
+    token = unquote(credentials.rpartition(":")[2]) or None
+    if "/" in hosts or "?" in hosts:
+        raise InvalidError("a server's URL has nothing behind the port; namespace= and the others are arguments")
+    return Address([_host_and_port(host) for host in hosts.split(",")], scheme == "ortoos", token)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]"):  # no port; an IPv6 address has colons of its own, in brackets
+        host, port = text, str(PORT)
+    host = host.strip("[]")
+    if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise InvalidError(f"{text!r} is not a host and a port, as in {_EXAMPLE}")
+    return host, int(port)

@@ -1,0 +1,71 @@
+"""The queue of a server: the same interface as the embedded one."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from ortoo.model.errors import ConfigError
+from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.model.version import __version__
+
+from .address import parse_url
+from .arguments import check_number
+from .queue import Queue
+from .remote import RemoteLink
+from .sync import SyncQueue
+
+Tls = ssl.SSLContext | str | Path | None
+
+
+def connect(
+    url: str = "ortoo://localhost:7632",
+    *,
+    token: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    consumer: str | None = None,
+    tls: Tls = None,
+    timeout: float = 30.0,
+    linger: float = 0.0,
+) -> Queue:
+    """The queue of a server.
+
+    async with ortoo.connect("ortoo://localhost:7632") as queue: ...
+
+    Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before
+    an @. `tls`: the CA certificate to trust, as a file, or an SSLContext. `timeout`: seconds for which a server that went
+    away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0 sends what is
+    published in one turn of the event loop together, at once.
+    """
+    address = parse_url(url)
+    context = _context(tls) if address.is_tls else None
+    timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
+    link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
+    return Queue(link, namespace=namespace, consumer=consumer, linger=linger)
+
+
+def connect_sync(
+    url: str = "ortoo://localhost:7632",
+    *,
+    token: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    consumer: str | None = None,
+    tls: Tls = None,
+    timeout: float = 30.0,
+    linger: float = 0.0,
+) -> SyncQueue:
+    """The same, blocking: `with ortoo.connect_sync("ortoo://localhost:7632") as queue:`."""
+    return SyncQueue(
+        lambda: connect(
+            url, token=token, namespace=namespace, consumer=consumer, tls=tls, timeout=timeout, linger=linger
+        )
+    )
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    try:
+        return ssl.create_default_context(cafile=None if tls is None else str(tls))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{tls} is not a CA certificate that can be used: {error}") from None

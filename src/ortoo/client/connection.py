@@ -1,0 +1,97 @@
+"""One connection to a server: frames in and out, hello first. What is asked through it is in link's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import msgspec
+
+from ortoo.model.errors import ConfigError, OrtooError, ProtocolError, UnavailableError
+from ortoo.wire import protocol as p
+from ortoo.wire.frames import Splitter, encode_frame
+
+Receive = Callable[[int, int, msgspec.Raw], None]  # kind, id, body
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, receive: Receive, lost: Callable[[Connection, OrtooError], None]) -> None:
+        self._receive = receive
+        self._lost = lost
+        self._splitter = Splitter(p.FRAME_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._reason: OrtooError | None = None
+        self._welcomed: asyncio.Future[p.Welcome] = asyncio.get_running_loop().create_future()
+        self.heard = 0.0
+        self.idle_seconds = 30.0
+
+    async def greet(self, client: str, token: str | None) -> None:
+        """OrtooError when the server does not let us in."""
+        self.send(encode_frame((0, p.Hello(p.PROTOCOL, client, token))))
+        welcome = await self._welcomed
+        self.idle_seconds = welcome.idle_ms / 1000
+
+    def send(self, frame: bytearray) -> None:
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: OrtooError) -> None:
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = self._reason or UnavailableError(f"the connection was lost: {error or 'the server closed it'}")
+        if not self._welcomed.done():
+            self._welcomed.set_exception(reason)
+        elif not self._welcomed.cancelled() and self._welcomed.exception() is None:
+            self._lost(self, reason)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = asyncio.get_running_loop().time()
+        try:
+            for body in self._splitter.feed(data):
+                self._take(*p.decode_response(body))
+        except ProtocolError as error:
+            self.abort(error)
+
+    def _take(self, kind: int, request_id: int, body: msgspec.Raw) -> None:
+        if self._welcomed.done() and request_id:
+            self._receive(kind, request_id, body)
+        elif kind == p.ERROR:
+            self.abort(p.to_error(p.decode_from_server(p.problem_decoder, body)))
+        elif kind == p.GOODBYE:
+            self._reason = UnavailableError("the server is stopping")
+            self.close()
+        elif not self._welcomed.done():
+            self._welcomed.set_result(p.decode_from_server(p.welcome_decoder, body))
+
+
+async def connect_to(
+    host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Connection], seconds: float
+) -> Connection:
+    """UnavailableError when nobody answers there."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(seconds):
+            _, connection = await loop.create_connection(make, host, port, ssl=tls)
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(
+            f"the certificate of {host}:{port} is not trusted: {error.verify_message}; name its CA with tls="
+        ) from None
+    except TimeoutError:
+        raise UnavailableError(f"{host}:{port} did not answer within {seconds:g} seconds") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnavailableError(f"no Ortoo server at {host}:{port} ({reason}); `ortoo serve` starts one") from None
+    return connection

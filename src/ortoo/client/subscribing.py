@@ -1,0 +1,74 @@
+"""Deliveries that a server pushes, until they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from ortoo.model.commands import Lease
+from ortoo.model.errors import OrtooError
+from ortoo.model.replies import LeasedRun
+
+
+class RemoteSubscription:
+    """Satisfies Subscription. Credit goes back to the server in halves of the window, not message by message."""
+
+    def __init__(self, command: Lease, credit: int, *, grant: Callable[[int], bool], end: Callable[[], bool]) -> None:
+        self.command = command
+        self.credit = credit  # what the server has of it; after a reconnect it is told this
+        self.is_ending = False
+        self._window = credit
+        self._owed = 0  # granted here, and not told yet
+        self._grant = grant
+        self._end = end
+        self._deliveries: deque[list[LeasedRun]] = deque()
+        self._error: OrtooError | None = None
+        self._is_over = False
+        self._stirred = asyncio.Event()
+
+    def grant(self, credit: int) -> None:
+        self._owed += credit
+        if self._owed * 2 >= self._window:
+            self._pay()
+
+    def _pay(self) -> None:
+        credit, self._owed = self._owed, 0
+        self.credit += credit
+        if credit and not self._is_over:
+            self._grant(credit)  # without a connection, the next subscribe tells it
+
+    async def next(self, wait_ms: int) -> list[LeasedRun]:
+        if not self._deliveries and self._owed:
+            self._pay()
+        try:
+            async with asyncio.timeout(wait_ms / 1000 if wait_ms else 0):
+                while not self._deliveries and not self._is_over:
+                    self._stirred.clear()
+                    await self._stirred.wait()
+        except TimeoutError:
+            return []
+        if self._deliveries:
+            return self._deliveries.popleft()
+        if self._error is not None:
+            raise self._error
+        return []
+
+    def deliver(self, runs: list[LeasedRun]) -> None:
+        self.credit -= sum(len(run.columns) for run in runs)
+        self._deliveries.append(runs)
+        self._stirred.set()
+
+    def fail(self, error: OrtooError | None) -> None:
+        """It is over: for this reason, or because it was asked to end."""
+        self._error = error
+        self._is_over = True
+        self._stirred.set()
+
+    async def close(self) -> list[LeasedRun]:
+        self.is_ending = True
+        if not self._is_over and self._end():
+            while not self._is_over:
+                self._stirred.clear()
+                await self._stirred.wait()
+        return [run for runs in self._deliveries for run in runs]

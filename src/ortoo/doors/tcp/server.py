@@ -1,0 +1,102 @@
+"""The TCP door: listens, keeps its sessions, closes them gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from ortoo.broker import Gate
+from ortoo.model.commands import Leave
+from ortoo.model.errors import ConfigError, OrtooError
+from ortoo.model.settings import TcpSettings
+
+from .presence import Presence
+from .session import Session
+
+_SWEEP_SECONDS = 5.0
+
+
+class TcpDoor:
+    def __init__(
+        self, gate: Gate, settings: TcpSettings, *, tls: ssl.SSLContext | None = None, server: str = "ortoo"
+    ) -> None:
+        self.gate = gate
+        self.server = server
+        self.presence = Presence(self._leave)
+        self.address: tuple[str, int] = (settings.host, settings.port)
+        self._tls = tls
+        self._listener: asyncio.Server | None = None
+        self.stalled: set[Session] = set()
+        self._sessions: set[Session] = set()
+        self._emptied = asyncio.Event()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        host, port = self.address
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(
+                lambda: Session(self), host, port, ssl=self._tls, backlog=1024, reuse_address=True
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"the TCP door cannot listen on {host}:{port}: {error.strerror or error}; choose another with tcp.port"
+            ) from error
+        bound = self._listener.sockets[0].getsockname()
+        self.address = (bound[0], bound[1])
+        self._sweeper = loop.create_task(self._sweep(), name="ortoo-tcp-sweeper")
+
+    async def close(self, grace: float = 0.0) -> None:
+        if self._listener is None:
+            return
+        self._listener.close()
+        self._listener = None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self.presence.close()
+        sessions = list(self._sessions)
+        try:
+            async with asyncio.timeout(grace):
+                await asyncio.gather(*(session.drain() for session in sessions))
+                while self._sessions:
+                    self._emptied.clear()
+                    await self._emptied.wait()
+        except TimeoutError:
+            for session in list(self._sessions):
+                session.abort()
+
+    # -- what sessions tell
+
+    def begun(self, session: Session) -> None:
+        self._sessions.add(session)
+
+    def ended(self, session: Session) -> None:
+        self._sessions.discard(session)
+        self.stalled.discard(session)
+        self._emptied.set()
+        self.eased()
+
+    def eased(self) -> None:
+        for session in list(self.stalled):
+            session.regulate()
+
+    async def _sweep(self) -> None:
+        """Connections that say nothing any more are dropped: nobody is there."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for session in list(self._sessions):
+                if session.is_silent(now):
+                    session.abort()
+
+    def _leave(self, consumer: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._call_leave(consumer))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _call_leave(self, consumer: str) -> None:
+        try:
+            await self.gate.host().call(Leave(consumer))
+        except OrtooError:
+            pass  # the queue is closing: its leases run out by themselves

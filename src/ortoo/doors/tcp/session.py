@@ -1,0 +1,273 @@
+"""One connection: hello, then requests, each answered when it is done, in whatever order that is.
+
+Reading stops while too much is under way (requests, their bytes, answers the client does not read), so that TCP itself
+tells the client to wait. A connection that ends takes its long polls with it; what they had just leased goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from ortoo.broker import Gate, Guest, Subscription
+from ortoo.model import limits
+from ortoo.model.checks import check_command
+from ortoo.model.commands import Lease
+from ortoo.model.errors import InvalidError, OrtooError, ProtocolError
+from ortoo.wire import protocol as p
+from ortoo.wire.frames import Splitter, encode_frame
+
+from .answer import answer
+from .errors import problem_of
+from .presence import Presence
+
+log = logging.getLogger("ortoo.tcp")
+
+REQUESTS_MAX = 2_048  # under way on one connection
+BYTES_MAX = 128 * 1024 * 1024  # of them
+CREDIT_MAX = 1_000_000
+HELLO_SECONDS = 10.0
+IDLE_SECONDS = 30.0
+
+_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
+_NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This is Ortoo's TCP port, for its own protocol. HTTP has a port of its own, usually 6632.\n"
+)
+
+
+class House(Protocol):
+    """What a session needs of the door it belongs to."""
+
+    gate: Gate
+    presence: Presence
+    server: str  # what it calls itself
+    stalled: set[Session]  # those that have stopped reading
+
+    def begun(self, session: Session) -> None: ...
+    def ended(self, session: Session) -> None: ...
+    def eased(self) -> None:
+        """Something under way is done, so that stalled sessions may go on."""
+
+
+class Session(asyncio.Protocol):
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._gate = house.gate
+        self._splitter = Splitter(p.HELLO_BYTES_MAX)
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
+        self._guest: Guest | None = None
+        self._is_counted = False
+        self._is_leaving = False  # goodbye was said
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._polls: dict[
+            int, asyncio.Task[None]
+        ] = {}  # those of them that may wait long and can be cut short, by request
+        self._subscriptions: dict[int, Subscription] = {}
+        self._consumers: set[str] = set()
+        self._bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.heard = asyncio.get_running_loop().time()
+
+    # -- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._house.begun(self)
+        try:
+            self._gate.enter()
+            self._is_counted = True
+        except OrtooError as error:
+            log.warning("a connection was refused: %s", error)
+            self._end(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_leaving = True
+        for task in self._tasks:
+            task.cancel()
+        if self._is_counted:
+            self._gate.leave()
+        self._house.presence.went(self._consumers)
+        self._house.ended(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = asyncio.get_running_loop().time()
+        if self._is_leaving:
+            return  # the client asks again, elsewhere or later
+        if self._guest is None and data[:4] in _HTTP:
+            self._transport.write(_NOT_HTTP)
+            self._leave()
+            return
+        try:
+            for body in self._splitter.feed(data):
+                self._receive(body)
+        except OrtooError as error:
+            self._end(error)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self.regulate()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self.regulate()
+
+    def regulate(self) -> None:
+        """Reads on, or stops reading, as there is room."""
+        if self._transport.is_closing():
+            return
+        crowded = len(self._tasks) >= REQUESTS_MAX or self._bytes >= BYTES_MAX or self._gate.budget.is_spent
+        if crowded or not self._writable.is_set():
+            self._house.stalled.add(self)
+            self._transport.pause_reading()
+        elif self in self._house.stalled:
+            self._house.stalled.discard(self)
+            self._transport.resume_reading()
+
+    def _end(self, error: OrtooError) -> None:
+        """The one error after which there is no going on."""
+        self._send(p.ERROR, 0, p.to_problem(error))
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+        self._transport.close()
+
+    def _send(self, kind: int, request_id: int, body: Any) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(encode_frame((kind, request_id, body)))
+
+    # -- requests
+
+    def _receive(self, body: memoryview) -> None:
+        if self._guest is None:
+            self._greet(body)
+            return
+        try:
+            request_id, request = p.decode_request(body)
+        except p.RefusedRequestError as error:
+            self._send(p.ERROR, error.id, p.to_problem(error))
+            return
+        match request:
+            case p.Hello():
+                raise ProtocolError("hello is said once")
+            case p.Credit():
+                self._grant(request)
+            case p.Unsubscribe(cut) | p.Cancel(cut):
+                if cut in self._polls:
+                    self._polls[cut].cancel()
+            case p.Subscribe():
+                self._subscribe(request_id, request)
+            case _:
+                self._serve(request_id, request, len(body))
+
+    def _greet(self, body: memoryview) -> None:
+        try:
+            request_id, hello = p.decode_request(body)
+        except InvalidError as error:
+            raise ProtocolError(str(error)) from None
+        if not isinstance(hello, p.Hello):
+            raise ProtocolError("the first frame of a client must be its hello")
+        if hello.protocol != p.PROTOCOL:
+            raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
+        self._guest = self._gate.admit(hello.token)
+        self._splitter.bytes_max = p.FRAME_BYTES_MAX
+        welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
+        self._send(p.ANSWER, request_id, welcome)
+
+    def is_silent(self, now: float) -> bool:
+        return now - self.heard > (HELLO_SECONDS if self._guest is None else IDLE_SECONDS)
+
+    def _serve(self, request_id: int, request: p.Request, size: int) -> None:
+        if isinstance(request, Lease):
+            self._note_consumer(request.consumer)
+        task = self._start(self._answer(request_id, request, size))
+        if isinstance(request, Lease | p.PublishOrWait):
+            self._polls[request_id] = task
+        self._bytes += size
+        self._gate.budget.bytes += size
+        self.regulate()
+
+    async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
+        assert self._guest is not None
+        try:
+            body = await answer(self._guest, request)
+        except asyncio.CancelledError:
+            if not self._is_leaving:
+                self._send(p.ANSWER, request_id, None)  # the client said so
+        except Exception as error:  # whatever it is, the client is told and the connection lives on
+            self._send(p.ERROR, request_id, problem_of(error))
+        else:
+            self._send(p.ANSWER, request_id, body)
+        finally:
+            self._polls.pop(request_id, None)
+            self._bytes -= size
+            self._gate.budget.bytes -= size
+            self._house.eased()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _note_consumer(self, consumer: str) -> None:
+        if consumer not in self._consumers:
+            self._consumers.add(consumer)
+            self._house.presence.came(consumer)
+
+    # -- subscriptions
+
+    def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
+        assert self._guest is not None
+        try:
+            check_command(request.lease)
+            if request_id in self._polls or not 1 <= request.credit <= CREDIT_MAX:
+                raise InvalidError(f"a subscription needs an id of its own and a credit of 1 to {CREDIT_MAX}")
+        except InvalidError as error:
+            self._send(p.ERROR, request_id, p.to_problem(error))
+            return
+        self._note_consumer(request.lease.consumer)
+        subscription = self._guest.subscribe(request.lease, request.credit)
+        task = self._start(self._deliver(request_id, subscription))
+        self._polls[request_id] = task
+        self._subscriptions[request_id] = subscription
+
+    def _grant(self, request: p.Credit) -> None:
+        if request.subscription in self._subscriptions:  # else it has just ended
+            if not 1 <= request.credit <= CREDIT_MAX:
+                raise ProtocolError(f"credit is granted in 1 to {CREDIT_MAX}, not {request.credit}")
+            self._subscriptions[request.subscription].grant(request.credit)
+
+    async def _deliver(self, request_id: int, subscription: Subscription) -> None:
+        try:
+            while True:
+                await self._writable.wait()
+                runs = await subscription.next(limits.WAIT_MS_MAX)
+                if runs:
+                    self._send(p.DELIVERY, request_id, runs)
+        except asyncio.CancelledError:
+            if not self._is_leaving:  # the client unsubscribed
+                self._send(p.ANSWER, request_id, None)
+        except Exception as error:  # as above: it ends the subscription and nothing else
+            self._send(p.ERROR, request_id, problem_of(error))
+        finally:
+            del self._subscriptions[request_id], self._polls[request_id]
+
+    # -- the end
+
+    async def drain(self) -> None:
+        """Says goodbye and finishes what was begun; who waits is sent home."""
+        self._is_leaving = True
+        self._send(p.GOODBYE, 0, None)
+        for poll in self._polls.values():
+            poll.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._is_leaving = True
+        self._transport.abort()

@@ -1,0 +1,70 @@
+"""What a command that came as bytes may still have wrong, though its types are right. Embedded callers cannot err so."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from . import commands as c
+from .batch import check_outgoing
+from .errors import InvalidError
+from .names import MessageRef
+
+_NUMBER_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
+
+
+def check_command(command: c.Command) -> None:
+    """InvalidError when no engine should see it."""
+    command = c.plain(command)
+    match command:
+        case c.Publish():
+            check_outgoing(command.batch)
+        case c.Stage():
+            check_outgoing(command.publish.batch)
+        case c.Transact():
+            for publish in command.publishes:
+                check_outgoing(publish.batch)
+            _check_runs(command.acks)
+        case c.Settle() | c.Extend():
+            _check_runs(command.runs)
+        case c.Seek():
+            check_position(command.position)
+            check_position(command.until)
+        case c.CreateGroup():
+            check_position(command.start)
+        case c.Lease():
+            check_position(command.start)
+        case c.DeleteMessage() | c.RetryNow() | c.DeadLetter():
+            check_ref(command.message)
+        case c.Redrive():
+            check_ref(command.copy)
+            check_ref(command.origin)
+        case _:
+            pass
+
+
+def check_position(position: c.Position | None) -> None:
+    if position is None:
+        return
+    if position.offset is not None:
+        _check_number("an offset", position.offset)
+    if position.time is not None and not (isfinite(position.time) and abs(position.time) < 1e12):
+        raise InvalidError(f"time must be seconds since 1970, not {position.time}")
+
+
+def check_ref(ref: MessageRef) -> None:
+    for number in ref:
+        _check_number("a part of a message id", number)
+
+
+def _check_runs(runs: list[c.Run]) -> None:
+    for run in runs:
+        for number in (run.topic, run.group, run.lease, run.partition):
+            _check_number("a part of a receipt", number)
+        if run.offsets:
+            _check_number("an offset", min(run.offsets))
+            _check_number("an offset", max(run.offsets))
+
+
+def _check_number(what: str, number: int) -> None:
+    if not 0 <= number < _NUMBER_MAX:
+        raise InvalidError(f"{what} must lie between 0 and {_NUMBER_MAX}, this is {number}")

@@ -1,0 +1,63 @@
+"""Frames: where one ends and the next begins.
+
+┌──────────────────┬─────────────┐
+│ length (4, big   │ body        │
+│ endian, of body) │ (msgpack)   │
+└──────────────────┴─────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ortoo.model.errors import ProtocolError
+
+HEAD_BYTES = 4
+
+_encode_into = msgspec.msgpack.Encoder().encode_into
+
+
+def encode_frame(body: Any) -> bytearray:
+    frame = bytearray(256)
+    _encode_into(body, frame, HEAD_BYTES)
+    frame[:HEAD_BYTES] = (len(frame) - HEAD_BYTES).to_bytes(HEAD_BYTES, "big")
+    return frame
+
+
+class Splitter:
+    """Bytes in, as they come; bodies of whole frames out. After a ProtocolError there is no going on."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max  # of a body
+        self._parts: list[bytes | memoryview] = []  # of a frame whose end has not come yet
+        self._have = 0
+        self._need = 0  # bytes of that frame, its head included; 0 while the head is not whole
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        if self._parts:
+            self._parts.append(data)
+            self._have += len(data)
+            if self._have < self._need:  # a large frame: joined once, when it is whole
+                return []
+            data = b"".join(self._parts)
+            self._parts.clear()
+        bodies = []
+        view = memoryview(data)
+        at, end = 0, len(data)
+        self._need = 0
+        while end - at >= HEAD_BYTES:
+            size = int.from_bytes(view[at : at + HEAD_BYTES], "big")
+            if size > self.bytes_max:
+                raise ProtocolError(f"a frame of {size} bytes was announced, at most {self.bytes_max} are allowed here")
+            upto = at + HEAD_BYTES + size
+            if upto > end:
+                self._need = upto - at
+                break
+            bodies.append(view[at + HEAD_BYTES : upto])
+            at = upto
+        if at < end:
+            self._parts.append(view[at:])
+            self._have = end - at
+        return bodies

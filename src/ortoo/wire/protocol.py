@@ -1,0 +1,182 @@
+"""Our own protocol, as values: what a client may say, what a server answers. `docs/protocol.md` is its norm.
+
+client ─▶ server    [id, request]
+server ─▶ client    [kind, id, body]
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ortoo.model.commands import Command, Lease, Once, Position, Publish
+from ortoo.model.errors import InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
+from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.replies import LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
+
+PROTOCOL: Final = 1
+FRAME_BYTES_MAX: Final = 96 * 1024 * 1024  # the largest message there may be, and room for what goes with it
+HELLO_BYTES_MAX: Final = 16 * 1024  # before a client is let in
+ANSWER, ERROR, DELIVERY, GOODBYE = range(4)  # kinds of what a server sends
+
+T = TypeVar("T")
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    protocol: int
+    client: str  # the program and its version, for the log
+    token: str | None = None
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    protocol: int
+    server: str
+    frame_bytes_max: int
+    idle_ms: int  # a client silent for so long is taken for gone; Ping is a sign of life
+
+
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class PublishOrWait(msgspec.Struct, frozen=True, tag=True):
+    """A publish that waits for room in a topic that is full."""
+
+    publish: Publish | Once
+    wait_ms: int
+
+
+class Subscribe(msgspec.Struct, frozen=True, tag=True):
+    """Deliveries carry the id of this request, until it is answered: by an error, or when Unsubscribe has ended it."""
+
+    lease: Lease
+    credit: int
+
+
+class Credit(msgspec.Struct, frozen=True, tag=True):
+    """Not answered."""
+
+    subscription: int
+    credit: int
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, tag=True):
+    """Not answered itself: the subscription is, and nothing is delivered after that."""
+
+    subscription: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for the answer to that lease or publish any more. Not answered itself; the other is, one way or another."""
+
+    request: int
+
+
+class ListTopics(msgspec.Struct, frozen=True, tag=True):
+    namespace: str | None = None
+
+
+class GetTopic(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+
+
+class GetStats(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Scan(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    partition: int
+    start: Position
+    until: Position | None = None
+    count: int = 1000
+
+
+class GetMessage(msgspec.Struct, frozen=True, tag=True):
+    message: MessageRef
+
+
+class MessageFound(msgspec.Struct, frozen=True):
+    page: Page  # with the one message
+    states: dict[str, MessageState]
+
+
+class ListMessages(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    group: str
+    state: MessageState
+    count: int = 100
+
+
+class GetTrace(msgspec.Struct, frozen=True, tag=True):
+    message: MessageRef
+
+
+Question = ListTopics | GetTopic | GetStats | Scan | GetMessage | ListMessages | GetTrace
+Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | Question | Command
+
+QUESTIONS: dict[type, Any] = {  # what each is answered with; commands have a table of their own
+    ListTopics: list[TopicInfo],
+    GetTopic: TopicInfo,
+    GetStats: Stats,
+    Scan: Page,
+    GetMessage: MessageFound,
+    ListMessages: list[Page],
+    GetTrace: Trace,
+}
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    code: str
+    message: str
+    lost: list[str] = []  # receipts, when the code is lease_lost
+
+
+def to_problem(error: OrtooError) -> Problem:
+    return Problem(error.code, str(error), error.lost if isinstance(error, LeaseLostError) else [])
+
+
+def to_error(problem: Problem) -> OrtooError:
+    return error_of(problem.code, problem.message, problem.lost)
+
+
+_requests = msgspec.msgpack.Decoder(tuple[int, Request])
+_envelopes = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_responses = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
+problem_decoder = msgspec.msgpack.Decoder(Problem)
+welcome_decoder = msgspec.msgpack.Decoder(Welcome)
+delivery_decoder = msgspec.msgpack.Decoder(list[LeasedRun])
+_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+
+class RefusedRequestError(InvalidError):
+    """A request that can be answered, with an error: `id` names it."""
+
+    def __init__(self, request_id: int, reason: str) -> None:
+        super().__init__(reason)
+        self.id = request_id
+
+
+def decode_request(body: memoryview) -> tuple[int, Request]:
+    """RefusedRequestError when the request is wrong, ProtocolError when it is not even one."""
+    try:
+        return _requests.decode(body)
+    except _UNREADABLE as error:
+        reason = f"the request is malformed: {error}"
+    try:
+        request_id, _ = _envelopes.decode(body)
+    except _UNREADABLE:
+        raise ProtocolError(reason) from None
+    raise RefusedRequestError(request_id, reason)
+
+
+def decode_response(body: memoryview) -> tuple[int, int, msgspec.Raw]:
+    return decode_from_server(_responses, body)
+
+
+def decode_from_server(decoder: msgspec.msgpack.Decoder[T], body: memoryview | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(body)
+    except _UNREADABLE as error:
+        raise ProtocolError(f"the server sent what this client does not understand: {error}") from None
