@@ -33,12 +33,12 @@ async def test_any_text_of_up_to_255_bytes_is_a_name(queue: Queue, name: str) ->
 @pytest.mark.parametrize("name", BAD_NAMES)
 async def test_control_characters_and_other_sizes_are_refused(queue: Queue, name: str) -> None:
     """Names are any UTF-8 of 1–255 bytes without control characters."""
-    with pytest.raises(InvalidError, match="topic's name"):
+    with pytest.raises(InvalidError, match="topic's name|not valid Unicode"):
         await queue.publish(name, b"1")
-    with pytest.raises(InvalidError, match="topic's name"):
+    with pytest.raises(InvalidError, match="topic's name|not valid Unicode"):
         await queue.create_topic(name)
     await queue.publish("good", b"1")
-    with pytest.raises(InvalidError, match="group's name"):
+    with pytest.raises(InvalidError, match="group's name|not valid Unicode"):
         await queue.create_group("good", name)
     assert [info.name for info in await queue.topics()] == ["good"]
     assert await queue.groups("good") == []

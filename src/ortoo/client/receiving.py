@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from ortoo.model import limits
+from ortoo.model.batch import check_texts
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
-from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.names import DEFAULT_GROUP, check_name
 from ortoo.model.replies import LeasedRun, Settled
 
 from .arguments import check_count, to_error_text, to_ms, to_topic_name
@@ -82,12 +83,13 @@ class Receiving:
             raise InvalidError(f"wait must be 0 to {limits.WAIT_MS_MAX // 1000} seconds, not {wait}")
         if labels is not None and not isinstance(labels, dict):
             raise InvalidError(f"labels must be a dict of strings, not {type(labels).__name__}")
+        check_texts("key", [key], limits.KEY_BYTES_MAX)
         return Lease(
             topic=None if topic is None else to_topic_name("", topic).name,
             labels=labels,
             namespace=namespace or self.namespace,
-            group=group,
-            consumer=consumer or self.consumer,
+            group=check_name("a group's name", group),
+            consumer=check_name("a consumer's name", consumer or self.consumer),
             max_messages=check_count("max_messages", max_messages),
             lease_ms=to_ms("lease", lease),
             wait_ms=to_ms("wait", wait),

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import ssl
+from collections import deque
 from typing import Any
 from uuid import uuid4
 
@@ -30,7 +31,7 @@ from .subscribing import RemoteSubscription
 
 log = logging.getLogger("ortoo.client")
 
-_REQUESTS_MAX = 512  # under way; fewer than the server remembers of one producer
+_NUMBERED_MAX = 512  # under way; fewer than the server remembers of one producer
 _BYTES_MAX = 64 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
@@ -73,7 +74,7 @@ class RemoteLink:
         self._pending: dict[int, Pending] = {}  # oldest first
         self._abandoned: set[int] = set()  # leases nobody waits for; what they get goes back
         self._bytes = 0
-        self._room = asyncio.Event()
+        self._line: deque[asyncio.Future[None]] = deque()  # who waits until less is under way
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._connection: Connection | None = None
         self._is_closed = True
@@ -103,6 +104,9 @@ class RemoteLink:
         await asyncio.gather(self._keeper, return_exceptions=True)
         self._keeper = None
         self._fail_all(self._refusal)
+        while self._pending or self._line:  # each tells its caller
+            self._admit()
+            await asyncio.sleep(0)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -197,23 +201,21 @@ class RemoteLink:
         return self._id
 
     async def _ask(self, request: p.Request, changes: bool = False) -> msgspec.Raw:
-        while len(self._pending) >= _REQUESTS_MAX or self._bytes >= _BYTES_MAX:
-            self._room.clear()
-            await self._room.wait()
+        """The body of the answer. What changes something stands in line while too much of that is under way."""
+        if changes:
+            await self._enter()
         if self._is_closed:
             raise self._refusal
         loop = asyncio.get_running_loop()
-        frame = encode_frame((self._next_id(), request))
-        if len(frame) > p.FRAME_BYTES_MAX:
-            raise InvalidError(
-                f"this request has {len(frame)} bytes; one has at most {p.FRAME_BYTES_MAX}: send smaller batches"
-            )
-        sequence = request.sequence if isinstance(request, Once) else None
-        pending = Pending(frame, loop.create_future(), loop.time(), sequence, changes)
-        request_id = self._id
+        request_id = self._next_id()
+        request, sequence = self._numbered_once(request) if changes else (request, None)
+        pending = Pending(self._encode(request_id, request), loop.create_future(), loop.time(), sequence, changes)
         self._pending[request_id] = pending
-        self._bytes += len(frame)
+        self._bytes += len(pending.frame)
+        if sequence is not None:
+            self._numbered[sequence] = None
         self._send(pending)
+        self._admit()
         try:
             return await pending.future
         except asyncio.CancelledError:
@@ -223,6 +225,44 @@ class RemoteLink:
             raise
         finally:
             self._forget(request_id)
+
+    def _encode(self, request_id: int, request: p.Request) -> bytearray:
+        frame = encode_frame((request_id, request))
+        if len(frame) > p.FRAME_BYTES_MAX:
+            raise InvalidError(
+                f"this request has {len(frame)} bytes; one has at most {p.FRAME_BYTES_MAX}: send smaller batches"
+            )
+        return frame
+
+    def _numbered_once(self, request: Any) -> tuple[p.Request, int | None]:
+        """Numbers what must not happen twice when it is sent again."""
+        if isinstance(request, _REPEATABLE):
+            return request, None
+        self._sequence += 1
+        sequence = self._sequence
+        done_below = next(iter(self._numbered), sequence)
+        if isinstance(request, p.PublishOrWait):
+            once = Once(self._producer, sequence, done_below, request.publish)  # type: ignore[arg-type]
+            return p.PublishOrWait(once, request.wait_ms), sequence
+        return Once(self._producer, sequence, done_below, request), sequence
+
+    async def _enter(self) -> None:
+        if self._line or self._is_crowded():
+            place = asyncio.get_running_loop().create_future()
+            self._line.append(place)
+            try:
+                await place
+            finally:
+                self._line.remove(place)
+                self._admit()
+
+    def _is_crowded(self) -> bool:
+        return len(self._numbered) >= _NUMBERED_MAX or self._bytes >= _BYTES_MAX
+
+    def _admit(self) -> None:
+        """The first in line, who stays there until he has gone in: nobody overtakes."""
+        if self._line and not self._line[0].done() and (self._is_closed or not self._is_crowded()):
+            self._line[0].set_result(None)
 
     def _send(self, pending: Pending) -> None:
         if self._connection is not None:
@@ -235,7 +275,7 @@ class RemoteLink:
             self._bytes -= len(pending.frame)
             if pending.sequence is not None:
                 self._numbered.pop(pending.sequence, None)
-            self._room.set()
+            self._admit()
 
     def _settle(self, request_id: int, outcome: msgspec.Raw | OrtooError) -> None:
         pending = self._pending.get(request_id)
@@ -274,22 +314,13 @@ class RemoteLink:
             given = [Run(t.topic_id, t.group_id, t.lease, t.partition, t.offsets) for t in (run.taken for run in runs)]
             self._tell(Settle("release", given))
 
-    def _number(self, command: Any) -> Once:
-        self._sequence += 1
-        done_below = next(iter(self._numbered), self._sequence)
-        self._numbered[self._sequence] = None
-        return Once(self._producer, self._sequence, done_below, command)
-
     # -- what a Queue asks of its link
 
     async def call(self, command: Command) -> Any:
-        request = command if isinstance(command, _REPEATABLE) else self._number(command)
-        return self._decode(type(command), await self._ask(request, changes=True))
+        return self._decode(type(command), await self._ask(command, changes=True))
 
     async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:
-        request: p.Request = self._number(command)
-        if wait_ms:
-            request = p.PublishOrWait(request, wait_ms)
+        request = p.PublishOrWait(command, wait_ms) if wait_ms else command
         placed: Placed = self._decode(Publish, await self._ask(request, changes=True))
         return placed
 
@@ -328,28 +359,34 @@ class RemoteLink:
         return True
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._question(p.ListTopics(namespace))
+        found: list[TopicInfo] = await self._question(p.ListTopics(namespace))
+        return found
 
     async def topic(self, name: TopicName) -> TopicInfo:
-        return await self._question(p.GetTopic(name))
+        found: TopicInfo = await self._question(p.GetTopic(name))
+        return found
 
     async def stats(self) -> Stats:
-        return await self._question(p.GetStats())
+        found: Stats = await self._question(p.GetStats())
+        return found
 
     async def scan(
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page:
-        return await self._question(p.Scan(name, partition, start, until, count))
+        found: Page = await self._question(p.Scan(name, partition, start, until, count))
+        return found
 
     async def message(self, ref: MessageRef) -> MessageInfo:
         found: p.MessageFound = await self._question(p.GetMessage(ref))
         return MessageInfo(found.page.to_messages()[0], found.states)
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
-        return await self._question(p.ListMessages(name, group, state, count))
+        found: list[Page] = await self._question(p.ListMessages(name, group, state, count))
+        return found
 
     async def trace(self, ref: MessageRef) -> Trace:
-        return await self._question(p.GetTrace(ref))
+        found: Trace = await self._question(p.GetTrace(ref))
+        return found
 
     async def _question(self, question: p.Question) -> Any:
         return self._decode(type(question), await self._ask(question))

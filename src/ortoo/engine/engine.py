@@ -28,7 +28,10 @@ class Engine:
     def decide(self, command: c.Command, now: int) -> Decision:
         """What the command makes happen at `now`, or an OrtooError. Nothing has happened until the records are applied."""
         if type(command) is c.Once:
-            return decide_once(self.state, command, now, self.decide)
+            return decide_once(self.state, command, now, self._decide_plain)
+        return self._decide_plain(command, now)
+
+    def _decide_plain(self, command: c.Command, now: int) -> Decision:
         return _DECIDE[type(command)](self.state, command, now)
 
     def apply(self, record: Record) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ortoo.model.errors import ProtocolError
+from ortoo.model.errors import InvalidError, ProtocolError
 
 HEAD_BYTES = 4
 
@@ -20,8 +20,13 @@ _encode_into = msgspec.msgpack.Encoder().encode_into
 
 
 def encode_frame(body: Any) -> bytearray:
+    """InvalidError when a text in it is not valid Unicode, or a number too large."""
     frame = bytearray(256)
-    _encode_into(body, frame, HEAD_BYTES)
+    try:
+        _encode_into(body, frame, HEAD_BYTES)
+    except (UnicodeEncodeError, OverflowError) as error:
+        what = f"{error.object!r} is not valid Unicode" if isinstance(error, UnicodeEncodeError) else str(error)
+        raise InvalidError(what) from None
     frame[:HEAD_BYTES] = (len(frame) - HEAD_BYTES).to_bytes(HEAD_BYTES, "big")
     return frame
 

@@ -25,7 +25,7 @@ from .presence import Presence
 
 log = logging.getLogger("ortoo.tcp")
 
-REQUESTS_MAX = 2_048  # under way on one connection
+REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
 CREDIT_MAX = 1_000_000
 HELLO_SECONDS = 10.0
@@ -119,7 +119,11 @@ class Session(asyncio.Protocol):
         """Reads on, or stops reading, as there is room."""
         if self._transport.is_closing():
             return
-        crowded = len(self._tasks) >= REQUESTS_MAX or self._bytes >= BYTES_MAX or self._gate.budget.is_spent
+        crowded = (
+            len(self._tasks) - len(self._polls) >= REQUESTS_MAX
+            or self._bytes >= BYTES_MAX
+            or self._gate.budget.is_spent
+        )
         if crowded or not self._writable.is_set():
             self._house.stalled.add(self)
             self._transport.pause_reading()
