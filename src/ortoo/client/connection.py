@@ -26,10 +26,15 @@ class Connection(asyncio.Protocol):
         self.heard = 0.0
         self.idle_seconds = 30.0
 
-    async def greet(self, client: str, token: str | None) -> None:
+    async def greet(self, client: str, token: str | None, seconds: float) -> None:
         """OrtooError when the server does not let us in."""
         self.send(encode_frame((0, p.Hello(p.PROTOCOL, client, token))))
-        welcome = await self._welcomed
+        try:
+            async with asyncio.timeout(seconds):
+                welcome = await self._welcomed
+        except TimeoutError:
+            self.abort(UnavailableError("the server took the connection and then said nothing"))
+            raise UnavailableError(f"the server did not say hello within {seconds:g} seconds") from None
         self.idle_seconds = welcome.idle_ms / 1000
 
     def send(self, frame: bytearray) -> None:

@@ -14,14 +14,17 @@ from ortoo.model.replies import LeasedRun
 class RemoteSubscription:
     """Satisfies Subscription. Credit goes back to the server in halves of the window, not message by message."""
 
-    def __init__(self, command: Lease, credit: int, *, grant: Callable[[int], bool], end: Callable[[], bool]) -> None:
+    def __init__(
+        self, command: Lease, credit: int, *, tell_credit: Callable[[int], None], tell_end: Callable[[], bool]
+    ) -> None:
         self.command = command
         self.credit = credit  # what the server has of it; after a reconnect it is told this
+        self.is_known = False  # to the server, on the present connection
         self.is_ending = False
         self._window = credit
         self._owed = 0  # granted here, and not told yet
-        self._grant = grant
-        self._end = end
+        self._tell_credit = tell_credit
+        self._tell_end = tell_end
         self._deliveries: deque[list[LeasedRun]] = deque()
         self._error: OrtooError | None = None
         self._is_over = False
@@ -36,7 +39,7 @@ class RemoteSubscription:
         credit, self._owed = self._owed, 0
         self.credit += credit
         if credit and not self._is_over:
-            self._grant(credit)  # without a connection, the next subscribe tells it
+            self._tell_credit(credit)  # without a connection, the next subscribe tells it
 
     async def next(self, wait_ms: int) -> list[LeasedRun]:
         if not self._deliveries and self._owed:
@@ -59,7 +62,7 @@ class RemoteSubscription:
         self._deliveries.append(runs)
         self._stirred.set()
 
-    def fail(self, error: OrtooError | None) -> None:
+    def end(self, error: OrtooError | None) -> None:
         """It is over: for this reason, or because it was asked to end."""
         self._error = error
         self._is_over = True
@@ -67,7 +70,7 @@ class RemoteSubscription:
 
     async def close(self) -> list[LeasedRun]:
         self.is_ending = True
-        if not self._is_over and self._end():
+        if not self._is_over and self._tell_end():
             while not self._is_over:
                 self._stirred.clear()
                 await self._stirred.wait()
