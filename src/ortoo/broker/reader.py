@@ -28,6 +28,7 @@ from ortoo.model.replies import (
 )
 from ortoo.ports import Store
 
+from .portion import bound_count, cut_columns, fit
 from .trace import compose
 from .waiters import Waiters
 
@@ -47,6 +48,9 @@ class Reader:
 
     async def topic(self, name: TopicName) -> TopicInfo:
         return topic_info(self._state.topic(name))
+
+    def find_topic(self, name: TopicName) -> Topic | None:
+        return self.engine.state.names.get(name)
 
     async def stats(self) -> Stats:
         state = self._state
@@ -95,11 +99,12 @@ class Reader:
             raise UnavailableError(f"partition {partition} of topic {str(name)!r} is quarantined: {log.trouble}")
         first = resolve(log, start)
         end = log.durable if until is None else min(resolve(log, until), log.durable)
-        count = min(count, end - first)
+        count = bound_count(topic, partition, min(count, end - first))
         if count <= 0:
             columns, after = await self.store.read(topic.id, partition, []), max(first, end)
         else:
             columns = await self.store.scan(topic.id, partition, first, count)
+            columns = cut_columns(columns, fit(columns, limits.ANSWER_BYTES_MAX))
             after = columns.offsets[-1] + 1 if len(columns) else first + count
         if log.deleted:
             columns = filter_columns(columns, log.deleted)
@@ -120,7 +125,7 @@ class Reader:
         pages = []
         for feed in feeds:
             log = feed.partition
-            offsets = offsets_in_state(feed, state).take(count).to_array().tolist()
+            offsets = offsets_in_state(feed, state).take(bound_count(topic, log.index, count)).to_array().tolist()
             columns = await self.store.read(topic.id, log.index, offsets)
             count -= len(offsets)
             after = offsets[-1] + 1 if offsets else log.end

@@ -2,6 +2,7 @@
 
 BATCH_MESSAGES_MAX = 10_000  # one publish or lease; keeps a single command in the low milliseconds
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the highest max_message_bytes a topic may ask for
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # one lease through a door, one page; fewer messages come when they are large
 NAME_BYTES_MAX = 255  # topics, groups, consumers, namespaces: fits a file name once encoded by a store
 KEY_BYTES_MAX = 4_096
 DEDUP_ID_BYTES_MAX = 255
@@ -9,6 +10,7 @@ HEADERS_MAX = 128  # per message
 HEADER_BYTES_MAX = 32_768  # names and values of one message together
 ERROR_CHARS_MAX = 4_096  # an error text given to nack or reject is cut here
 LABELS_MAX = 64
+URL_CHARS_MAX = 2_048  # of a webhook
 PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
 GROUPS_MAX = 10_000  # per topic

@@ -1,0 +1,69 @@
+"""However large the messages, one answer stays within bounds, and nothing is lost by that."""
+
+import ortoo
+from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.model import limits
+from ortoo.model.settings import LimitSettings
+from ortoo.stores.memory import MemoryStore
+from ortoo.testing import ManualClock
+
+MIB = 1024 * 1024
+COUNT = 3 * limits.ANSWER_BYTES_MAX // MIB
+
+
+async def filled(queue: ortoo.Queue) -> None:
+    await queue.create_topic("large", partitions=2, ordering="none")
+    for number in range(COUNT):
+        await queue.publish("large", b"%d " % number + b"x" * (MIB - 10))
+
+
+async def guest() -> ortoo.Queue:
+    broker = Broker(MemoryStore(), ManualClock())
+    await broker.open()
+    gate = Gate("test", broker, Access(), LimitSettings(), Budget(1 << 30))
+    return ortoo.Queue(gate.admit(None))
+
+
+def size(messages: list[ortoo.Received]) -> int:
+    return sum(len(message.value) for message in messages)
+
+
+async def test_a_lease_through_a_door_takes_what_fits_and_the_rest_stays_ready() -> None:
+    queue = await guest()
+    await filled(queue)
+    seen: list[str] = []
+    while messages := await queue.lease("large", max_messages=1000):
+        assert size(messages) <= limits.ANSWER_BYTES_MAX
+        assert {message.attempt for message in messages} == {1}
+        await queue.ack(messages)
+        seen += [message.id for message in messages]
+    assert len(seen) == len(set(seen)) == COUNT
+
+
+async def test_a_lease_that_acks_by_itself_loses_nothing_to_the_bound() -> None:
+    queue = await guest()
+    await filled(queue)
+    seen: list[str] = []
+    while messages := await queue.lease("large", max_messages=1000, auto_ack=True):
+        assert size(messages) <= limits.ANSWER_BYTES_MAX
+        seen += [message.id for message in messages]
+    assert len(seen) == len(set(seen)) == COUNT
+
+
+async def test_replay_goes_on_where_a_page_was_cut() -> None:
+    queue = await guest()
+    await filled(queue)
+    assert [message.offset async for message in queue.read("large", partition=0)] == list(range(COUNT // 2))
+    batches = [batch async for batch in queue.read_batches("large", partition=0, batch=1000)]
+    assert len(batches) > 1
+    assert all(size(batch) <= limits.ANSWER_BYTES_MAX for batch in batches)
+
+
+async def test_a_message_larger_than_an_answer_should_be_still_comes() -> None:
+    queue = await guest()
+    await queue.create_topic("huge", max_message_bytes=limits.ANSWER_BYTES_MAX + MIB, partitions=1)
+    await queue.publish_many("huge", [bytes(limits.ANSWER_BYTES_MAX + 1), b"small"])
+    assert [len(message.value) for message in await queue.lease("huge", max_messages=2)] == [
+        limits.ANSWER_BYTES_MAX + 1
+    ]
+    assert [message.value for message in await queue.lease("huge", max_messages=2)] == [b"small"]
