@@ -39,7 +39,7 @@ from ortoo.model.errors import (
 )
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
-from ortoo.model.records import Leased, Record, TopicCreated, TopicDeleted
+from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
 from ortoo.model.replies import LeasedRun, LeaseTaken, Placed, Trace
 from ortoo.ports import Alarm, Clock, Store
 
@@ -48,13 +48,16 @@ from .copies import fill_copies
 from .meters import Meters
 from .reader import Reader
 from .subscription import Subscription
-from .waiters import Waiters
+from .waiters import Rooms, Waiters, let_go
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 _log = logging.getLogger("ortoo.broker")
 
 _PUBLISHING = (Publish, Stage, Transact)
+
+_PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
+_LINGER_S = 0.005
 
 
 class Broker(Reader):
@@ -71,8 +74,9 @@ class Broker(Reader):
         self._commit = PendingCommit()
         self._in_flight: PendingCommit | None = None
         self._dirty = asyncio.Event()
+        self._lingering: asyncio.TimerHandle | None = None
         self._stirred: set[TopicName] = set()
-        self._rooms: dict[TopicName, list[asyncio.Future[None]]] = {}
+        self._rooms = Rooms(clock)
         self._alarm: tuple[int, Alarm] | None = None
         self._refusal: OrtooError | None = ClosedError(
             "the queue is not open yet; use it in `async with`, or await its open()"
@@ -113,6 +117,11 @@ class Broker(Reader):
             self._committer.cancel()
             await asyncio.gather(self._committer, return_exceptions=True)
             self._committer = None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether commits are made at all: false when it is closed, or a mistake of ours ended that."""
+        return self._committer is not None and not self._committer.done()
 
     @property
     def refusal(self) -> OrtooError | None:
@@ -164,7 +173,7 @@ class Broker(Reader):
             except FullError:
                 if self.now() >= deadline:
                     raise
-                await self._room(wanted.topic, deadline)
+                await self._rooms.wait(wanted.topic, deadline)
             else:
                 if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
                     topic.counters.duplicates += sum(reply.duplicates)
@@ -259,18 +268,8 @@ class Broker(Reader):
 
     async def _sleep(self, ms: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock.call_at(self.now() + ms, lambda: _let_go(future))
+        self.clock.call_at(self.now() + ms, lambda: let_go(future))
         await future
-
-    async def _room(self, topic: TopicName, deadline: int) -> None:
-        """Until the topic stirs, or the deadline."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rooms.setdefault(topic, []).append(future)
-        alarm = self.clock.call_at(deadline, lambda: _let_go(future))
-        try:
-            await future
-        finally:
-            alarm.cancel()
 
     # -- durability
 
@@ -286,11 +285,20 @@ class Broker(Reader):
             if topic is not None and not isinstance(record, TopicCreated | Leased):  # these free nothing
                 self._stirred.add(topic.name)
         self._commit.records.extend(records)
-        self._dirty.set()
+        if all(type(record) in _PATIENT for record in records):
+            self._commit_soon()
+        else:
+            self._dirty.set()
+
+    def _commit_soon(self) -> None:
+        """Nobody waits for these, and the next commit that somebody waits for takes them along."""
+        if self._lingering is None and not self._dirty.is_set():
+            self._lingering = asyncio.get_running_loop().call_later(_LINGER_S, self._dirty.set)
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable."""
         if self._commit.records:
+            self._dirty.set()
             await self._commit.park()
         elif self._in_flight is not None:
             await self._in_flight.park()
@@ -299,6 +307,11 @@ class Broker(Reader):
         while True:
             await self._dirty.wait()
             self._dirty.clear()
+            if self._lingering is not None:
+                self._lingering.cancel()
+                self._lingering = None
+            if not self._commit.records:
+                continue
             commit, self._commit = self._commit, PendingCommit()
             self._in_flight = commit
             stirred, self._stirred = self._stirred, set()
@@ -329,8 +342,7 @@ class Broker(Reader):
             return
         topic = self.engine.state.names.get(name)
         self.waiters.stir(name, self._try_lease, everyone=topic is not None and topic.config.is_fifo)
-        for future in self._rooms.pop(name, []):
-            _let_go(future)
+        self._rooms.look(name)
 
     def _stir_shifted(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""
@@ -381,12 +393,4 @@ class Broker(Reader):
         for waiter in self.waiters.all():
             if not waiter.future.done():
                 waiter.future.set_exception(error)
-        for futures in self._rooms.values():
-            for future in futures:
-                _let_go(future)
-        self._rooms.clear()
-
-
-def _let_go(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        self._rooms.look_all()

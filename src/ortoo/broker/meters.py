@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 from time import perf_counter
 from typing import Literal, TypeVar
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class DoorMeters:
-    """Of one door. Every request is in `seconds`, whether it succeeded or not."""
+    """Of one door. A request that was served is in `seconds`, one that failed in `errors`."""
 
     def __init__(self) -> None:
         self.seconds: dict[Operation, Histogram] = {operation: Histogram() for operation in OPERATIONS}
@@ -48,7 +48,6 @@ class DoorMeters:
             result = await work
         except Exception as error:  # only counted; whoever asked gets it
             self.failed(operation, error)
-            self.seconds[operation].observe(perf_counter() - began)
             raise
         self.seconds[operation].observe(perf_counter() - began)
         return result
@@ -81,6 +80,12 @@ class Meters:
         if len(self.deliveries) >= TOPICS_METERED_MAX:
             return self._others
         return self.deliveries.setdefault(topic, Histogram())
+
+    def known_deliveries(self, known: Container[TopicName]) -> list[tuple[TopicName | None, Histogram]]:
+        """By topic; None is all the others. Those of topics that are gone are forgotten."""
+        for topic in [topic for topic in self.deliveries if topic not in known]:
+            del self.deliveries[topic]
+        return [*self.deliveries.items(), *([(None, self._others)] if self._others.count else [])]
 
 
 def operation_of(command: c.Command) -> Operation:

@@ -15,6 +15,7 @@ from ortoo.model.commands import Lease
 from ortoo.model.errors import OrtooError, TooManyError
 from ortoo.model.names import TopicName
 from ortoo.model.replies import LeaseTaken
+from ortoo.ports import Clock
 
 Line = tuple[str, str | None, str]  # namespace, topic or None for labels, group
 
@@ -76,12 +77,6 @@ class Waiters:
             if not waiter.future.done():
                 waiter.future.set_result(LeaseTaken([]))
 
-    def send_home(self) -> None:
-        """Everyone gets nothing, as if its wait were over: the queue is about to close, and they should not hold it up."""
-        for waiter in self.all():
-            if not waiter.future.done():
-                waiter.future.set_result(LeaseTaken([]))
-
     def stir(self, topic: TopicName, attempt: Callable[[Lease], LeaseTaken], everyone: bool) -> None:
         """Messages of the topic may be deliverable. `attempt` leases; an error of its goes to the waiter.
 
@@ -112,3 +107,34 @@ class Waiters:
     def all(self) -> Iterator[Waiter]:
         for waiters in list(self._lines.values()):
             yield from list(waiters.values())
+
+
+class Rooms:
+    """Producers that wait for room in a topic that is full."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[TopicName, list[asyncio.Future[None]]] = {}
+
+    async def wait(self, topic: TopicName, deadline: int) -> None:
+        """Until the topic stirs, or the deadline."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(topic, []).append(future)
+        alarm = self._clock.call_at(deadline, lambda: let_go(future))
+        try:
+            await future
+        finally:
+            alarm.cancel()
+
+    def look(self, topic: TopicName) -> None:
+        for future in self._waiting.pop(topic, []):
+            let_go(future)
+
+    def look_all(self) -> None:
+        for topic in list(self._waiting):
+            self.look(topic)
+
+
+def let_go(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -20,7 +20,10 @@ def to_ms(what: str, seconds: float) -> int: ...
 @overload
 def to_ms(what: str, seconds: float | None) -> int | None: ...
 def to_ms(what: str, seconds: float | None) -> int | None:
-    return None if seconds is None else round(check_number(what, seconds) * 1000)
+    if seconds is None:
+        return None
+    check_number(what, seconds)
+    return round(check_number(what, seconds * 1000))  # the largest floats are no number of milliseconds
 
 
 def check_number(what: str, seconds: float) -> float:

@@ -11,6 +11,7 @@ import msgspec
 from ortoo.model.errors import ConfigError, OrtooError, ProtocolError, UnavailableError
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
+from ortoo.wire.outbox import Outbox
 
 Receive = Callable[[int, int, msgspec.Raw], None]  # kind, id, body
 
@@ -21,6 +22,7 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._splitter = Splitter(p.FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
         self._reason: OrtooError | None = None
         self._welcomed: asyncio.Future[p.Welcome] = asyncio.get_running_loop().create_future()
         self.heard = 0.0
@@ -38,11 +40,12 @@ class Connection(asyncio.Protocol):
         self.idle_seconds = welcome.idle_ms / 1000
 
     def send(self, frame: bytearray) -> None:
-        if self._transport is not None:
-            self._transport.write(frame)
+        if self._outbox is not None:
+            self._outbox.put(frame)
 
     def close(self) -> None:
-        if self._transport is not None:
+        if self._transport is not None and self._outbox is not None:
+            self._outbox.flush()
             self._transport.close()
 
     def abort(self, reason: OrtooError) -> None:
@@ -54,6 +57,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._outbox = Outbox(asyncio.get_running_loop().call_soon, transport.write)  # type: ignore[attr-defined]
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = self._reason or UnavailableError(f"the connection was lost: {error or 'the server closed it'}")

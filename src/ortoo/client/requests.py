@@ -22,7 +22,7 @@ from ortoo.wire.frames import encode_frame
 
 _NUMBERED_MAX = 512  # under way; fewer than the server remembers of one producer
 _BYTES_MAX = 64 * 1024 * 1024
-_REPEATABLE = (Settle, Extend, Heartbeat, Leave)  # to do these twice is to do them once
+_REPEATABLE = (Extend, Heartbeat, Leave)  # to do these twice is to do them once
 
 _leased_decoder = msgspec.msgpack.Decoder(list[LeasedRun] | None)
 
@@ -136,7 +136,7 @@ class Requests:
 
     def _number(self, request: Any) -> tuple[p.Request, int | None]:
         """Numbers what must not happen twice when it is sent again."""
-        if isinstance(request, _REPEATABLE):
+        if isinstance(request, _REPEATABLE) or (isinstance(request, Settle) and request.outcome == "ack"):
             return request, None
         self._sequence += 1
         sequence = self._sequence

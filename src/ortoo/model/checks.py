@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from . import commands as c
+from . import limits
 from .batch import check_outgoing
 from .errors import InvalidError
 from .names import MessageRef
@@ -33,6 +34,7 @@ def check_command(command: c.Command) -> None:
             check_position(command.start)
         case c.Lease():
             check_position(command.start)
+            check_wait(command.wait_ms, limits.WAIT_MS_MAX)
         case c.DeleteMessage() | c.RetryNow() | c.DeadLetter():
             check_ref(command.message)
         case c.Redrive():
@@ -49,6 +51,11 @@ def check_position(position: c.Position | None) -> None:
         _check_number("an offset", position.offset)
     if position.time is not None and not (isfinite(position.time) and abs(position.time) < 1e12):
         raise InvalidError(f"time must be seconds since 1970, not {position.time}")
+
+
+def check_wait(wait_ms: int, most: int) -> None:
+    if not 0 <= wait_ms <= most:
+        raise InvalidError(f"one can wait for 0 to {most} ms, not {wait_ms}")
 
 
 def check_ref(ref: MessageRef) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -63,12 +64,26 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
             raise ConfigError("window_count needs window_seconds too, or a window that never fills would never close")
         if self.dlq_topic is not None:
             check_name("dlq_topic", self.dlq_topic, ConfigError)
+        if self.dlq_webhook is not None:
+            _check_url("dlq_webhook", self.dlq_webhook)
         check_labels(self.labels, ConfigError)
 
     @property
     def is_fifo(self) -> bool:
         """Whether a whole partition is delivered as one sequence."""
         return self.ordering in ("partition", "strict")
+
+
+def _check_url(what: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an address that is none
+        is_good = False
+    if not is_good or not url.isascii() or not url.isprintable() or " " in url or len(url) > limits.URL_CHARS_MAX:
+        raise ConfigError(
+            f"{what} must be an http:// or https:// address of at most {limits.URL_CHARS_MAX} visible ASCII characters"
+        )
 
 
 _FOREVER = 100 * 366 * 86_400.0

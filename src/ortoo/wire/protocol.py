@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ortoo.model.commands import Command, Lease, Once, Position, Publish
-from ortoo.model.errors import InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
+from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
 
@@ -153,21 +153,25 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 class RefusedRequestError(InvalidError):
     """A request that can be answered, with an error: `id` names it."""
 
-    def __init__(self, request_id: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, request_id: int, reason: OrtooError) -> None:
+        super().__init__(str(reason))
         self.id = request_id
+        self.reason = reason
 
 
 def decode_request(body: memoryview) -> tuple[int, Request]:
     """RefusedRequestError when the request is wrong, ProtocolError when it is not even one."""
+    reason: OrtooError
     try:
         return _requests.decode(body)
+    except ConfigError as error:  # a topic's settings are checked as they are made
+        reason = error
     except _UNREADABLE as error:
-        reason = f"the request is malformed: {error}"
+        reason = InvalidError(f"the request is malformed: {error}")
     try:
         request_id, _ = _envelopes.decode(body)
     except _UNREADABLE:
-        raise ProtocolError(reason) from None
+        raise ProtocolError(str(reason)) from None
     raise RefusedRequestError(request_id, reason)
 
 
@@ -178,5 +182,5 @@ def decode_response(body: memoryview) -> tuple[int, int, msgspec.Raw]:
 def decode_from_server(decoder: msgspec.msgpack.Decoder[T], body: memoryview | msgspec.Raw) -> T:
     try:
         return decoder.decode(body)
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, ConfigError) as error:
         raise ProtocolError(f"the server sent what this client does not understand: {error}") from None

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ortoo.broker import Guest
-from ortoo.model.checks import check_command, check_position, check_ref
+from ortoo.model import limits
+from ortoo.model.checks import check_command, check_position, check_ref, check_wait
 from ortoo.model.commands import Command, Lease, Publish, plain
+from ortoo.model.errors import InvalidError
 from ortoo.model.replies import Columns, Page
 from ortoo.wire import protocol as p
 
@@ -29,6 +31,9 @@ async def answer(guest: Guest, request: p.Request) -> Any:
 
 async def _publish_or_wait(guest: Guest, request: p.PublishOrWait) -> Any:
     check_command(request.publish)
+    if not isinstance(plain(request.publish), Publish):
+        raise InvalidError("only a publish can wait for room")
+    check_wait(request.wait_ms, limits.DELAY_MS_MAX)
     return await guest.publish(request.publish, request.wait_ms)
 
 

@@ -14,6 +14,7 @@ class Presence:
         self._leave = leave
         self._connected: Counter[str] = Counter()
         self._absent: dict[str, asyncio.TimerHandle] = {}
+        self._is_closed = False
 
     def came(self, consumer: str) -> None:
         """A connection begins to lease for this consumer."""
@@ -27,8 +28,9 @@ class Presence:
             self._connected[consumer] -= 1
             if self._connected[consumer] == 0:
                 del self._connected[consumer]
-                loop = asyncio.get_running_loop()
-                self._absent[consumer] = loop.call_later(limits.SESSION_TIMEOUT_MS / 1000, self._time_out, consumer)
+                if not self._is_closed:
+                    loop = asyncio.get_running_loop()
+                    self._absent[consumer] = loop.call_later(limits.SESSION_TIMEOUT_MS / 1000, self._time_out, consumer)
 
     def _time_out(self, consumer: str) -> None:
         del self._absent[consumer]
@@ -36,6 +38,7 @@ class Presence:
 
     def close(self) -> None:
         """Leases outlive a restart of the server, so nobody leaves because of one."""
+        self._is_closed = True
         for timer in self._absent.values():
             timer.cancel()
         self._absent.clear()

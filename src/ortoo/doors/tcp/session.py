@@ -18,6 +18,7 @@ from ortoo.model.commands import Lease
 from ortoo.model.errors import InvalidError, OrtooError, ProtocolError
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
+from ortoo.wire.outbox import Outbox
 
 from .answer import answer
 from .errors import problem_of
@@ -28,6 +29,7 @@ log = logging.getLogger("ortoo.tcp")
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
 CREDIT_MAX = 1_000_000
+CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 
@@ -60,22 +62,24 @@ class Session(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._guest: Guest | None = None
         self._is_counted = False
+        self._is_fresh = True  # nothing was heard yet
         self._is_leaving = False  # goodbye was said
         self._tasks: set[asyncio.Task[None]] = set()
-        self._polls: dict[
-            int, asyncio.Task[None]
-        ] = {}  # those of them that may wait long and can be cut short, by request
+        self._polls: dict[int, asyncio.Task[None]] = {}  # by request: those that may wait long and can be cut short
         self._subscriptions: dict[int, Subscription] = {}
         self._consumers: set[str] = set()
         self._bytes = 0
+        self._unread = 0  # bytes of answers that the client had not taken when last looked at
         self._writable = asyncio.Event()
         self._writable.set()
+        self._reading = asyncio.Lock()  # large answers are made one at a time, as the client takes them
         self.heard = asyncio.get_running_loop().time()
 
     # -- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._outbox = Outbox(asyncio.get_running_loop().call_soon, self._transport.write)
         self._house.begun(self)
         try:
             self._gate.enter()
@@ -83,6 +87,12 @@ class Session(asyncio.Protocol):
         except OrtooError as error:
             log.warning("a connection was refused: %s", error)
             self._end(error)
+
+    def eof_received(self) -> None:
+        """Nobody is there to take what polls would lease."""
+        self._is_leaving = True
+        for poll in self._polls.values():
+            poll.cancel()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_leaving = True
@@ -94,13 +104,15 @@ class Session(asyncio.Protocol):
         self._house.ended(self)
 
     def data_received(self, data: bytes) -> None:
-        self.heard = asyncio.get_running_loop().time()
+        if self._guest is not None:  # a hello has to be whole in time
+            self.heard = asyncio.get_running_loop().time()
         if self._is_leaving:
             return  # the client asks again, elsewhere or later
-        if self._guest is None and data[:4] in _HTTP:
+        if self._is_fresh and data[:4] in _HTTP:
             self._transport.write(_NOT_HTTP)
             self._leave()
             return
+        self._is_fresh = False
         try:
             for body in self._splitter.feed(data):
                 self._receive(body)
@@ -138,11 +150,19 @@ class Session(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._is_leaving = True
+        self._close()
+
+    def _close(self) -> None:
+        self._outbox.flush()
         self._transport.close()
 
     def _send(self, kind: int, request_id: int, body: Any) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(encode_frame((kind, request_id, body)))
+        if self._transport.is_closing():
+            return
+        frame = encode_frame((kind, request_id, body))
+        if len(frame) > p.FRAME_BYTES_MAX:
+            raise InvalidError(f"the answer has {len(frame)} bytes, at most {p.FRAME_BYTES_MAX} fit; ask for less")
+        self._outbox.put(frame)
 
     # -- requests
 
@@ -153,7 +173,7 @@ class Session(asyncio.Protocol):
         try:
             request_id, request = p.decode_request(body)
         except p.RefusedRequestError as error:
-            self._send(p.ERROR, error.id, p.to_problem(error))
+            self._send(p.ERROR, error.id, p.to_problem(error.reason))
             return
         match request:
             case p.Hello():
@@ -178,48 +198,62 @@ class Session(asyncio.Protocol):
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
         self._guest = self._gate.admit(hello.token)
+        self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
     def is_silent(self, now: float) -> bool:
+        unread = self._transport.get_write_buffer_size()
+        if self in self._house.stalled and (self._writable.is_set() or unread != self._unread):
+            self.heard = now  # it is we who do not listen; or it is busy taking what it asked for
+        self._unread = unread
         return now - self.heard > (HELLO_SECONDS if self._guest is None else IDLE_SECONDS)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
         if isinstance(request, Lease):
             self._note_consumer(request.consumer)
-        task = self._start(self._answer(request_id, request, size))
-        if isinstance(request, Lease | p.PublishOrWait):
-            self._polls[request_id] = task
         self._bytes += size
         self._gate.budget.bytes += size
+        may_wait = isinstance(request, Lease | p.PublishOrWait)
+        self._start(request_id, self._answer(request_id, request), may_wait, size)
         self.regulate()
 
-    async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
+    async def _answer(self, request_id: int, request: p.Request) -> None:
         assert self._guest is not None
         try:
-            body = await answer(self._guest, request)
-        except asyncio.CancelledError:
-            if not self._is_leaving:
-                self._send(p.ANSWER, request_id, None)  # the client said so
+            if type(request) in p.QUESTIONS or (isinstance(request, Lease) and not request.wait_ms):
+                async with self._reading:
+                    await self._writable.wait()
+                    self._send(p.ANSWER, request_id, await answer(self._guest, request))
+                return
+            if isinstance(request, Lease):
+                await self._writable.wait()
+            self._send(p.ANSWER, request_id, await answer(self._guest, request))
         except Exception as error:  # whatever it is, the client is told and the connection lives on
             self._send(p.ERROR, request_id, problem_of(error))
-        else:
-            self._send(p.ANSWER, request_id, body)
-        finally:
-            self._polls.pop(request_id, None)
-            self._bytes -= size
-            self._gate.budget.bytes -= size
-            self._house.eased()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, request_id: int, work: Coroutine[Any, Any, None], may_wait: bool, size: int) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        if may_wait:
+            self._polls.setdefault(request_id, task)
+        task.add_done_callback(lambda done: self._finished(request_id, size, done))
+
+    def _finished(self, request_id: int, size: int, task: asyncio.Task[None]) -> None:
+        """However it ended. One that is cut short before it has begun comes here, too, and only here."""
+        self._tasks.discard(task)
+        if self._polls.get(request_id) is task:
+            del self._polls[request_id]
+            self._subscriptions.pop(request_id, None)
+        if task.cancelled() and not self._is_leaving:
+            self._send(p.ANSWER, request_id, None)  # the client said so
+        self._bytes -= size
+        self._gate.budget.bytes -= size
+        self._house.eased()
 
     def _note_consumer(self, consumer: str) -> None:
-        if consumer not in self._consumers:
+        if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
             self._consumers.add(consumer)
             self._house.presence.came(consumer)
 
@@ -236,9 +270,8 @@ class Session(asyncio.Protocol):
             return
         self._note_consumer(request.lease.consumer)
         subscription = self._guest.subscribe(request.lease, request.credit)
-        task = self._start(self._deliver(request_id, subscription))
-        self._polls[request_id] = task
         self._subscriptions[request_id] = subscription
+        self._start(request_id, self._deliver(request_id, subscription), may_wait=True, size=0)
 
     def _grant(self, request: p.Credit) -> None:
         if request.subscription in self._subscriptions:  # else it has just ended
@@ -253,13 +286,8 @@ class Session(asyncio.Protocol):
                 runs = await subscription.next(limits.WAIT_MS_MAX)
                 if runs:
                     self._send(p.DELIVERY, request_id, runs)
-        except asyncio.CancelledError:
-            if not self._is_leaving:  # the client unsubscribed
-                self._send(p.ANSWER, request_id, None)
         except Exception as error:  # as above: it ends the subscription and nothing else
             self._send(p.ERROR, request_id, problem_of(error))
-        finally:
-            del self._subscriptions[request_id], self._polls[request_id]
 
     # -- the end
 
@@ -270,7 +298,7 @@ class Session(asyncio.Protocol):
         for poll in self._polls.values():
             poll.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._transport.close()
+        self._close()
 
     def abort(self) -> None:
         self._is_leaving = True

@@ -1,0 +1,88 @@
+"""What a worker calls: a function, what it wants to be given, and how its failures are told."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import copy_context
+from typing import Any
+
+import msgspec
+
+from ortoo.model.errors import InvalidError
+
+from .arguments import check_count, to_ms
+
+_ERROR_CHARS = 1000  # of what is kept with the message; the whole story is in the log
+
+
+class Reject(Exception):
+    """Raised by a handler: this message can never succeed. It goes to the dead letters without another try."""
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    function: Callable[[Any], Any]
+    topic: str | None
+    labels: dict[str, str] | None
+    group: str
+    concurrency: int
+    prefetch: int
+    lease: float | None
+    error_delay: float | None
+    namespace: str | None
+    stop_on_error: bool
+    max_messages: int | None = None  # of a batch; None where the function takes one message
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__qualname__", None) or repr(self.function)
+
+    @property
+    def source(self) -> str:
+        return f"topic {self.topic!r}" if self.topic is not None else f"the topics with labels {self.labels}"
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        called = getattr(self.function, "__call__", None)  # noqa: B004 - an object may have an async __call__
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
+
+    async def call(self, given: Any, threads: Executor) -> None:
+        if self.is_async:
+            await self.function(given)
+        else:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(threads, copy_context().run, self.function, given)
+            if inspect.isawaitable(result):  # a plain function that hands on a coroutine
+                await result
+
+
+def check_source(topic: str | None, labels: dict[str, str] | None) -> None:
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidError('a handler names its topic: @worker.on("emails")')
+    if (topic is None) == (labels is None):
+        raise InvalidError("name the topic that the handler works on, or the labels of several, and not both")
+
+
+def check_handler(handler: Handler) -> Handler:
+    if not callable(handler.function):
+        raise InvalidError(f"a handler must be a function, not {type(handler.function).__name__}")
+    check_count("concurrency", handler.concurrency, 1)
+    check_count("prefetch", handler.prefetch)
+    check_count("max_messages", 1 if handler.max_messages is None else handler.max_messages, 1)
+    for what, seconds in (("lease", handler.lease), ("error_delay", handler.error_delay)):
+        if (to_ms(what, seconds) or 0) < 0:
+            raise InvalidError(f"{what} must be 0 seconds or more, not {seconds}")
+    return handler
+
+
+def describe(error: BaseException) -> str:
+    """As the last line of a traceback has it, and not without end."""
+    try:
+        said = str(error)
+    except Exception:  # an error whose own words fail is still an error
+        said = "(its text cannot be shown)"
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return text if len(text) <= _ERROR_CHARS else f"{text[: _ERROR_CHARS - 1]}…"

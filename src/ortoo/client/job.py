@@ -1,0 +1,46 @@
+"""What a handler was called with, and how many messages went which way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from ortoo.model.message import Received
+from ortoo.model.names import TopicId
+
+Line = tuple[TopicId, str | int | None]  # what a topic keeps in order: a key, a partition, or all of it
+
+
+class Counts(msgspec.Struct):
+    """Messages, since the worker was made."""
+
+    handled: int = 0
+    failed: int = 0
+    rejected: int = 0
+    lost: int = 0  # their lease was gone before they could be settled
+
+
+class Job:
+    """Messages that a handler was called with."""
+
+    __slots__ = ("has_place", "is_abandoned", "is_lost", "is_settling", "line", "messages", "task")
+
+    def __init__(self, messages: list[Received], line: Line | None) -> None:
+        self.messages = messages
+        self.line = line
+        self.has_place = True
+        self.is_lost = False
+        self.is_abandoned = False  # the worker stops and cannot wait for it
+        self.is_settling = False
+        self.task: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return to_text(self.messages)
+
+
+def to_text(messages: list[Received]) -> str:
+    first = messages[0]
+    if len(messages) > 1:
+        return f"{len(messages)} messages of topic {first.topic!r}, the first of them {first.id}"
+    return f"message {first.id} of topic {first.topic!r}, attempt {first.attempt}"

@@ -1,0 +1,138 @@
+"""One run of a worker: opens the queue, lets the handlers work, finishes in an orderly way, closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+from ortoo.model.errors import OrtooError, UnavailableError
+
+from .handler import Handler
+from .job import Counts
+from .patience import Patience, Sleep
+from .queue import Queue
+from .remote import RemoteLink
+from .shift import Shift
+
+log = logging.getLogger("ortoo.worker")
+
+
+class Session:
+    def __init__(self, handlers: list[Handler], counts: Counts, grace: float, sleep: Sleep) -> None:
+        self._handlers = handlers
+        self._counts = counts
+        self._grace = grace
+        self._sleep = sleep
+        self._shifts: list[Shift] = []
+        self.queue: Queue | None = None
+        self.error: BaseException | None = None
+        self.opened = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.stopped = asyncio.Event()
+
+    def is_own(self, task: asyncio.Task[Any] | None) -> bool:
+        return any(job.task is task for shift in self._shifts for job in shift.jobs)
+
+    def fail(self, error: BaseException) -> None:
+        """The first one counts."""
+        self.error = self.error or error
+        self.halt()
+
+    def halt(self) -> None:
+        """Nothing begins from now on."""
+        self.stopping.set()
+        for shift in self._shifts:
+            shift.halt()
+
+    async def run(self, queue: Queue, consumer: str | None, closes: bool) -> None:
+        if not await self._until_stopping(self._open(queue)):
+            return
+        self.queue = queue
+        consumer = consumer or f"{queue.consumer}-worker-{uuid4().hex[:8]}"
+        try:
+            async with self._working(queue, consumer):
+                self.opened.set()
+                await self._until_stopping(*(shift.take_forever() for shift in self._shifts))
+        finally:
+            await self._leave(queue, consumer)
+            if closes:
+                await queue.close()
+
+    async def _open(self, queue: Queue) -> None:
+        """A server may come up later. A directory that does not open is for its owner to look at."""
+        patience = Patience("the worker", self._sleep)
+        while True:
+            try:
+                await queue.open()
+            except UnavailableError as error:
+                if not isinstance(queue._link, RemoteLink):
+                    raise
+                await patience.wait(error)
+            else:
+                patience.is_over()
+                return
+
+    async def _until_stopping(self, *works: Coroutine[Any, Any, Any]) -> bool:
+        """Whether they ended before the worker was told to stop. What they fail with stops it."""
+        tasks = [asyncio.create_task(work) for work in works]
+        stopping = asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait([*tasks, stopping], return_when="FIRST_COMPLETED")
+        finally:
+            await _ended([stopping, *(task for task in tasks if not task.done())])
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.fail(error)
+        return all(not task.cancelled() for task in tasks) and self.error is None
+
+    @asynccontextmanager
+    async def _working(self, queue: Queue, consumer: str) -> AsyncIterator[None]:
+        blocking = sum(handler.concurrency for handler in self._handlers if not handler.is_async)
+        threads = ThreadPoolExecutor(max(blocking, 1), thread_name_prefix="ortoo-worker")
+        self._shifts = [
+            Shift(handler, queue, consumer, threads, self._counts, self.fail, self._sleep) for handler in self._handlers
+        ]
+        try:
+            yield
+            await self._finish()
+        finally:
+            for shift in self._shifts:
+                await shift.abandon()
+                shift.close()
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _finish(self) -> None:
+        """Within the grace, or until told to hurry."""
+        for shift in self._shifts:
+            await shift.give_back_waiting()
+        tasks = [job.task for shift in self._shifts for job in shift.jobs if job.task is not None]
+        if tasks:
+            finished = asyncio.ensure_future(asyncio.wait(tasks))
+            ends = [asyncio.create_task(self.hurry.wait()), asyncio.create_task(_slept(self._sleep, self._grace))]
+            try:
+                await asyncio.wait([finished, *ends], return_when="FIRST_COMPLETED")
+            finally:
+                await _ended([finished, *ends])
+
+    async def _leave(self, queue: Queue, consumer: str) -> None:
+        """Whatever is still leased in this worker's name returns, also what was granted while it stopped."""
+        try:
+            await queue.leave(consumer)
+        except OrtooError as error:
+            log.warning("the worker could not say good-bye; what it held returns by itself: %s", error)
+
+
+async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _slept(sleep: Sleep, seconds: float) -> None:
+    await sleep(seconds)

@@ -1,0 +1,317 @@
+"""One handler at work: leases for it, runs it, keeps its leases alive, and settles what it made of the messages.
+
+A leased message waits until there is a place for it, and until no earlier one of its line is being handled. A line is what
+the topic keeps in order: a key, a partition or the whole topic. The queue sees to order between leases; within one, and
+against a handler whose lease was lost and which still runs, it is seen to here.
+
+    leased ─▶ waiting ─▶ running ─▶ settling ─▶ done
+                 │           └─ lost: cancelled, not acked
+                 └─ revoked or lost: forgotten
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from ortoo.model import limits
+from ortoo.model.errors import (
+    CapacityError,
+    ClosedError,
+    CorruptionError,
+    LeaseLostError,
+    NotFoundError,
+    OrtooError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from ortoo.model.message import Received
+from ortoo.model.names import TopicId
+from ortoo.model.topic import TopicConfig
+
+from .handler import Handler, Reject, describe
+from .job import Counts, Job, Line, to_text
+from .patience import Patience, Sleep
+from .pulse import Pulse
+from .queue import Queue
+
+log = logging.getLogger("ortoo.worker")
+
+_POLL_SECONDS = limits.WAIT_MS_MAX / 1000
+_UNCONFIRMED_MAX = (
+    10_000  # messages whose acks are on their way; beyond them a place stays taken until its ack is there
+)
+_CANCEL_SECONDS = 5.0  # for handlers that were cancelled, and for acks on their way
+_TRANSIENT = (NotFoundError, CapacityError, UnavailableError, OutcomeUnknownError, CorruptionError)
+_CAREFUL = TopicConfig(ordering="strict", partitions=1)  # for a topic that may not be looked at
+
+
+class Shift:
+    def __init__(
+        self,
+        handler: Handler,
+        queue: Queue,
+        consumer: str,
+        threads: Executor,
+        counts: Counts,
+        fail: Callable[[BaseException], None],
+        sleep: Sleep,
+    ) -> None:
+        self._handler = handler
+        self._queue = queue
+        self._consumer = consumer
+        self._threads = threads
+        self._counts = counts
+        self._fail = fail
+        self._sleep = sleep
+        self._patience = Patience(f"handler {handler.name} on {handler.source}", sleep)
+        self._waiting: list[Received] = []  # in order; the queue takes out what it revokes
+        self._busy: set[Line] = set()
+        self._running = 0
+        self._unconfirmed = 0
+        self._is_halted = False
+        self._stirred = asyncio.Event()
+        self._configs: dict[TopicId, TopicConfig] = {}
+        self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
+        self.jobs: set[Job] = set()
+
+    # -- taking
+
+    async def take_forever(self) -> None:
+        self._queue._prefetched[id(self._waiting)] = self._waiting
+        while True:
+            while (room := self._room()) <= 0:
+                self._stirred.clear()
+                await self._stirred.wait()
+            messages = await self._lease(room)
+            await self._learn(messages)
+            self._add(messages)
+
+    def _room(self) -> int:
+        """How many messages to ask for now; not a few at a time, as long as every place is taken."""
+        handler = self._handler
+        if handler.max_messages is not None:
+            return handler.max_messages if self._running < handler.concurrency else 0
+        size = handler.concurrency + handler.prefetch
+        room = size - self._running - len(self._waiting)
+        wanted = self._running < handler.concurrency or 2 * room >= size
+        return min(room, limits.BATCH_MESSAGES_MAX) if wanted else 0
+
+    async def _lease(self, count: int) -> list[Received]:
+        handler = self._handler
+        while True:
+            try:
+                messages = await self._queue.lease(
+                    handler.topic,
+                    labels=handler.labels,
+                    group=handler.group,
+                    max_messages=count,
+                    wait=_POLL_SECONDS,
+                    lease=handler.lease,
+                    consumer=self._consumer,
+                    namespace=handler.namespace,
+                )
+            except ClosedError:
+                raise
+            except _TRANSIENT as error:
+                await self._patience.wait(error)
+            else:
+                self._patience.is_over()
+                return messages
+
+    async def _learn(self, messages: list[Received]) -> None:
+        """How the topics of these order messages, and how long they lease them."""
+        for delivery in {message.delivery for message in messages}:
+            if delivery.topic_id not in self._configs:
+                try:
+                    info = await self._queue.topic(delivery.topic.name, namespace=delivery.topic.namespace)
+                    self._configs[delivery.topic_id] = info.config
+                except OrtooError as error:
+                    log.warning(
+                        "topic %r cannot be looked at, so it is worked off one by one: %s", delivery.topic, error
+                    )
+                    self._configs[delivery.topic_id] = _CAREFUL
+                self._pulse.keep(self._configs[delivery.topic_id].lease)
+
+    def _add(self, messages: list[Received]) -> None:
+        self._waiting += messages
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        if self._is_halted:
+            return
+        if self._handler.max_messages is not None:
+            self._hand_out_all()
+        while self._running < self._handler.concurrency:
+            for at, message in enumerate(self._waiting):
+                line = self._line(message)
+                if line is None or line not in self._busy:
+                    del self._waiting[at]
+                    self._begin([message], line)
+                    break
+            else:
+                return
+
+    def _hand_out_all(self) -> None:
+        """As one batch; no more than that was leased."""
+        if self._waiting:
+            batch, self._waiting[:] = list(self._waiting), []
+            self._begin(batch, None)
+
+    def _line(self, message: Received) -> Line | None:
+        topic = message.delivery.topic_id
+        match self._configs[topic].ordering:
+            case "none":
+                return None
+            case "key":
+                return None if message.key is None else (topic, message.key)
+            case "partition":
+                return (topic, message.partition)
+            case "strict":
+                return (topic, None)
+
+    # -- working
+
+    def _begin(self, messages: list[Received], line: Line | None) -> None:
+        job = Job(messages, line)
+        self.jobs.add(job)
+        self._running += 1
+        if line is not None:
+            self._busy.add(line)
+        job.task = asyncio.get_running_loop().create_task(self._work(job), name=f"ortoo-{self._handler.name}")
+        job.task.add_done_callback(lambda _: self._end(job))
+
+    def _end(self, job: Job) -> None:
+        self.jobs.discard(job)
+        self._leave_place(job)
+
+    def _leave_place(self, job: Job) -> None:
+        if job.has_place:
+            job.has_place = False
+            self._running -= 1
+            if job.line is not None:
+                self._busy.discard(job.line)
+            self._hand_out()
+            self._stirred.set()
+
+    async def _work(self, job: Job) -> None:
+        failure = await self._call(job)
+        job.is_settling = True
+        if job.is_abandoned:
+            return  # the worker gives back all it holds when it leaves
+        if job.is_lost:
+            await self.give_back(job.messages)  # those of a batch that are still held
+        elif failure is None:
+            await self._ack(job)
+        elif isinstance(failure, Reject):
+            await self._reject(job, failure)
+        else:
+            await self._nack(job, failure)
+
+    async def _call(self, job: Job) -> BaseException | None:
+        """What the handler failed with, if it did."""
+        given = job.messages if self._handler.max_messages is not None else job.messages[0]
+        try:
+            await self._handler.call(given, self._threads)
+        except (Exception, asyncio.CancelledError) as error:  # whatever it is, it is the message that failed
+            return error
+        return None
+
+    # -- settling
+
+    async def _ack(self, job: Job) -> None:
+        """The next message does not wait for this to be confirmed."""
+        count = len(job.messages)
+        self._unconfirmed += count
+        if self._unconfirmed <= _UNCONFIRMED_MAX:
+            self._leave_place(job)
+        try:
+            await self._queue.ack(job.messages)
+            self._counts.handled += count
+        except OrtooError as error:
+            await self._unsettled(job, "acknowledged", error)
+        finally:
+            self._unconfirmed -= count
+
+    async def _reject(self, job: Job, failure: Reject) -> None:
+        log.warning("%s rejected %s: %s", self._handler.name, job, failure)
+        self._counts.rejected += len(job.messages)
+        try:
+            await self._queue.reject(job.messages, str(failure) or describe(failure))
+        except OrtooError as error:
+            await self._unsettled(job, "rejected", error)
+
+    async def _nack(self, job: Job, failure: BaseException) -> None:
+        """Whatever waits behind these in line is revoked by the queue, and leaves the waiting ones before this returns."""
+        log.warning("%s failed on %s", self._handler.name, job, exc_info=failure)
+        self._counts.failed += len(job.messages)
+        try:
+            await self._queue.nack(job.messages, describe(failure), self._handler.error_delay)
+        except OrtooError as error:
+            await self._unsettled(job, "given back", error)
+        if self._handler.stop_on_error:
+            self._fail(failure)
+
+    async def _unsettled(self, job: Job, what: str, error: OrtooError) -> None:
+        """They come again; and so, before those that wait behind them, must nothing of the same leases be handled."""
+        lost = len(error.lost) if isinstance(error, LeaseLostError) else len(job.messages)
+        self._counts.lost += lost
+        log.warning("%s could not be %s, and may be delivered again: %s", job, what, error)
+        leases = {message.delivery.lease for message in job.messages}
+        behind = [message for message in self._waiting if message.delivery.lease in leases]
+        self._waiting[:] = [message for message in self._waiting if message.delivery.lease not in leases]
+        await self.give_back(behind)
+
+    async def give_back(self, messages: list[Received]) -> None:
+        try:
+            await self._queue.release(messages)
+        except OrtooError:
+            pass  # they return by themselves
+
+    # -- losing leases
+
+    def _held(self) -> list[Received]:
+        return [*self._waiting, *(message for job in self.jobs for message in job.messages)]
+
+    def _lose(self, lost: set[str]) -> None:
+        self._waiting[:] = [message for message in self._waiting if message.receipt not in lost]
+        for job in self.jobs:
+            gone = [message for message in job.messages if message.receipt in lost]
+            if gone and not job.is_settling and not job.is_lost:
+                job.is_lost = True
+                self._counts.lost += len(gone)
+                log.warning("the lease of %s was lost while %s worked on it", to_text(gone), self._handler.name)
+                self._cancel(job)
+        self._stirred.set()
+
+    def _cancel(self, job: Job) -> None:
+        """A function in a thread cannot be cancelled: it goes on, keeps its place, and nobody asks for the result."""
+        if self._handler.is_async and job.task is not None:
+            job.task.cancel()
+
+    # -- stopping
+
+    def halt(self) -> None:
+        """What is waiting stays so, until it is given back."""
+        self._is_halted = True
+
+    async def give_back_waiting(self) -> None:
+        waiting, self._waiting[:] = list(self._waiting), []
+        await self.give_back(waiting)
+
+    async def abandon(self) -> None:
+        """Handlers that are still at work are cancelled, and acks are waited for."""
+        for job in self.jobs:
+            if not job.is_settling:
+                job.is_abandoned = True
+                log.warning("%s did not finish %s in time", self._handler.name, job)
+                self._cancel(job)
+        ending = [job.task for job in self.jobs if job.task and (job.is_settling or self._handler.is_async)]
+        if ending:
+            await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
+
+    def close(self) -> None:
+        self._pulse.stop()
+        self._queue._prefetched.pop(id(self._waiting), None)

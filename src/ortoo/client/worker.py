@@ -1,0 +1,258 @@
+"""The worker: functions that are called with messages, until it is stopped.
+
+worker = ortoo.Worker("ortoo://localhost:7632")
+
+@worker.on("emails", group="senders", concurrency=8)
+async def send(message): ...
+
+worker.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ortoo.model.errors import ClosedError, InvalidError
+from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
+
+from .arguments import check_number
+from .handler import Handler, check_handler, check_source
+from .job import Counts
+from .patience import Sleep
+from .queue import Queue
+from .session import Session
+
+log = logging.getLogger("ortoo.worker")
+
+Function = TypeVar("Function", bound=Callable[[Any], Any])
+
+
+class Worker:
+    """Calls handlers with messages. A handler that returns acks its message; one that raises nacks it.
+
+    `queue`: a server's URL, a queue, or a function that makes one. What the worker opens it closes; a queue that is open
+    already stays open, except after `run`, whose event loop ends. `grace`: seconds that handlers have to finish when the
+    worker stops. `sleep` is for tests whose clock is moved by hand.
+    """
+
+    def __init__(
+        self,
+        queue: str | Queue | Callable[[], Queue],
+        *,
+        token: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        consumer: str | None = None,
+        grace: float = 30.0,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._make = _maker(queue, token, namespace)
+        self._is_borrowed = isinstance(queue, Queue)
+        self._consumer = consumer
+        self._grace = check_number("grace", grace)
+        self._sleep = sleep
+        self._handlers: list[Handler] = []
+        self._session: Session | None = None
+        self._task: asyncio.Task[None] | None = None  # what runs in `async with`
+        self.stats = Counts()
+
+    # -- handlers
+
+    def on(
+        self,
+        topic: str | None = None,
+        *,
+        labels: dict[str, str] | None = None,
+        group: str = DEFAULT_GROUP,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        lease: float | None = None,
+        error_delay: float | None = None,
+        namespace: str | None = None,
+        stop_on_error: bool = False,
+    ) -> Callable[[Function], Function]:
+        """The function below is called with each message; up to `concurrency` of them at a time.
+
+        Give a topic, or `labels` for every topic that has them. `prefetch`: messages leased ahead, as many as
+        `concurrency` unless given. `lease`: seconds; extended while the handler works. `error_delay`: seconds until a
+        message that failed comes again, in place of the topic's backoff. `stop_on_error`: the first error ends the worker.
+        """
+        check_source(topic, labels)
+
+        def add(function: Function) -> Function:
+            self._add(
+                Handler(
+                    function=function,
+                    topic=topic,
+                    labels=labels,
+                    group=group,
+                    concurrency=concurrency,
+                    prefetch=concurrency if prefetch is None else prefetch,
+                    lease=lease,
+                    error_delay=error_delay,
+                    namespace=namespace,
+                    stop_on_error=stop_on_error,
+                )
+            )
+            return function
+
+        return add
+
+    def on_batch(
+        self,
+        topic: str | None = None,
+        *,
+        max_messages: int = 100,
+        labels: dict[str, str] | None = None,
+        group: str = DEFAULT_GROUP,
+        concurrency: int = 1,
+        lease: float | None = None,
+        error_delay: float | None = None,
+        namespace: str | None = None,
+        stop_on_error: bool = False,
+    ) -> Callable[[Function], Function]:
+        """The function below is called with lists of up to `max_messages`; all of a list are acked, or all nacked."""
+        check_source(topic, labels)
+
+        def add(function: Function) -> Function:
+            self._add(
+                Handler(
+                    function=function,
+                    topic=topic,
+                    labels=labels,
+                    group=group,
+                    concurrency=concurrency,
+                    prefetch=0,
+                    lease=lease,
+                    error_delay=error_delay,
+                    namespace=namespace,
+                    stop_on_error=stop_on_error,
+                    max_messages=max_messages,
+                )
+            )
+            return function
+
+        return add
+
+    def _add(self, handler: Handler) -> None:
+        if self._session is not None:
+            raise InvalidError("the worker is running; add its handlers before")
+        self._handlers.append(check_handler(handler))
+
+    # -- running
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that the worker leases from, for handlers that publish."""
+        if self._session is None or self._session.queue is None:
+            raise ClosedError("the worker is not running, so it has no queue")
+        return self._session.queue
+
+    def run(self) -> None:
+        """Works until SIGTERM, SIGINT or `stop`; a second signal cancels what is still at work."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._run_here())
+
+    async def _run_here(self) -> None:
+        with self._signals():
+            await self._run(closes=True)
+
+    async def run_async(self) -> None:
+        """The same inside a program of your own, which sees to signals itself: works until `stop`, or until cancelled."""
+        await self._run(closes=not self._is_borrowed)
+
+    async def _run(self, closes: bool) -> None:
+        if self._session is not None:
+            raise InvalidError("the worker is running already")
+        if not self._handlers:
+            raise InvalidError("the worker has nothing to do; give it a handler with @worker.on(topic)")
+        self._session = session = Session(self._handlers, self.stats, self._grace, self._sleep)
+        try:
+            await session.run(self._make(), self._consumer, closes)
+        finally:
+            self._session = None
+            session.stopped.set()
+        if session.error is not None:
+            raise session.error
+
+    async def stop(self) -> None:
+        """Takes no more, lets handlers finish, gives back what they have not begun, and returns when all that is done.
+
+        From within a handler it does not wait, for the handler itself is waited for.
+        """
+        session = self._session
+        if session is not None:
+            session.halt()
+            if not session.is_own(asyncio.current_task()):
+                await session.stopped.wait()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread hears signals
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        session = self._session
+        if session is None:
+            return
+        if session.stopping.is_set():
+            log.warning("%s again: what is still at work is cancelled", number.name)
+            session.hurry.set()
+        else:
+            log.info("%s: finishing what has begun, for %s seconds at most", number.name, self._grace)
+            session.halt()
+
+    async def __aenter__(self) -> Worker:
+        """Returns once the queue is open."""
+        self._task = task = asyncio.create_task(self.run_async(), name="ortoo-worker")
+        await asyncio.sleep(0)
+        if self._session is not None:
+            opened = asyncio.create_task(self._session.opened.wait())
+            await asyncio.wait([task, opened], return_when="FIRST_COMPLETED")
+            opened.cancel()
+        if task.done():
+            await task  # it says why
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        await self.stop()
+        if task is not None:
+            await task
+
+
+def _maker(queue: str | Queue | Callable[[], Queue], token: str | None, namespace: str) -> Callable[[], Queue]:
+    if isinstance(queue, Queue):
+        return lambda: queue
+    if isinstance(queue, str):
+        from .connecting import connect
+
+        return lambda: connect(queue, token=token, namespace=namespace)
+    if not callable(queue):
+        raise InvalidError(f"a worker needs a server's URL, a queue or a function that makes one, not {queue!r}")
+    return queue
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
