@@ -8,14 +8,13 @@ export UV_NATIVE_TLS := 1
 SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix docs bench soak lock clean
+.PHONY: help serve test check fix docs bench rivals soak lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
-serve: ## Run the server (comes in a later version)
-	@echo "The ortoo server comes in a later version."
-	@echo "Until then the queue runs embedded in your Python program: see README.md."
+serve: .venv/.ready ## Run the queue, with its data in ./data (ARGS="--http-port 8080" passes options on)
+	@$(BIN)/ortoo serve $(ARGS)
 
 test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
 	$(BIN)/pytest -n auto $(ARGS)
@@ -35,6 +34,9 @@ docs: .venv/.ready ## Rewrite the generated parts of the documents
 
 bench: .venv/.ready ## Run the benchmarks (ARGS passes options on)
 	$(BIN)/python -m bench $(ARGS)
+
+rivals: .venv/.ready ## Install the other queues that the benchmarks compare with
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --group rivals
 
 soak: .venv/.ready ## Run the long randomised tests
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)

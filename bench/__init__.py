@@ -1,1 +1,1 @@
-"""Benchmarks of the embedded queue, each beside the bare cost of encoding the same bytes: `python -m bench --help`."""
+"""Benchmarks of the embedded queue, of the server, and of other queues at the same work: `python -m bench --help`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .figures import Figure, beside
 from .floor import Floors
+from .live import race
 from .scenarios import Scenario, scenarios
 from .settings import FULL, QUICK, Settings
 from .table import to_json, to_table
@@ -25,11 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = [scenario for scenario in scenarios() if _matches(scenario.name, options.only)]
     if not chosen:
         parser.error(f"no scenario matches {options.only!r}; there are: {_names()}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: servers are stopped, their folders removed
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
     figures = _run(chosen, QUICK if options.quick else FULL, console)
     console.print(to_table(figures))
+    if any(scenario.run is race.scenario for scenario in chosen):
+        console.print(*race.about(), sep="\n", highlight=False)
     if options.json is not None:
         options.json.write_bytes(to_json(figures) + b"\n")
 
@@ -38,11 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the embedded queue, in memory and on disk: rates, lateness, memory, restarts; each rate in "
-        "memory beside the bare cost of encoding the same batches (the floor), measured in the same run. The best of "
-        "several repetitions counts.",
+        "memory beside the bare cost of encoding the same batches (the floor), measured in the same run. Then the server: "
+        "over TCP and HTTP, and the same work on other queues, those of them that `make rivals` has installed. The best "
+        "of several repetitions counts.",
         epilog=f"Scenarios: {_names()}.",
     )
-    parser.add_argument("--quick", action="store_true", help="less work: about 20 seconds in place of some minutes")
+    parser.add_argument("--quick", action="store_true", help="less work: about a minute in place of many")
     parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name contains this; * and ? match anything")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to this file")
     return parser

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Unit = Literal["messages/s", "ms", "bytes/message", "ratio", "MB"]
+Unit = Literal["messages/s", "ms", "bytes/message", "ratio", "MB", "% of a core", "µs/message"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -77,6 +77,18 @@ TARGETS = {
     ("disk, 10,000,000 pending plain", "replay"): Target(1_000_000),
     ("disk, 10,000,000 pending plain", "first message by time"): Target(20, "at most"),
     ("disk, 1,000,000 pending keyed", "restart"): Target(5_000, "at most"),
+    ("server, live in 100s", "ortoo"): Target(250_000),
+    ("server, live in 100s", "ortoo ÷ best rival"): Target(5),
+    ("server, live in 1000s", "ortoo"): Target(500_000),
+    ("server, live in 1000s", "ortoo ÷ best rival"): Target(5),
+    ("server, TCP", "publish one by one"): Target(30_000),
+    ("server, HTTP", "publish in 1000s"): Target(300_000),
+    ("server, HTTP", "lease+ack in 1000s"): Target(200_000),
+    ("server, HTTP", "one message a request"): Target(5_000),
+    ("server, latency", "p50 at 1,000/s"): Target(2, "at most"),
+    ("server, latency", "p99 at 1,000/s"): Target(10, "at most"),
+    ("server, 1,000 idle polls", "processor, TCP"): Target(2, "at most"),
+    ("server, 1,000 idle polls", "processor, HTTP"): Target(2, "at most"),
     ("state, plain", "memory"): Target(10, "at most"),
     ("state, one message a ms", "memory"): Target(10, "at most"),
     ("state, 100,000 keys", "memory"): Target(40, "at most"),

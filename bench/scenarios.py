@@ -9,7 +9,9 @@ import msgspec
 from . import delayed, disk, memory, traffic
 from .depth import depth
 from .figures import Figure, rates
+from .live import race
 from .loads import LOADS, Load, plain
+from .server import http, idle, latency, tcp
 from .settings import Settings
 from .timing import Rates, best_of
 
@@ -36,6 +38,8 @@ def scenarios() -> list[Scenario]:
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
+        Scenario("server, live", race.scenario),
+        *(Scenario(part.NAME, part.scenario) for part in (tcp, http, latency, idle)),
     ]
 
 

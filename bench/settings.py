@@ -18,6 +18,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     state_messages: int
     disk_messages: int
     restart_messages: int  # plain; a tenth of them keyed
+    live_repetitions: int
+    live_seconds: float  # of each contender with each size of batches, roughly
+    server_messages: int
+    http_messages: int
+    http_requests: int  # with one message each
+    http_seconds: int  # of wrk
+    latency_seconds: float
+    idle_seconds: float
 
 
 FULL = Settings(
@@ -33,6 +41,14 @@ FULL = Settings(
     state_messages=10_000_000,
     disk_messages=1_600_000,
     restart_messages=10_000_000,
+    live_repetitions=3,
+    live_seconds=5.0,
+    server_messages=2_000_000,
+    http_messages=1_000_000,
+    http_requests=30_000,
+    http_seconds=5,
+    latency_seconds=5.0,
+    idle_seconds=5.0,
 )
 QUICK = Settings(
     repetitions=2,
@@ -47,4 +63,12 @@ QUICK = Settings(
     state_messages=1_000_000,
     disk_messages=160_000,
     restart_messages=500_000,
+    live_repetitions=1,
+    live_seconds=1.0,
+    server_messages=200_000,
+    http_messages=100_000,
+    http_requests=5_000,
+    http_seconds=2,
+    latency_seconds=1.0,
+    idle_seconds=2.0,
 )

@@ -54,6 +54,10 @@ def to_text(value: float, unit: Unit) -> str:
             return f"{value:,.0f} MB"
         case "ratio":
             return f"{value:.2f}"
+        case "µs/message":
+            return f"{value:.1f} µs each"
+        case "% of a core":
+            return f"{value:.1f} %"
 
 
 def _target(target: Target | None, unit: Unit) -> str:

@@ -1,7 +1,8 @@
 """Writes the parts of the documents that repeat what the code says: `python docs/generate.py`.
 
-topic-settings.md is written whole; a table between two marker comments is replaced in operations.md. What a setting means
-is told here, its default and its bounds come from the code. tests/docs/test_generated.py fails while a page is out of date.
+topic-settings.md and configuration.md are written whole; tables between two marker comments are replaced in operations.md
+and cli.md. What a topic's setting means is told here, its default and its bounds come from the code; what a server's setting,
+a metric or a command means stands in the code, too. tests/docs/test_generated.py fails while a page is out of date.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ortoo import TopicConfig
+from ortoo.app.families import SECTIONS
+from ortoo.app.options import Option, options
+from ortoo.cli.reference import commands_reference, exit_codes_table, shared_options
 from ortoo.model import limits
 from ortoo.model.topic import _BOUNDS
 
@@ -49,6 +53,72 @@ and the highest `max_message_bytes`; it takes `retention_seconds`, `durability` 
 failed. Create it yourself to choose otherwise.
 """
 
+CONFIGURATION = """\
+<!-- Written by docs/generate.py; edit that file, not this one. -->
+# Configuration
+
+Every setting of the server. Each has a default, and can be set in three places; a later one beats an earlier one:
+
+1. a TOML file: the one named by `--config`, or by the variable `ORTOO_CONFIG`, or `ortoo.toml` in the working directory;
+2. an environment variable: `ORTOO_` and the name of the setting in capitals, with `_` for the dot;
+3. a flag of `ortoo serve`; `--set NAME=VALUE` sets any of them.
+
+```toml
+data = "/var/lib/ortoo"
+token = "choose-a-long-one"
+drain_seconds = 20
+
+[http]
+host = "0.0.0.0"
+cors_origins = ["https://shop.example"]
+
+[tcp]
+host = "0.0.0.0"
+
+[tls]
+certificate = "/etc/ortoo/certificate.pem"
+key = "/etc/ortoo/key.pem"
+
+[log]
+level = "warning"
+```
+
+```sh
+ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
+ortoo config show  # every setting, its value, and where that came from; the token is masked
+```
+
+Lists in a variable or a flag are separated by commas. `true`, `yes`, `on` and `1` are true; `false`, `no`, `off` and `0` are
+false. Relative paths start at the working directory.
+
+Whatever is not understood is an error, and the server does not start: an unknown name, a variable that resembles a setting,
+a wrong type, a value out of bounds, half a pair of TLS files. The error names the file and line, or the variable, and says
+what is allowed.
+"""
+
+CONFIGURATION_CLOSING = """\
+## Other variables
+
+| | |
+|---|---|
+| `ORTOO_CONFIG` | the TOML file |
+| `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
+| `ORTOO_URL`, `ORTOO_NAMESPACE` | what the commands of a client speak to |
+
+Kubernetes puts variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` into the containers beside a service named `ortoo`;
+those are left alone. One that has the name of a setting, as `ORTOO_HTTP_PORT` of a service `ortoo-http` has, is an error that
+says what to do.
+"""
+
+CONFIGURATION_SECTIONS = {
+    "": "Server",
+    "tcp": "TCP",
+    "http": "HTTP",
+    "tls": "TLS",
+    "limits": "Limits",
+    "log": "Log",
+}
+
 # By section, in the order of the page. The test checks that every field is here once.
 SETTINGS: dict[str, dict[str, str]] = {
     "Shape and order": {
@@ -84,7 +154,10 @@ SETTINGS: dict[str, dict[str, str]] = {
         "total_timeout": "A delivery that fails this long after the first one is the last.",
         "dlq": "Whether a message that was given up is copied to the dead letters. If not, it is dropped and counted.",
         "dlq_topic": "The topic that takes the dead letters. `NAME.dlq` when not given; several topics may share one.",
-        "dlq_webhook": "Kept, and not used yet: nothing is called.",
+        "dlq_webhook": (
+            "An `http` or `https` address that is told of each dead letter as it arrives; see "
+            "[operations](operations.md#dead-letter-webhooks)."
+        ),
     },
     "Expiry": {
         "ttl": (
@@ -117,6 +190,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 # What each limit bounds; its value and its unit come from limits.py. The test checks that every limit is here.
 LIMITS: dict[str, str] = {
     "BATCH_MESSAGES_MAX": "messages in one publish or one lease",
+    "ANSWER_BYTES_MAX": "values in one answer to a lease or a read; the first message comes however large it is",
     "MESSAGE_BYTES_MAX": "the highest `max_message_bytes` of a topic",
     "NAME_BYTES_MAX": "a name of a topic, group, consumer or namespace, in UTF-8",
     "KEY_BYTES_MAX": "a key",
@@ -125,6 +199,7 @@ LIMITS: dict[str, str] = {
     "HEADER_BYTES_MAX": "names and values of one message's headers together",
     "ERROR_CHARS_MAX": "characters of an error text; a longer one is cut",
     "LABELS_MAX": "labels of a topic",
+    "URL_CHARS_MAX": "characters of a webhook's address",
     "PARTITIONS_MAX": "partitions of a topic",
     "TOPICS_MAX": "topics",
     "GROUPS_MAX": "groups of a topic",
@@ -141,6 +216,9 @@ LIMITS: dict[str, str] = {
     "TRANSACTION_MESSAGES_MAX": "messages staged in one named transaction",
     "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction may stay open",
     "TRANSACTION_REMEMBERED_MS": "how long an ended transaction's name is remembered",
+    "PRODUCERS_MAX": "clients whose commands are known again when they are sent twice",
+    "PRODUCER_REMEMBERED_MS": "how long a client's commands are known again after it was last heard of",
+    "PRODUCER_ANSWERS_MAX": "answers to one client that are remembered for that",
     "SESSION_TIMEOUT_MS": "how long a consumer without leases may be silent before it leaves its group",
     "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
@@ -191,6 +269,43 @@ def topic_settings() -> str:
     return "\n".join([*pages, CLOSING])
 
 
+def configuration() -> str:
+    parts = [CONFIGURATION]
+    for section, title in CONFIGURATION_SECTIONS.items():
+        found = [option for option in options().values() if option.name.rpartition(".")[0] == section]
+        rows = [f"## {title}\n", "| setting | variable | default | takes | meaning |", "|---|---|---|---|---|"]
+        rows += [
+            f"| `{option.name}` | `{option.variable}` | {to_server_default(option)} | {option.takes} | {option.description} |"
+            for option in found
+        ]
+        parts.append("\n".join(rows) + "\n")
+    return "\n".join([*parts, CONFIGURATION_CLOSING])
+
+
+def to_server_default(option: Option) -> str:
+    match option.default:
+        case None:
+            return "none"
+        case bool():
+            return f"`{str(option.default).lower()}`"
+        case list():
+            return "`[]`"
+        case int() as number if number <= 65_535:  # a port, mostly
+            return str(number)
+    return to_default(option.default)
+
+
+def metrics_tables() -> str:
+    parts = []
+    for title, families in SECTIONS.items():
+        rows = [f"**{title}**", "", "| metric | kind | labels | |", "|---|---|---|---|"]
+        for family in families:
+            labels = ", ".join(f"`{label}`" for label in family.labels)
+            rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
+        parts.append("\n".join(rows))
+    return "\n\n".join(parts)
+
+
 def known_limits() -> dict[str, int]:
     return {name: value for name, value in vars(limits).items() if name.isupper()}
 
@@ -213,18 +328,30 @@ def limits_table() -> str:
 def with_table(page: str, name: str, table: str) -> str:
     """The page with what stands between its two markers replaced."""
     begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"\n<!-- {name}: end -->"
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    assert found_begin, f"the page has lost the marker {begin!r}"
+    assert found_end, f"the page has lost the marker {end!r}"
     return f"{before}{begin}{table}{end}{after}"
 
 
 def pages() -> dict[Path, str]:
     """Every generated page as it should be."""
     operations = DOCS / "operations.md"
+    text = with_table(operations.read_text(encoding="utf-8"), "limits", limits_table())
     return {
         DOCS / "topic-settings.md": topic_settings(),
-        operations: with_table(operations.read_text(encoding="utf-8"), "limits", limits_table()),
+        DOCS / "configuration.md": configuration(),
+        operations: with_table(text, "metrics", metrics_tables()),
+        DOCS / "cli.md": command_line((DOCS / "cli.md").read_text(encoding="utf-8")),
     }
+
+
+def command_line(page: str) -> str:
+    parts = {"shared-options": shared_options(), "exit-codes": exit_codes_table(), "commands": commands_reference()}
+    for name, part in parts.items():
+        page = with_table(page, name, part)
+    return page
 
 
 def main() -> None:

@@ -22,9 +22,16 @@ LONG_MODULES: dict[str, int] = {}
 
 # Modules allowed to catch everything: the shard's supervisor, the edge of a door, the top of the command line.
 BROAD_EXCEPTS: set[str] = {
+    "src/ortoo/broker/commits.py",  # an observer's mistake must not end the committer
+    "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # a store may raise anything: the broker drops its state and recovers
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
+    "src/ortoo/client/handler.py",  # an error whose own words fail
+    "src/ortoo/client/shift.py",  # a handler may raise anything: its message failed
     "src/ortoo/client/sync.py",  # Ctrl-C must not leave work behind
+    "src/ortoo/doors/http/app.py",  # a mistake of ours is a 500, and ends neither the connection nor the door
+    "src/ortoo/doors/http/stream.py",  # the same on a WebSocket
+    "src/ortoo/doors/tcp/session.py",  # and over TCP
     "src/ortoo/stores/disk/backup.py",  # cleans up and raises on
     "src/ortoo/stores/disk/log.py",  # undoes half a flush and raises on
 }

@@ -11,6 +11,8 @@ async with ortoo.open() as queue:
 from .app.embedded import open, open_sync
 from .client import NamedTransaction, Queue, SyncQueue, Transaction
 from .client.connecting import connect, connect_sync
+from .client.handler import Reject
+from .client.worker import Worker
 from .model.errors import (
     CapacityError,
     ClosedError,
@@ -63,6 +65,7 @@ __all__ = [
     "Queue",
     "RateLimitedError",
     "Received",
+    "Reject",
     "RequestError",
     "Sent",
     "Stats",
@@ -76,6 +79,7 @@ __all__ = [
     "Transaction",
     "UnauthenticatedError",
     "UnavailableError",
+    "Worker",
     "__version__",
     "connect",
     "connect_sync",

@@ -222,14 +222,14 @@ def test_backup_and_restore_refuse_a_target_that_holds_something(data: Path, tmp
     assert (tmp_path / "full" / "file").read_text() == "mine"
 
 
-def test_an_error_is_one_line_and_exit_code_1(
+def test_an_error_is_one_line_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("sys.argv", ["ortoo", "backup", str(tmp_path / "nothing"), str(tmp_path / "target")])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
-    assert "not_found" in capsys.readouterr().err
+    assert ended.value.code == 3
+    assert capsys.readouterr().err.splitlines()[0].startswith("error (not_found): ")
 
 
 def test_help_and_version() -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import ortoo
 from docs import generate
+from ortoo.app.config import load_settings
+from ortoo.app.families import FAMILIES
+from ortoo.app.options import options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,6 +25,43 @@ def test_every_limit_is_explained() -> None:
 def test_the_generated_pages_are_up_to_date() -> None:
     stale = [path.name for path, text in generate.pages().items() if path.read_text(encoding="utf-8") != text]
     assert stale == [], "run: make docs"
+
+
+def test_every_server_setting_is_explained() -> None:
+    assert [option.name for option in options().values() if not option.description.endswith(".")] == []
+    assert {option.name.rpartition(".")[0] for option in options().values()} == generate.CONFIGURATION_SECTIONS.keys()
+
+
+def test_the_example_of_a_configuration_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "ortoo.toml"
+    file.write_text(example, encoding="utf-8")
+    assert load_settings(file, {}, {}).settings.http.cors_origins == ["https://shop.example"]
+
+
+def test_operations_speaks_only_of_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    mentioned = set(re.findall(r"\b(?:ortoo|mqtt_queue|mqueue)_[a-z_]+\b", page))
+    known = set(FAMILIES) | {f"{name}_bucket" for name, family in FAMILIES.items() if family.kind == "histogram"}
+    assert mentioned - known == set()
+    assert len(re.findall(r"expr: ", page)) > 5
+
+
+def test_operations_lists_every_event_of_the_log() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
+    listed = [event for row in rows for event in re.findall(r"`([^`]+?)(?: …)?`", row)]
+    logged = [
+        (path.name, event)
+        for path in sorted((ROOT / "src" / "ortoo").rglob("*.py"))
+        if path.parts[len(ROOT.parts) + 2] not in ("client", "cli")  # these run elsewhere
+        for event in re.findall(
+            r'\b_?log\.(?:info|warning|error|critical|exception)\(\s*"([^"]+)"', path.read_text("utf-8")
+        )
+    ]
+    assert ("server.py", "listening") in logged
+    assert [place for place in logged if not any(place[1].startswith(event) for event in listed)] == []
 
 
 def test_the_guide_lists_every_error_with_its_code() -> None:

@@ -1,7 +1,8 @@
 """Does every Python snippet in the documents run, and print what its comments promise?
 
 A snippet that awaits at its top level gets `ortoo`, `asyncio` and a new in-memory `queue`, as the pages tell their readers.
-Any other is run as a program of its own; test functions in it are called. After `print(...)  #` stands what it prints.
+Any other is run as a program of its own, or only imported when it would go on for ever; test functions in it are called.
+One that connects finds a server. After `print(...)  #` stands what it prints.
 """
 
 import ast
@@ -42,7 +43,7 @@ def run(snippet: Snippet) -> None:
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(_awaiting(code))
         return
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "snippet" if "worker.run()" in snippet.source else "__main__"}
     exec(code, names)
     for name, test in names.items():
         if name.startswith("test_"):
@@ -66,9 +67,15 @@ def test_the_readme_has_snippets() -> None:
 
 @pytest.mark.parametrize("snippet", snippets(), ids=lambda snippet: snippet.name)
 def test_the_snippet_runs_and_keeps_its_promises(
-    snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    snippet: Snippet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if "localhost:" in snippet.source:
+        snippet = snippet._replace(source=request.getfixturevalue("served").at_home(snippet.source))
     run(snippet)
     printed = capsys.readouterr().out.splitlines()
     remaining = iter(printed)

@@ -56,6 +56,13 @@ LINES = {
         "billed: 0 open orders, 1 invoices",
         "committed 2 reports; committing again added 0",
     ],
+    "worker": [
+        "sent to ann@example.org on attempt 1",
+        "sent to bob@busy.example on attempt 2",
+        "stored: sent to ann@example.org, sent to bob@busy.example",
+        "handled 4, failed 1, rejected 1",
+        "dead letter 'nowhere': that is no address",
+    ],
 }
 
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -82,7 +81,8 @@ class DiskMachine(EngineMachine):
             engine.confirm(record)
         assert store.problems == []
         # What a restart begins anew, and the model does not know of.
-        engine.state.counters = msgspec.structs.replace(self.engine.state.counters)
+        engine.state.reset_counters()
+        engine.state.past = self.engine.state.counters
         engine.state.lease_number = self.engine.state.lease_number
         self.compare_dedup(engine)
         self.compare_times(engine)

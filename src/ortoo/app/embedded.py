@@ -12,6 +12,25 @@ from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
+from .webhook import Webhook
+
+CLOSING_GRACE_S = 5.0  # for webhooks that were not told yet
+
+
+class _Embedded(Broker):
+    """A broker that tells webhooks by itself, as a server does."""
+
+    def __init__(self, store: Store, *, auto_create: bool) -> None:
+        super().__init__(store, SystemClock(), auto_create=auto_create)
+        self._webhook = Webhook(self)
+
+    async def open(self) -> None:
+        await super().open()
+        self._webhook.start()
+
+    async def close(self) -> None:
+        await self._webhook.close(CLOSING_GRACE_S)
+        await super().close()
 
 
 def open(
@@ -29,7 +48,7 @@ def open(
     by name, "file:PATH" or "command:CMD"; from the environment (ORTOO_ENCRYPTION_KEYS) when not given.
     """
     store: Store = MemoryStore() if path is None else open_directory(Path(path), keys)
-    return Queue(Broker(store, SystemClock(), auto_create=auto_create), namespace=namespace)
+    return Queue(_Embedded(store, auto_create=auto_create), namespace=namespace)
 
 
 def open_sync(

@@ -122,6 +122,8 @@ class Reader:
         """Messages in one state for a group, a page per partition."""
         topic = self._state.topic(name)
         feeds = self._state.group(topic, group).feeds
+        if not 0 <= count <= limits.BATCH_MESSAGES_MAX:
+            raise InvalidError(f"count must be 0 to {limits.BATCH_MESSAGES_MAX}, not {count}")
         pages = []
         for feed in feeds:
             log = feed.partition

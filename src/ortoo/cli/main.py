@@ -1,126 +1,108 @@
-"""The commands that work on a data directory. Errors are one line on standard error and exit code 1; wrong usage is 2."""
+"""Assembles the command line, and turns whatever goes wrong into one line on standard error and an exit code."""
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated, Any
 
-import msgspec
 import typer
-from rich.console import Console
+from rich.markup import escape
 
-from ortoo import __version__
-from ortoo.app.repair import repair_directory
-from ortoo.model.errors import OrtooError
-from ortoo.stores.disk import KeyRing, RealDisk, load_keys
-from ortoo.stores.disk.backup import back_up, restore
-from ortoo.stores.disk.check import check_directory
+from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
+
+from . import bench, consume, directory, dlq, groups, messages, publish, serve, show, top, topics
+from .help import examples, exit_codes, unwrap
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
-    help="Ortoo, a message queue. These commands look after data directories, as made by ortoo.open('./data').",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Ortoo, a message queue.\n\nEvery command asks the server at --url (or $ORTOO_URL); with --data DIR it opens a data "
+    "directory itself, without a server. COMMAND --help explains each one, with examples.",
+    epilog=exit_codes(),
 )
-out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
-Directory = Annotated[Path, typer.Argument(help="the data directory", show_default=False)]
-Keys = Annotated[
-    str | None,
-    typer.Option(help="for encrypted topics: file:PATH or command:CMD; ORTOO_ENCRYPTION_KEYS when not given"),
-]
-Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+_WORK, _CARE, _WATCH, _SERVER = "Messages", "Topics and groups", "Watching", "Server and data directories"
 
+app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
+app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
+app.add_typer(messages.app, name="messages", rich_help_panel=_WORK)
+app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messages.trace)
+app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
+app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
+app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
+app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
+app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
+app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
+app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
+app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
+app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data"))(directory.check)
+app.command(rich_help_panel=_SERVER, epilog=examples("ortoo repair ./data"))(directory.repair)
+app.command(rich_help_panel=_SERVER, epilog=examples("ortoo backup ./data ./backup"))(directory.backup)
+app.command(rich_help_panel=_SERVER, epilog=examples("ortoo restore ./backup ./data2"))(directory.restore)
+unwrap(app)
 
-def main() -> None:
-    try:
-        app()
-    except OrtooError as error:
-        err.print(f"[red]error[/red] ({error.code}): {error}", highlight=False)
-        sys.exit(1)
+# Newer versions of typer bring a click of their own, so its errors are found through one that typer exports.
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="print the version and end")] = False) -> None:
     if version:
-        out.print(f"ortoo {__version__}", highlight=False)
+        from ortoo import __version__
+
+        show.line(f"ortoo {__version__}")
         raise typer.Exit
 
 
-@contextmanager
-def _progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """A line that tells which file is being worked on, where there is somebody to read it."""
-    with err.status(doing) as status:
-        yield lambda path: status.update(f"{doing} [dim]{path}[/dim]")
+def main() -> None:
+    signal.signal(signal.SIGTERM, _end)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without our marks is no reason to fail
+    sys.exit(run(sys.argv[1:]))
 
 
-@app.command()
-def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
-    """Verify every file of a data directory. Changes nothing; exit code 1 when something is wrong.
-
-    A running queue may be checked, too.
-    """
-    with _progress("checking") as progress:
-        report = check_directory(RealDisk(directory), KeyRing(load_keys(keys)), progress)
-    if json:
-        out.print_json(msgspec.json.encode(report).decode())
-    else:
-        for problem in report.problems:
-            out.print(f"[red]✗[/red] {problem}", highlight=False)
-        mib = report.bytes / (1 << 20)
-        counted = (
-            f"{report.files} files, {mib:.1f} MiB, {report.messages} messages in segments, {report.commits} commits"
-        )
-        verdict = "[green]✓ all is well[/green]" if not report.problems else f"{len(report.problems)} problems"
-        out.print(f"{verdict}: {counted}", highlight=False)
-        if report.problems:
-            out.print("`ortoo repair` makes the best of it, or restore a backup with `ortoo restore`.")
-    if report.problems:
-        raise typer.Exit(1)
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)  # so that what is open is closed, and what is leased given back
 
 
-@app.command()
-def repair(directory: Directory, keys: Keys = None, json: Json = False) -> None:
-    """Make a damaged directory whole again, and say exactly what is gone.
-
-    The damaged directory is kept beside it. The queue must not be running.
-    """
-    with _progress("repairing"):
-        done = repair_directory(directory, keys)
-    if json:
-        out.print_json(msgspec.json.encode(done).decode())
-        return
-    for complaint in done.complaints:
-        out.print(f"[yellow]![/yellow] {complaint}", highlight=False)
-    for loss in done.losses:
-        out.print(f"[red]✗[/red] gone: {loss}", highlight=False)
-    if done.skipped_records:
-        out.print(
-            f"{done.skipped_records} deliveries or settlements could not be replayed; those messages may come again"
-        )
-    gone = sum(loss.end - loss.start for loss in done.losses)
-    out.print(f"[green]✓[/green] repaired: {done.messages - gone} messages kept, {gone} gone", highlight=False)
-    out.print(f"the damaged directory is kept as {done.damaged}", highlight=False)
+def run(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    try:
+        code = app(arguments, prog_name="ortoo", standalone_mode=False)
+        show.flush()
+        return code if isinstance(code, int) else 0
+    except _UsageError as error:
+        return _complain_of_usage(error)
+    except typer.Abort:
+        return _complain("nothing was done", 1)
+    except typer.Exit as ended:  # the last flush found the reader gone
+        return ended.exit_code
+    except NotFoundError as error:
+        return _complain(error, 3)
+    except UnavailableError as error:
+        return _complain(error, 4)
+    except (OrtooError, OSError) as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return 130
 
 
-@app.command()
-def backup(
-    directory: Directory, target: Annotated[Path, typer.Argument(help="a new directory", show_default=False)]
-) -> None:
-    """Copy a data directory, consistently, while the queue runs. Finished segments are linked, not copied."""
-    with _progress("backing up") as progress:
-        size = back_up(directory, target, progress)
-    out.print(f"[green]✓[/green] {target}: {size / (1 << 20):.1f} MiB; open it with `ortoo restore`", highlight=False)
+def _complain(error: Exception | str, code: int) -> int:
+    kind = f" ({error.code})" if isinstance(error, OrtooError) else ""
+    show.err.print(f"[red]error[/red]{kind}: {escape(show.printable(str(error)))}")
+    return code
 
 
-@app.command(name="restore")
-def restore_command(
-    backup_directory: Annotated[Path, typer.Argument(help="what `ortoo backup` made", show_default=False)],
-    directory: Annotated[Path, typer.Argument(help="a new data directory", show_default=False)],
-) -> None:
-    """Copy a backup to a new data directory. The backup stays as it is."""
-    with _progress("restoring") as progress:
-        size = restore(backup_directory, directory, progress)
-    out.print(f"[green]✓[/green] {directory}: {size / (1 << 20):.1f} MiB", highlight=False)
+def _complain_of_usage(error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # a command that needs more, given nothing: its help was printed
+        error.show()
+        return 2
+    command = error.ctx.command_path if error.ctx is not None else "ortoo"
+    return _complain(f"{error.format_message().rstrip('.')} (see {command} --help)", 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf
 from typing import overload
 
 from ortoo.model.errors import InvalidError
@@ -27,7 +27,7 @@ def to_ms(what: str, seconds: float | None) -> int | None:
 
 
 def check_number(what: str, seconds: float) -> float:
-    if type(seconds) not in (int, float) or not isfinite(seconds):
+    if type(seconds) not in (int, float) or not abs(seconds) < inf:  # not isfinite: it cannot do the largest integers
         raise InvalidError(f"{what} must be a number of seconds, not {seconds!r}")
     return seconds
 

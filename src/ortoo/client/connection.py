@@ -27,21 +27,33 @@ class Connection(asyncio.Protocol):
         self._welcomed: asyncio.Future[p.Welcome] = asyncio.get_running_loop().create_future()
         self.heard = 0.0
         self.idle_seconds = 30.0
+        self._given = 0  # bytes, so far
+        self._taken = 0  # of them, when last looked at
 
-    async def greet(self, client: str, token: str | None, seconds: float) -> None:
+    async def greet(self, hello: p.Hello, seconds: float) -> None:
         """OrtooError when the server does not let us in."""
-        self.send(encode_frame((0, p.Hello(p.PROTOCOL, client, token))))
+        self.send(encode_frame((0, hello)))
         try:
             async with asyncio.timeout(seconds):
                 welcome = await self._welcomed
         except TimeoutError:
-            self.abort(UnavailableError("the server took the connection and then said nothing"))
             raise UnavailableError(f"the server did not say hello within {seconds:g} seconds") from None
+        finally:
+            if self._welcomed.cancelled():  # nobody waits for the welcome any more
+                self.abort(UnavailableError("the server took the connection and then said nothing"))
         self.idle_seconds = welcome.idle_ms / 1000
 
     def send(self, frame: bytearray) -> None:
         if self._outbox is not None:
+            self._given += len(frame)
             self._outbox.put(frame)
+
+    def is_silent(self, now: float) -> bool:
+        taken = self._given - (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+        if taken > self._taken:
+            self.heard = now  # it is still busy taking what we send
+        self._taken = taken
+        return now - self.heard > self.idle_seconds
 
     def close(self) -> None:
         if self._transport is not None and self._outbox is not None:
@@ -80,8 +92,7 @@ class Connection(asyncio.Protocol):
         elif kind == p.ERROR:
             self.abort(p.to_error(p.decode_from_server(p.problem_decoder, body)))
         elif kind == p.GOODBYE:
-            self._reason = UnavailableError("the server is stopping")
-            self.close()
+            self._reason = UnavailableError("the server is stopping")  # once it has answered what is under way
         elif not self._welcomed.done():
             self._welcomed.set_result(p.decode_from_server(p.welcome_decoder, body))
 

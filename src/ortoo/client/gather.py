@@ -1,13 +1,14 @@
-"""Gathers what callers do one by one: all publishes, or acks, of one turn of the event loop travel as one batch."""
+"""Gathers what callers do side by side: all publishes, or acks, of one turn of the event loop travel as one batch."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from ortoo.model import limits
-from ortoo.model.batch import to_outgoing
+from ortoo.model.batch import Outgoing, join, to_outgoing
 from ortoo.model.commands import Publish, Run, Settle
 from ortoo.model.errors import CapacityError, RequestError
 from ortoo.model.message import Message
@@ -16,8 +17,33 @@ from ortoo.model.replies import Placed, Sent, Settled
 
 from .settling import merge_runs
 
-Entry = tuple[Message, asyncio.Future[Sent]]
+_BYTES_MAX = 8 * 1024 * 1024  # gathered; more gains nothing
+
 Acking = tuple[list[Run], asyncio.Future[Settled]]
+
+
+class Entry(NamedTuple):
+    """One caller's messages: a single one, or a batch that is published whole or not at all."""
+
+    what: Message | Outgoing
+    future: asyncio.Future[Any]  # of a Sent, or of a list of them
+
+
+class Gathering:
+    """What leaves for one topic together."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.count = 0
+        self.bytes = 0
+
+    def has_room_for(self, count: int, size: int) -> bool:
+        return self.count + count <= limits.BATCH_MESSAGES_MAX and self.bytes + size <= _BYTES_MAX
+
+    def add(self, entry: Entry, count: int, size: int) -> None:
+        self.entries.append(entry)
+        self.count += count
+        self.bytes += size
 
 
 class Gatherer:
@@ -26,54 +52,80 @@ class Gatherer:
     def __init__(self, send: Callable[[Publish], Awaitable[Placed]], linger: float = 0.0) -> None:
         self._send = send
         self._linger = linger
-        self._open: dict[TopicName, list[Entry]] = {}
+        self._open: dict[TopicName, Gathering] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, topic: TopicName, message: Message) -> asyncio.Future[Sent]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Sent] = loop.create_future()
-        batch = self._open.get(topic)
-        if batch is None:
-            batch = self._open[topic] = []
-            if self._linger:
-                loop.call_later(self._linger, self._flush, topic, batch)
-            else:
-                loop.call_soon(self._flush, topic, batch)
-        batch.append((message, future))
-        if len(batch) == limits.BATCH_MESSAGES_MAX:
-            self._flush(topic, batch)
-        return future
+        size = len(message.value) if isinstance(message.value, bytes | str) else 0
+        return self._add(topic, message, 1, size)
 
-    def _flush(self, topic: TopicName, batch: list[Entry]) -> None:
-        if self._open.get(topic) is batch:
+    def add_many(self, topic: TopicName, batch: Outgoing) -> asyncio.Future[list[Sent]]:
+        return self._add(topic, batch, len(batch), sum(map(len, batch.values)))
+
+    def _add(self, topic: TopicName, what: Message | Outgoing, count: int, size: int) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        entry = Entry(what, loop.create_future())
+        gathering = self._open.get(topic)
+        if gathering is not None and not gathering.has_room_for(count, size):
+            self._flush(topic, gathering)
+            gathering = None
+        if gathering is None:
+            gathering = self._open[topic] = Gathering()
+            if self._linger:
+                loop.call_later(self._linger, self._flush, topic, gathering)
+            else:
+                loop.call_soon(self._flush, topic, gathering)
+        gathering.add(entry, count, size)
+        return entry.future
+
+    def _flush(self, topic: TopicName, gathering: Gathering) -> None:
+        if self._open.get(topic) is gathering:
             del self._open[topic]
-            task = asyncio.get_running_loop().create_task(self._publish(topic, batch))
+            task = asyncio.get_running_loop().create_task(self._publish(topic, gathering.entries))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _publish(self, topic: TopicName, batch: list[Entry]) -> None:
+    async def _publish(self, topic: TopicName, entries: list[Entry]) -> None:
         try:
-            placed = await self._send(Publish(topic, to_outgoing([message for message, _ in batch])))
+            placed = await self._send(Publish(topic, _together(entries)))
         except (RequestError, CapacityError) as error:
-            if len(batch) == 1:
-                _fail(batch, error)
+            if len(entries) == 1:
+                _fail(entries, error)
             else:
-                for entry in batch:  # nothing happened; find out whose fault it was
+                for entry in entries:  # nothing happened; find out whose fault it was
                     await self._publish(topic, [entry])
             return
         except BaseException as error:  # whatever it is, it is the callers' to know
-            _fail(batch, error)
+            _fail(entries, error)
             return
-        for (_, future), sent in zip(batch, to_sent(placed), strict=True):
-            if not future.done():
-                future.set_result(sent)
+        _tell(entries, to_sent(placed))
 
     async def drain(self) -> None:
         """Returns when everything gathered has been answered."""
-        for topic, batch in list(self._open.items()):
-            self._flush(topic, batch)
+        for topic, gathering in list(self._open.items()):
+            self._flush(topic, gathering)
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _together(entries: list[Entry]) -> Outgoing:
+    """One batch, in the order of the callers."""
+    batches: list[Outgoing] = []
+    for single, group in groupby(entries, key=lambda entry: type(entry.what) is Message):
+        if single:
+            batches.append(to_outgoing([entry.what for entry in group]))  # type: ignore[misc]
+        else:
+            batches += [entry.what for entry in group]  # type: ignore[misc]
+    return join(batches)
+
+
+def _tell(entries: list[Entry], sent: list[Sent]) -> None:
+    at = 0
+    for what, future in entries:
+        upto = at + (1 if type(what) is Message else len(what))  # type: ignore[arg-type]
+        if not future.done():
+            future.set_result(sent[at] if type(what) is Message else sent[at:upto])
+        at = upto
 
 
 class AckGatherer:

@@ -96,12 +96,17 @@ class Queue(Streams):
     async def publish_many(
         self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
     ) -> list[Sent]:
-        """Publishes a batch of messages, or of bare values, all or nothing; returns once it is durable."""
-        command = Publish(to_topic_name(namespace or self.namespace, topic), to_outgoing(messages))
+        """Publishes a batch of messages, or of bare values, all or nothing; returns once it is durable.
+
+        Concurrent calls are gathered, as with `publish`.
+        """
+        name, batch = to_topic_name(namespace or self.namespace, topic), to_outgoing(messages)
         wait_ms = to_ms("wait", wait)
         if wait_ms < 0:
             raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
-        return to_sent(await self._link.publish(command, wait_ms))
+        if wait_ms == 0:
+            return await self._gatherer.add_many(name, batch)
+        return to_sent(await self._link.publish(Publish(name, batch), wait_ms))
 
     def transaction(self, *, namespace: str | None = None) -> Transaction:
         """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""

@@ -29,6 +29,7 @@ log = logging.getLogger("ortoo.client")
 
 _CONNECT_SECONDS = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
+_CONSUMERS_MAX = 50  # that a hello names; those used last
 _decoders = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in (ANSWERS | p.QUESTIONS).items()}
 
 
@@ -48,14 +49,19 @@ class RemoteLink:
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._connection: Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._consumers: dict[str, None] = {}  # that leases were asked for, the one used last at the end
         self._lost = asyncio.Event()
+        self._loss: OrtooError | None = None  # of a connection through which nothing was heard
+        self._is_heard = False
         self._away_since = 0.0
+        self._backoff = _BACKOFF_FIRST
 
     # -- the connection
 
     async def open(self) -> None:
         """UnavailableError when none of the servers answers; later on, a server that is away is waited for."""
         if self._keeper is None:
+            self._away_since = asyncio.get_running_loop().time()
             await self._connect()
             self._requests.refusal = None
             self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="ortoo-connection")
@@ -80,7 +86,8 @@ class RemoteLink:
                 connection = await connect_to(
                     host, port, self._tls, lambda: Connection(self._receive, self._on_lost), _CONNECT_SECONDS
                 )
-                await connection.greet(self._client, self._token, _CONNECT_SECONDS)
+                hello = p.Hello(p.PROTOCOL, self._client, self._token, list(self._consumers))
+                await connection.greet(hello, _CONNECT_SECONDS)
             except OrtooError as error:
                 errors.append(error)
             else:
@@ -90,6 +97,7 @@ class RemoteLink:
 
     def _begin(self, connection: Connection) -> None:
         self._connection = connection
+        self._is_heard = False
         self._lost.clear()
         self._requests.send_again()
         for request_id, subscription in list(self._subscriptions.items()):
@@ -98,27 +106,35 @@ class RemoteLink:
     def _on_lost(self, connection: Connection, reason: OrtooError) -> None:
         if connection is self._connection:
             self._connection = None
-            self._away_since = asyncio.get_running_loop().time()
             self._lost.set()
+            self._loss = None if self._is_heard else reason
+            if self._is_heard:  # else it is as if it had never been there
+                self._away_since = asyncio.get_running_loop().time()
+                self._backoff = _BACKOFF_FIRST
             log.warning("%s; connecting again to %s", reason, self._address)
 
     async def _keep(self) -> None:
         """Connects again whenever the connection is lost."""
-        backoff = _BACKOFF_FIRST
         while True:
             if self._connection is not None:
                 await self._watch(self._connection)
-                backoff = _BACKOFF_FIRST
-            try:
-                await self._connect()
-                log.info("connected to %s again", self._address)
-            except OrtooError as error:
+            error = self._loss or await self._connect_again()
+            self._loss = None
+            if error is not None:
                 self._give_up(error)
-                await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
-                backoff = min(2 * backoff, _BACKOFF_MAX)
+                await asyncio.sleep(self._backoff * random.uniform(0.5, 1.0))
+                self._backoff = min(2 * self._backoff, _BACKOFF_MAX)
+
+    async def _connect_again(self) -> OrtooError | None:
+        try:
+            await self._connect()
+        except OrtooError as error:
+            return error
+        log.info("connected to %s again", self._address)
+        return None
 
     async def _watch(self, connection: Connection) -> None:
-        """Says a word when there was silence; returns when the connection is lost."""
+        """Says a word now and then, for the server to know that we are there; returns when the connection is lost."""
         loop = asyncio.get_running_loop()
         pause = connection.idle_seconds / 3
         while not self._lost.is_set():
@@ -126,10 +142,9 @@ class RemoteLink:
                 async with asyncio.timeout(pause):
                     await self._lost.wait()
             except TimeoutError:
-                silence = loop.time() - connection.heard
-                if silence > connection.idle_seconds:
+                if connection.is_silent(loop.time()):
                     connection.abort(UnavailableError("the server fell silent"))
-                elif silence >= pause:
+                else:
                     self._requests.tell(p.Ping(), self._requests.next_id())
 
     def _give_up(self, error: OrtooError) -> None:
@@ -153,13 +168,16 @@ class RemoteLink:
     def _receive(self, kind: int, request_id: int, body: msgspec.Raw) -> None:
         subscription = self._subscriptions.get(request_id)
         if kind == p.DELIVERY:
+            self._is_heard = True
             if subscription is not None:
                 subscription.deliver(p.decode_from_server(p.delivery_decoder, body))
             return
         error = p.to_error(p.decode_from_server(p.problem_decoder, body)) if kind == p.ERROR else None
         if isinstance(error, ClosedError) and self._connection is not None:
             self._connection.abort(error)  # it is stopping: what was asked is asked of the next
-        elif subscription is not None:
+            return
+        self._is_heard = True
+        if subscription is not None:
             del self._subscriptions[request_id]
             subscription.end(error)
         else:
@@ -176,10 +194,19 @@ class RemoteLink:
         return placed
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
+        self._note_consumer(command.consumer)
         runs: list[LeasedRun] = _decode(Lease, await self._requests.ask(command))
         return runs
 
+    def _note_consumer(self, consumer: str) -> None:
+        """The next server has to know whose leases are not given up."""
+        self._consumers.pop(consumer, None)
+        self._consumers[consumer] = None
+        if len(self._consumers) > _CONSUMERS_MAX:
+            del self._consumers[next(iter(self._consumers))]
+
     def subscribe(self, command: Lease, credit: int) -> RemoteSubscription:
+        self._note_consumer(command.consumer)
         request_id = self._requests.next_id()
         subscription = RemoteSubscription(
             command,

@@ -129,7 +129,7 @@ class Requests:
         """Everyone is told; returns when they have heard it."""
         self.refusal = refusal
         for pending in self._pending.values():
-            pending.settle(refusal)
+            pending.give_up(refusal)
         while self._pending or self._line:
             self._admit()
             await asyncio.sleep(0)

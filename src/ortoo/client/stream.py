@@ -1,14 +1,15 @@
-"""What `consume` and `subscribe` give: an iterator that can also be held in `async with`."""
+"""What `consume` and its kind give: an iterator that can also be held in `async with`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from types import TracebackType
+from typing import TypeVar
 
-from ortoo.model.message import Received
+T = TypeVar("T")
 
 
-class Stream(AsyncIterator[Received]):
+class Stream(AsyncIterator[T]):
     """Iterate it as it is, or hold it: `async with queue.consume("orders") as messages: async for message in messages: ...`
 
     Held, it has begun when the block begins (a subscriber misses nothing from there on), and has given back what it had
@@ -16,13 +17,11 @@ class Stream(AsyncIterator[Received]):
     had leased ahead soon after the loop is left.
     """
 
-    def __init__(
-        self, items: AsyncGenerator[Received, None], begin: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
+    def __init__(self, items: AsyncGenerator[T, None], begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._items = items
         self._begin = begin
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> Stream[T]:
         await self._start()
         return self
 
@@ -31,7 +30,7 @@ class Stream(AsyncIterator[Received]):
     ) -> None:
         await self.aclose()
 
-    async def __anext__(self) -> Received:
+    async def __anext__(self) -> T:
         await self._start()
         return await anext(self._items)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from heapq import heappop, heappush
-from typing import Literal
+from typing import Literal, TypeVar
 from uuid import uuid4
 
 from ortoo.model import limits
@@ -17,6 +17,8 @@ from .admin import Admin, Time, to_position
 from .arguments import check_count
 from .receiving import Receiving
 from .stream import Stream
+
+T = TypeVar("T")
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
 _SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message and still be there
@@ -36,29 +38,62 @@ class Streams(Admin, Receiving):
         labels: dict[str, str] | None = None,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
-    ) -> Stream:
+    ) -> Stream[Received]:
         """Yields messages as they come, leasing up to `prefetch` ahead; settle each one with its `ack` and so on.
 
         Goes on for ever, or with `wait` until nothing came for so many seconds. What was leased and not yet yielded is
         given back soon after the loop is left, or held in `async with`, by the end of the block.
         """
-        command = self._lease_command(
-            topic,
-            labels,
-            group,
-            check_count("prefetch", prefetch, 1),
-            _POLL_SECONDS if wait is None else wait,
-            lease,
-            consumer,
-            None,
-            None,
-            auto_ack,
-            start,
-            namespace,
+        command = self._stream_command(
+            topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
         )
-        return Stream(self._consume(command, ends=wait is not None))
+        return Stream(self._consume(command, wait is not None, list[Received].pop))
 
-    async def _consume(self, command: Lease, ends: bool) -> AsyncGenerator[Received, None]:
+    def consume_batches(
+        self,
+        topic: str | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        max_messages: int = 100,
+        prefetch: int = 1000,
+        lease: float | None = None,
+        wait: float | None = None,
+        auto_ack: bool = False,
+        consumer: str | None = None,
+        labels: dict[str, str] | None = None,
+        start: Literal["all", "new"] | None = "all",
+        namespace: str | None = None,
+    ) -> Stream[list[Received]]:
+        """As `consume`, in lists of up to `max_messages`, of what is there: the fast way when there is much to do."""
+        command = self._stream_command(
+            topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
+        )
+        count = check_count("max_messages", max_messages, 1)
+        return Stream(self._consume(command, wait is not None, lambda ahead: _pop(ahead, count)))
+
+    def _stream_command(
+        self,
+        topic: str | None,
+        labels: dict[str, str] | None,
+        group: str,
+        prefetch: int,
+        wait: float | None,
+        lease: float | None,
+        consumer: str | None,
+        auto_ack: bool,
+        start: Literal["all", "new"] | None,
+        namespace: str | None,
+    ) -> Lease:
+        ahead = check_count("prefetch", prefetch, 1)
+        patience = _POLL_SECONDS if wait is None else wait
+        return self._lease_command(
+            topic, labels, group, ahead, patience, lease, consumer, None, None, auto_ack, start, namespace
+        )
+
+    async def _consume(
+        self, command: Lease, ends: bool, take: Callable[[list[Received]], T]
+    ) -> AsyncGenerator[T, None]:
+        """`take` takes the next from a list whose last is the first to go."""
         # Pushed deliveries come when they come; who wants to know that there is nothing now has to ask.
         subscription = None if ends else self._link.subscribe(command, command.max_messages)
         ahead: list[Received] = []
@@ -73,10 +108,11 @@ class Streams(Admin, Receiving):
                     return
                 ahead.reverse()
                 while ahead:
-                    message = ahead.pop()
+                    before = len(ahead)
+                    taken = take(ahead)
                     if subscription is not None:
-                        subscription.grant(1)
-                    yield message
+                        subscription.grant(before - len(ahead))
+                    yield taken
         finally:
             del self._prefetched[id(ahead)]
             if subscription is not None:
@@ -92,7 +128,7 @@ class Streams(Admin, Receiving):
 
     def subscribe(
         self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
-    ) -> Stream:
+    ) -> Stream[Received]:
         """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber.
 
         "Now" is when the first message is asked for, or held in `async with`, when the block begins.
@@ -200,6 +236,13 @@ class Streams(Admin, Receiving):
                 heappush(heads, (messages[-1].timestamp_ms, which, messages))
             else:
                 await _push(heads, which, readers[which])
+
+
+def _pop(ahead: list[Received], count: int) -> list[Received]:
+    taken = ahead[-count:]
+    del ahead[-count:]
+    taken.reverse()
+    return taken
 
 
 async def _push(

@@ -117,6 +117,7 @@ class SyncQueue:
     release = _blocking(Queue.release)
     extend = _blocking(Queue.extend)
     consume = _iterating(Queue.consume)
+    consume_batches = _iterating(Queue.consume_batches)
     subscribe = _iterating(Queue.subscribe)
     read = _iterating(Queue.read)
     read_batches = _iterating(Queue.read_batches)

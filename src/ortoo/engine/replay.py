@@ -16,7 +16,7 @@ from .group import Group, LeaseState
 from .once import remember
 from .snapshot import load
 from .state import State, Transaction
-from .topic import Topic
+from .topic import Topic, TopicCounters
 
 
 def apply(state: State, record: r.Record) -> None:
@@ -57,6 +57,7 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     topic = state.topics.pop(record.topic)
     state.secrets.discard(record.topic)
+    state.past.add(topic.counters)
     del state.names[topic.name]
     for group in topic.groups.values():
         _forget_leases(state, group)
@@ -133,7 +134,7 @@ def _published(state: State, record: r.Published) -> None:
     partition = topic.partitions[record.partition]
     partition.append(record, topic.config)
     topic.spread += 1
-    state.counters.published += record.count
+    topic.counters.published += record.count
     if record.batch.dedup_ids and not record.origins:
         _remember_dedup_ids(state, topic, record)
     state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
@@ -224,15 +225,17 @@ def _quarantined(state: State, record: r.Quarantined) -> None:
 
 
 def _skipped(state: State, record: r.Skipped) -> None:
-    state.topics[record.topic].groups[record.group].feeds[record.partition].skipped += len(record.offsets)
-    state.counters.skipped += len(record.offsets)
+    topic = state.topics[record.topic]
+    topic.groups[record.group].feeds[record.partition].skipped += len(record.offsets)
+    topic.counters.skipped += len(record.offsets)
 
 
 # -- delivery
 
 
 def _leased(state: State, record: r.Leased) -> None:
-    group = state.topics[record.topic].groups[record.group]
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
     lease = group.leases.get(record.lease)
     if lease is None:
         lease = group.leases[record.lease] = LeaseState(record.lease, record.consumer, record.at, record.until)
@@ -242,7 +245,7 @@ def _leased(state: State, record: r.Leased) -> None:
         state.alarms.set(("leases",), record.until)
     lease.held[record.partition] = record.offsets.copy()
     group.feeds[record.partition].take(record.offsets)
-    state.counters.delivered += len(record.offsets)
+    topic.counters.delivered += len(record.offsets)
 
 
 def _extended(state: State, record: r.Extended) -> None:
@@ -253,9 +256,10 @@ def _extended(state: State, record: r.Extended) -> None:
         state.alarms.set(("leases",), record.until)
 
 
-def _delivery(state: State, record: Any) -> tuple[Group, Feed, LeaseState]:
-    group = state.topics[record.topic].groups[record.group]
-    return group, group.feeds[record.partition], group.leases[record.lease]
+def _delivery(state: State, record: Any) -> tuple[TopicCounters, Group, Feed, LeaseState]:
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
+    return topic.counters, group, group.feeds[record.partition], group.leases[record.lease]
 
 
 def _retire(state: State, group: Group, lease: LeaseState) -> None:
@@ -265,44 +269,46 @@ def _retire(state: State, group: Group, lease: LeaseState) -> None:
 
 
 def _acked(state: State, record: r.Acked) -> None:
-    group, feed, lease = _delivery(state, record)
+    counters, group, feed, lease = _delivery(state, record)
     lease.ack(record.partition, record.offsets)
     feed.settle(record.offsets)
     _retire(state, group, lease)
-    state.counters.acked += len(record.offsets)
+    counters.acked += len(record.offsets)
 
 
 def _retried(state: State, record: r.Retried) -> None:
-    group, feed, lease = _delivery(state, record)
+    counters, group, feed, lease = _delivery(state, record)
     lease.drop(record.partition, OffsetSet(record.offsets))
     for offset, due in zip(record.offsets, record.dues, strict=True):
         feed.retry(offset, due, record.first, record.at)
     _retire(state, group, lease)
     state.alarms.set(("retries", record.topic, record.partition, record.group), feed.retries.next())
-    state.counters.retried += len(record.offsets)
+    counters.retried += len(record.offsets)
 
 
 def _released(state: State, record: r.Released) -> None:
-    group, feed, lease = _delivery(state, record)
+    counters, group, feed, lease = _delivery(state, record)
     lease.drop(record.partition, record.offsets)
     feed.give_back(record.offsets)
     _retire(state, group, lease)
-    state.counters.released += len(record.offsets)
+    counters.released += len(record.offsets)
 
 
 def _dropped(state: State, record: r.Dropped) -> None:
-    group = state.topics[record.topic].groups[record.group]
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
     if record.reason == "moved":  # the others that were fresh are expired, which the log knows
         group.feeds[record.partition].admit(record.offsets.last() + 1)
     group.close(record.partition, record.offsets)
-    state.counters.dropped += len(record.offsets)
+    topic.counters.count_dropped(record.reason, len(record.offsets))
 
 
 def _dead_lettered(state: State, record: r.DeadLettered) -> None:
-    group = state.topics[record.topic].groups[record.group]
+    topic = state.topics[record.topic]
+    group = topic.groups[record.group]
     group.revoke(record.partition, record.offsets)
     group.feeds[record.partition].bury(record.offsets)
-    state.counters.dead_lettered += len(record.offsets)
+    topic.counters.count_dead(record.reason, len(record.offsets))
 
 
 def _redriven(state: State, record: r.Redriven) -> None:

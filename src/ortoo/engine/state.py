@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Publish
 from ortoo.model.errors import NotFoundError, UnavailableError
@@ -15,7 +17,7 @@ from .dedup import DedupTable
 from .group import Group, LeaseState
 from .members import Members
 from .partition import Partition
-from .topic import Topic
+from .topic import Topic, TopicCounters
 from .wheel import Wheel
 
 
@@ -58,7 +60,6 @@ class State:
     __slots__ = (
         "alarms",
         "auto_create",
-        "counters",
         "dedups",
         "ended",
         "epoch",
@@ -69,6 +70,7 @@ class State:
         "names",
         "now",
         "number",
+        "past",
         "producers",
         "secrets",
         "shifted",
@@ -94,7 +96,20 @@ class State:
         self.alarms = Alarms()
         self.joining: dict[tuple[TopicId, str], Members] = {}  # soft: who joins a group that a lease is about to make
         self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
-        self.counters = Counters()
+        self.past = Counters()  # soft: of topics that were deleted
+
+    @property
+    def counters(self) -> Counters:
+        """Of all topics together, since the queue was opened."""
+        counters = msgspec.structs.replace(self.past)
+        for topic in self.topics.values():
+            counters.add(topic.counters)
+        return counters
+
+    def reset_counters(self) -> None:
+        self.past = Counters()
+        for topic in self.topics.values():
+            topic.counters = TopicCounters()
 
     def next_lease(self, ahead: int = 0) -> LeaseId:
         return LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1 + ahead)

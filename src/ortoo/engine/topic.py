@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from ortoo.model import limits
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.model.records import TopicCreated
+from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
 from .dedup import DedupTable
@@ -16,9 +18,25 @@ from .group import Group
 from .partition import Partition
 
 
+class TopicCounters(Counters):
+    """Soft: of this opening. Dead letters and drops by reason, too."""
+
+    dead_reasons: dict[str, int] = msgspec.field(default_factory=dict)
+    drop_reasons: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def count_dead(self, reason: str, count: int) -> None:
+        self.dead_lettered += count
+        self.dead_reasons[reason] = self.dead_reasons.get(reason, 0) + count
+
+    def count_dropped(self, reason: str, count: int) -> None:
+        self.dropped += count
+        self.drop_reasons[reason] = self.drop_reasons.get(reason, 0) + count
+
+
 class Topic:
     __slots__ = (
         "config",
+        "counters",
         "created",
         "dedup",
         "floors",
@@ -41,6 +59,7 @@ class Topic:
         self.groups: dict[GroupId, Group] = {}
         self.group_names: dict[str, Group] = {}
         self.dedup = DedupTable()
+        self.counters = TopicCounters()
         self.spread = 0  # which partition the next batch without keys goes to
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0

@@ -51,6 +51,7 @@ def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
 def decide_begin(state: State, command: Begin, now: int) -> Decision:
     name = (command.namespace, command.transaction)
     check_name("a transaction's name", command.transaction)
+    check_name("a namespace", command.namespace)
     committed = _outcome(state, *name, now)
     if committed is not None:
         outcome = "committed" if committed else "aborted"

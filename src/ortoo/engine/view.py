@@ -33,11 +33,11 @@ def topic_info(topic: Topic) -> TopicInfo:
 def group_info(group: Group) -> GroupInfo:
     counts = {"ready": 0, "delayed": 0, "leased": 0, "blocked": 0}
     for feed in group.feeds:
-        delayed, blocked = delayed_in(feed), blocked_in(feed)
+        delayed, blocked = len(delayed_in(feed)), count_blocked(feed)
         counts["leased"] += len(feed.leased)
-        counts["delayed"] += len(delayed)
-        counts["blocked"] += len(blocked)
-        counts["ready"] += feed.backlog() - len(feed.leased) - len(delayed) - len(blocked)
+        counts["delayed"] += delayed
+        counts["blocked"] += blocked
+        counts["ready"] += feed.backlog() - len(feed.leased) - delayed - blocked
     members = group.members
     return GroupInfo(
         group.name,
@@ -70,6 +70,20 @@ def blocked_in(feed: Feed) -> OffsetSet:
     if feed.fifo and feed.is_held:
         return feed.ready.get(ANY_PRIORITY, OffsetSet()).copy()
     return OffsetSet()
+
+
+def count_blocked(feed: Feed) -> int:
+    if feed.keys is not None:
+        return sum(len(state.waiting) for state in feed.keys.states.values() if state.held and state.waiting)
+    return len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0
+
+
+def oldest_pending(group: Group) -> int | None:
+    """When the oldest message that the group has not settled was published; None when it has settled all."""
+    times = [
+        feed.partition.timeline.time_of(max(feed.floor, feed.partition.start)) for feed in group.feeds if feed.backlog()
+    ]
+    return min(times, default=None)
 
 
 def offsets_in_state(feed: Feed, state: MessageState) -> OffsetSet:

@@ -27,6 +27,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     protocol: int
     client: str  # the program and its version, for the log
     token: str | None = None
+    consumers: list[str] = []  # who leased through an earlier connection, and is here again
 
 
 class Welcome(msgspec.Struct, frozen=True):

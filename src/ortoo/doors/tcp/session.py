@@ -200,6 +200,8 @@ class Session(asyncio.Protocol):
         self._guest = self._gate.admit(hello.token)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
+        for consumer in hello.consumers:
+            self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 

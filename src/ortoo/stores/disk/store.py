@@ -15,10 +15,12 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError
+from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
 from ortoo.ports import StoreStatus
@@ -41,6 +43,7 @@ BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathere
 INTERVAL_S = 0.05  # how long durability "interval" may lag
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free, so that acks can go on
 ROOM_CHECK_BYTES = 8 << 20
+CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
 _SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released, r.Answered)  # an answer goes with what it answers
@@ -81,6 +84,8 @@ class DiskStore:
         self.disk = disk
         self.ring = ring or KeyRing({})
         self.problems: list[str] = []  # what recovery found, in words
+        self.sync_seconds = Histogram()  # of the write-ahead log
+        self.checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
         self._lock = lock
         self._checkpoint_bytes = checkpoint_bytes
         self._reserve_bytes = reserve_bytes
@@ -147,11 +152,7 @@ class DiskStore:
             self._full = f"the disk is full ({error})"
             raise
         if sync:
-            try:
-                self._wal.sync()
-            except OSError as error:
-                self._on_sync_failure(error)
-                raise
+            self._sync()
         return number
 
     def _must_sync(self, records: Sequence[r.Record]) -> bool:
@@ -175,11 +176,13 @@ class DiskStore:
             task.add_done_callback(lambda done: done.exception())
 
     def _sync(self) -> None:
+        began = perf_counter()
         try:
             self._wal.sync()
         except OSError as error:
             self._on_sync_failure(error)
             raise
+        self.sync_seconds.observe(perf_counter() - began)
 
     async def _keep_up(self, written: int) -> None:
         self._unchecked_bytes += written
@@ -217,6 +220,15 @@ class DiskStore:
             problems=tuple(dict.fromkeys(self.problems)),
         )
 
+    @property
+    def wal_bytes(self) -> int:
+        """Written since the last checkpoint began."""
+        return self._wal.bytes_since_rotation
+
+    @property
+    def segment_bytes(self) -> int:
+        return sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
+
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
         number = self._wal.next_number - 1
         await self._in(self._writer, self._sync)  # a failure ends the process here, too
@@ -240,7 +252,7 @@ class DiskStore:
             self._checkpointing = asyncio.create_task(self._run_checkpoint(cut), name="ortoo-checkpoint")
 
     async def _run_checkpoint(self, cut: _Cut) -> None:
-        catalog = self._catalog
+        catalog, began = self._catalog, perf_counter()
         try:
             await self._refresh_keys()
             for log, ring in cut.logs:
@@ -270,6 +282,7 @@ class DiskStore:
             catalog.doomed = cut.doomed + catalog.doomed
         finally:
             self._checkpointing = None
+            self.checkpoint_seconds.observe(perf_counter() - began)
 
     async def _refresh_keys(self) -> None:
         try:

@@ -1,0 +1,86 @@
+"""Ortoo's own server, over TCP: publish_many, lease and ack, every commit synced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+
+import ortoo
+from bench.processes import free_port, running, wait_for_port
+from ortoo.client.stream import Stream
+
+from .contender import Contender, Publish, Server, Take
+
+TOPIC = "bench"
+AHEAD = 10  # batches that the client may hold
+LEASE_SECONDS = 600.0  # no lease may run out while a slow machine is measured
+
+
+class Served(msgspec.Struct, frozen=True):
+    """Where a server listens, and which process it is."""
+
+    tcp_port: int
+    http_port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        return f"ortoo://127.0.0.1:{self.tcp_port}"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    tcp, http, log = free_port(), free_port(), folder / "ortoo.log"
+    command = [sys.executable, "-m", "ortoo", "serve", "--data", str(folder / "data")]
+    command += ["--tcp-port", str(tcp), "--http-port", str(http), "--set", "log.level=warning"]
+    with running(command, log=log) as process:
+        wait_for_port(tcp, process, log)
+        wait_for_port(http, process, log)
+        yield Served(tcp, http, process.pid)
+
+
+class OrtooTcp(Contender):
+    name = "ortoo"
+    settings = 'durability "commit"'
+
+    def version(self) -> str:
+        return f"ortoo {ortoo.__version__} over TCP"
+
+    @contextmanager
+    def serve(self, folder: Path) -> Iterator[Server]:
+        with serving(folder) as served:
+            yield Server(served.url, served.pid)
+
+    async def prepare(self, address: str) -> None:
+        async with ortoo.connect(address) as queue:
+            await queue.create_topic(TOPIC)
+
+    @asynccontextmanager
+    async def publishing(self, address: str) -> AsyncIterator[Publish]:
+        async with ortoo.connect(address) as queue:
+
+            async def publish(_: int, values: list[bytes]) -> None:
+                await queue.publish_many(TOPIC, values)
+
+            yield publish
+
+    @asynccontextmanager
+    async def taking(self, address: str) -> AsyncIterator[Take]:
+        async with ortoo.connect(address) as queue, AsyncExitStack() as streams:
+            held: dict[int, Stream[list[ortoo.Received]]] = {}
+
+            async def take(which: int, count: int) -> list[bytes]:
+                if which not in held:
+                    stream = queue.consume_batches(
+                        TOPIC, max_messages=count, prefetch=AHEAD * count, lease=LEASE_SECONDS
+                    )
+                    held[which] = await streams.enter_async_context(stream)
+                messages = await anext(held[which])
+                await queue.ack(messages)
+                return [message.value for message in messages]
+
+            yield take

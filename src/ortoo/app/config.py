@@ -1,0 +1,212 @@
+"""Loads the settings of a server: defaults < file < environment < flags. Whatever is not understood is an error.
+
+A misspelt name or a wrong value is never passed over: a server that runs with other settings than its owner thinks is
+worse than one that does not start. Each error names where the value stands and what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ortoo.model.errors import ConfigError
+from ortoo.model.settings import Settings
+
+from .options import PREFIX, Option, options, sections
+
+FILE_VARIABLE = "ORTOO_CONFIG"
+FILE_NAME = "ortoo.toml"
+
+# Read by other parts of Ortoo.
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE"})
+
+_KEYS = "encryption_keys"
+# What Kubernetes sets in every container beside a service whose name begins with "ortoo".
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)")
+
+
+class Source(msgspec.Struct, frozen=True):
+    kind: Literal["default", "file", "environment", "flag"]
+    where: str = ""  # file and line, variable, or flag
+
+    def __str__(self) -> str:
+        return self.where or self.kind
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A setting as it may be shown to anybody."""
+
+    name: str
+    value: Any
+    source: Source
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    settings: Settings
+    sources: dict[str, Source]  # by dotted name
+
+    def shown(self) -> list[Shown]:
+        """Every setting with its value and where that came from; secrets are masked."""
+        return [
+            Shown(option.name, option.show(get_setting(self.settings, option.name)), self.sources[option.name])
+            for option in options().values()
+        ]
+
+
+def load_settings(config_file: Path | None, flags: Mapping[str, str], environ: Mapping[str, str]) -> Loaded:
+    """`flags` are texts by dotted name, as in {"http.port": "8080"}."""
+    values: dict[str, Any] = {option.name: option.default for option in options().values()}
+    sources = dict.fromkeys(values, Source("default"))
+    for layer in (_from_file(_find_file(config_file, environ)), _from_environment(environ), _from_flags(flags)):
+        for name, (value, source) in layer.items():
+            values[name], sources[name] = value, source
+    _check_tls(values, sources)
+    return Loaded(msgspec.convert(_nested(values), Settings), sources)
+
+
+def get_setting(settings: Settings, name: str) -> Any:
+    value: Any = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+Layer = dict[str, tuple[Any, Source]]
+
+
+# -- the file
+
+
+def _find_file(config_file: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if config_file is not None:
+        return config_file
+    if environ.get(FILE_VARIABLE):
+        return Path(environ[FILE_VARIABLE])
+    return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
+
+
+def _from_file(path: Path | None) -> Layer:
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    layer: Layer = {}
+    for name, value in _flat(tables, ""):
+        where = f"{path}:{_line_of(text, name)}"
+        layer[name] = (_option(name, where).check(value, where), Source("file", where))
+    return layer
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and name in sections():
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _line_of(text: str, name: str) -> int:
+    """The line a key stands in, or the header of its table; 1 when it is written in some rarer way."""
+    table, found = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            table = f"{header[1]}."
+            found = number if name.startswith(table) else found
+        elif (key := re.match(r"\s*([\w.\"'-]+)\s*=", line)) and table + key[1].strip("\"'") == name:
+            return number
+    return found
+
+
+# -- variables and flags
+
+
+def _from_environment(environ: Mapping[str, str]) -> Layer:
+    variables = {option.variable: option for option in options().values()}
+    layer: Layer = {}
+    for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+        if variable in variables:
+            layer[variables[variable].name] = (
+                _from_variable(variables[variable], environ[variable]),
+                Source("environment", variable),
+            )
+        elif variable not in OTHER_VARIABLES and not _is_foreign(variable, environ[variable]):
+            _refuse_mistyped(variable, variables)
+    return layer
+
+
+def _from_variable(option: Option, text: str) -> Any:
+    if option.name == _KEYS and not text.startswith(("file:", "command:")):
+        return None  # the keys themselves; the store reads them from there
+    if _ADDRESS.match(text) and option.name.endswith("port"):
+        raise ConfigError(
+            f"{option.variable} is {text!r}, as Kubernetes sets it for a service of that name: rename the service, or set "
+            f"enableServiceLinks: false; {option.name} takes {option.takes}"
+        )
+    return option.parse(text, option.variable)
+
+
+def _is_foreign(variable: str, text: str) -> bool:
+    return bool(_ADDRESS.match(text) or _SERVICE.search(variable))
+
+
+def _refuse_mistyped(variable: str, known: Iterable[str]) -> None:
+    """Other programs may have variables of this prefix; one that resembles a setting is a mistake."""
+    section = variable.removeprefix(PREFIX).partition("_")[0].lower()
+    if section in sections() or get_close_matches(variable, [*known, *OTHER_VARIABLES], 1, 0.8):
+        raise ConfigError(f"there is no setting {variable}{_nearest(variable, [*known, *OTHER_VARIABLES])}")
+
+
+def _from_flags(flags: Mapping[str, str]) -> Layer:
+    layer: Layer = {}
+    for name, text in flags.items():
+        option = _option(name, f"--{name}")
+        layer[name] = (option.parse(text, option.flag), Source("flag", option.flag))
+    return layer
+
+
+# -- checks
+
+
+def _option(name: str, where: str) -> Option:
+    option = options().get(name)
+    if name in sections():
+        raise ConfigError(f"{where}: {name} is a group of settings; write it as a table, [{name}]")
+    if option is None:
+        raise ConfigError(f"{where}: there is no setting {name!r}{_nearest(name, [*options(), *sections()])}")
+    return option
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    found = get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {found[0]}?" if found else "; `ortoo config show` lists them all"
+
+
+def _check_tls(values: Mapping[str, Any], sources: Mapping[str, Source]) -> None:
+    given = [name for name in ("tls.certificate", "tls.key") if values[name] is not None]
+    if len(given) == 1:
+        missing = "tls.key" if given[0] == "tls.certificate" else "tls.certificate"
+        raise ConfigError(f"{sources[given[0]]}: {given[0]} needs {missing} as well")
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in values.items():
+        *sections, last = name.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch.setdefault(section, {})
+        branch[last] = value
+    return tree

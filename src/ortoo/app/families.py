@@ -1,0 +1,207 @@
+"""Every metric a server exposes: its name, its kind, its labels and what it tells. The table in the documents is made of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["gauge", "counter", "histogram", "summary"]
+
+
+class Family(msgspec.Struct, frozen=True):
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+
+_TOPIC = ("namespace", "topic")
+_GROUP = ("namespace", "topic", "group")
+_QUEUE = ("namespace", "queue")
+
+
+def _gauges(labels: tuple[str, ...], helps: dict[str, str]) -> list[Family]:
+    return [Family(name, "gauge", labels, text) for name, text in helps.items()]
+
+
+def _counters(labels: tuple[str, ...], helps: dict[str, str]) -> list[Family]:
+    return [Family(name, "counter", labels, text) for name, text in helps.items()]
+
+
+def _histograms(labels: tuple[str, ...], helps: dict[str, str]) -> list[Family]:
+    return [Family(name, "histogram", labels, text) for name, text in helps.items()]
+
+
+SECTIONS: dict[str, list[Family]] = {
+    "Topics": [
+        *_gauges(
+            _TOPIC,
+            {
+                "ortoo_topic_depth": "largest backlog of a durable group; everything in the log before there is one",
+                "ortoo_topic_messages": "messages in the log, whatever their state",
+                "ortoo_topic_bytes": "bytes of the values in the log",
+            },
+        ),
+        *_counters(
+            _TOPIC,
+            {
+                "ortoo_messages_published_total": "messages published, dead letters in their topic included",
+                "ortoo_messages_duplicate_total": "messages not published because their dedup id was known",
+                "ortoo_messages_delivered_total": "deliveries, redeliveries included",
+                "ortoo_messages_acked_total": "messages acknowledged",
+                "ortoo_messages_retried_total": "deliveries that failed and are tried again: nacks and expired leases",
+                "ortoo_messages_released_total": "deliveries returned uncounted: released, revoked, consumer left",
+                "ortoo_messages_skipped_total": "messages that retention removed before a group had settled them",
+            },
+        ),
+        *_counters(
+            (*_TOPIC, "reason"),
+            {
+                "ortoo_messages_dead_lettered_total": "messages given up, with a dead letter",
+                "ortoo_messages_dropped_total": "messages given up, without one",
+            },
+        ),
+        *_histograms(
+            _TOPIC,
+            {
+                "ortoo_delivery_latency_seconds": (
+                    "from publishing to the first delivery through a door, delays included; one observation a delivery, "
+                    "of its oldest message"
+                ),
+            },
+        ),
+    ],
+    "Groups": _gauges(
+        _GROUP,
+        {
+            "ortoo_group_backlog": "the lag: messages not settled yet",
+            "ortoo_group_ready": "of these, deliverable now",
+            "ortoo_group_delayed": "of these, not due yet or waiting for a retry",
+            "ortoo_group_leased": "of these, delivered and not settled",
+            "ortoo_group_blocked": "of these, behind an unsettled message of their key or partition",
+            "ortoo_group_dead": "messages given up that are among the dead letters",
+            "ortoo_group_leases": "leases that hold messages",
+            "ortoo_group_consumers": "consumers that are alive",
+            "ortoo_group_oldest_pending_seconds": "age of the oldest message not settled yet; 0 when there is none",
+        },
+    ),
+    "Doors": [
+        *_gauges(("door",), {"ortoo_connections": "clients connected"}),
+        *_counters(
+            ("door",),
+            {
+                "ortoo_connections_opened_total": "clients that connected",
+                "ortoo_connections_refused_total": "clients turned away because limits.connections was reached",
+            },
+        ),
+        *_counters(("door", "operation"), {"ortoo_requests_total": "requests, failed ones included"}),
+        *_counters(("door", "operation", "code"), {"ortoo_request_errors_total": "requests answered with an error"}),
+        *_histograms(
+            ("door", "operation"),
+            {"ortoo_request_seconds": "time to the broker's answer, errors left out; a lease without its waiting"},
+        ),
+        *_gauges(
+            (),
+            {
+                "ortoo_in_flight_bytes": "bytes of requests being served",
+                "ortoo_in_flight_limit_bytes": "the bound of these, limits.in_flight_bytes",
+            },
+        ),
+    ],
+    "Broker": [
+        *_gauges(
+            (),
+            {
+                "ortoo_ready": "1 when the queue takes commands and its store has room",
+                "ortoo_topics": "topics",
+                "ortoo_groups": "groups of all topics",
+                "ortoo_leases": "leases that hold messages, of all groups",
+                "ortoo_waiters": "leases that wait for a message",
+                "ortoo_transactions_open": "named transactions that are open",
+                "ortoo_epoch": "how often the data directory was opened",
+                "ortoo_problems": "problems of the store that need an operator",
+            },
+        ),
+        *_counters((), {"ortoo_recoveries_total": "recoveries after the store had failed"}),
+        *_histograms(
+            (),
+            {
+                "ortoo_commit_seconds": "time of an append to the store, sync included",
+                "ortoo_commit_records": "records in a commit",
+                "ortoo_event_loop_stall_seconds": "how late the event loop was, looked at ten times a second",
+            },
+        ),
+    ],
+    "Disk": [
+        *_histograms(
+            (),
+            {
+                "ortoo_sync_seconds": "time of a sync of the write-ahead log",
+                "ortoo_checkpoint_seconds": "time of a checkpoint",
+            },
+        ),
+        *_gauges(
+            (),
+            {
+                "ortoo_wal_bytes": "write-ahead log since the last checkpoint began",
+                "ortoo_segment_bytes": "segments, as stored",
+                "ortoo_disk_free_bytes": "room left where the data directory is",
+            },
+        ),
+    ],
+    "Webhooks": [
+        *_counters(("outcome",), {"ortoo_webhook_letters_total": "dead letters told: delivered, failed or dropped"}),
+        *_counters((), {"ortoo_webhook_retries_total": "tries that failed and were followed by another"}),
+        *_gauges((), {"ortoo_webhook_pending": "dead letters not told yet"}),
+    ],
+    "Build": [Family("ortoo_build_info", "gauge", ("version", "python"), "1; the labels tell what runs")],
+    "Names of other queues": [
+        *_gauges(_QUEUE, {"mqtt_queue_depth": "as ortoo_topic_depth"}),
+        *_counters(
+            _QUEUE,
+            {
+                "mqtt_queue_enqueue_total": "as ortoo_messages_published_total",
+                "mqtt_queue_dequeue_total": "as ortoo_messages_delivered_total",
+                "mqtt_queue_ack_total": "as ortoo_messages_acked_total",
+                "mqtt_queue_nack_total": "as ortoo_messages_retried_total",
+            },
+        ),
+        Family(
+            "mqtt_queue_delivery_latency_seconds",
+            "summary",
+            _QUEUE,
+            "as ortoo_delivery_latency_seconds, since the start",
+        ),
+        Family("mqtt_queue_dlq_total", "counter", (*_QUEUE, "reason"), "as ortoo_messages_dead_lettered_total"),
+        Family("mqtt_queue_active_consumers", "gauge", (*_QUEUE, "group"), "as ortoo_group_consumers"),
+        *_counters(
+            (),
+            {
+                "mqueue_enqueue_total": "messages published, all topics",
+                "mqueue_dequeue_total": "deliveries, all topics",
+                "mqueue_ack_total": "messages acknowledged, all topics",
+                "mqueue_nack_total": "deliveries that failed and are tried again, all topics",
+                "mqueue_backpressure_rejected_total": "requests refused for lack of room: full, too_many, rate_limited",
+            },
+        ),
+        *_gauges(
+            (),
+            {
+                "mqueue_buffer_queue_depth": "messages published and not durable yet",
+                "mqueue_ready_queue_depth": "messages deliverable now, all groups that are told one by one",
+            },
+        ),
+        Family("mqueue_shard_health", "gauge", ("shard", "type"), "as ortoo_ready; there is one shard"),
+        *_histograms(
+            (),
+            {
+                "mqueue_enqueue_latency_seconds": "as ortoo_request_seconds of publishing, all doors",
+                "mqueue_dequeue_latency_seconds": "as ortoo_request_seconds of leasing, all doors",
+                "mqueue_flush_latency_seconds": "as ortoo_commit_seconds",
+            },
+        ),
+    ],
+}
+
+FAMILIES: dict[str, Family] = {family.name: family for families in SECTIONS.values() for family in families}

@@ -1,0 +1,211 @@
+"""The server: a store, a broker, and the doors to it. Starts whole or not at all, and ends without losing a request."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Literal, Protocol
+
+import uvloop
+
+from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.doors.http import HttpDoor
+from ortoo.doors.tcp.server import TcpDoor
+from ortoo.model.errors import ConfigError
+from ortoo.model.settings import MEMORY, Settings, TlsSettings
+from ortoo.ports import Store
+from ortoo.stores.disk import open_directory
+from ortoo.stores.memory import MemoryStore
+
+from .clock import SystemClock
+from .logs import configure_logs
+from .metrics import Metrics
+from .watch import Watch
+from .webhook import Webhook
+
+_log = logging.getLogger("ortoo.server")
+
+EXIT_BROKEN = 70
+
+
+class Door(Protocol):
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, as bound."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Takes nobody in any more, lets requests finish for up to `grace` seconds, then ends them."""
+        ...
+
+
+class Server:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
+        self.webhook = Webhook(self.broker)
+        self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
+        self._doors: dict[str, Door] = {}
+        self._gates = self._make_gates()
+        self._metrics = Metrics(self.broker, self._gates, self.webhook)
+        self.watch = Watch(self.broker)
+        self._open = AsyncExitStack()  # what is to be closed, the last first
+        self._is_stopping = False
+
+    def ready(self) -> str | None:
+        """Why clients should not be sent here now; None when they should."""
+        if self._is_stopping:
+            return "the server is stopping"
+        if self.broker.refusal is not None:
+            return str(self.broker.refusal)
+        return self.broker.store.status().full
+
+    async def start(self) -> None:
+        """Recovers, then opens the doors. When anything fails, what was opened is closed again."""
+        async with AsyncExitStack() as undo:
+            await self._start(undo)
+            self._open = undo.pop_all()
+
+    async def _start(self, undo: AsyncExitStack) -> None:
+        doors = self._make_doors(_tls_context(self.settings.tls))
+        began = perf_counter()
+        undo.push_async_callback(self.broker.close)
+        await self.broker.open()
+        _log.info("recovered", extra={"data": self.settings.data, "seconds": round(perf_counter() - began, 3)})
+        self.watch.look()
+        self.watch.start()
+        undo.push_async_callback(self.watch.stop)
+        self.webhook.start()
+        undo.push_async_callback(self.webhook.close)
+        for name, door in doors.items():
+            undo.push_async_callback(door.close)
+            await door.open()
+            self._doors[name] = door
+            self.addresses[name] = door.address
+            self._tell_address(name, *door.address)
+
+    async def stop(self) -> None:
+        """Graceful: takes nobody in any more, lets what is under way finish for `drain_seconds`, closes the store."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        _log.info("stopping", extra={"drain_seconds": self.settings.drain_seconds})
+        began = perf_counter()
+        await self._drain(self.settings.drain_seconds)
+        await self.webhook.close(max(0.0, self.settings.drain_seconds - (perf_counter() - began)))
+        await self._open.aclose()
+        _log.info("drained", extra={"seconds": round(perf_counter() - began, 3)})
+
+    async def _drain(self, grace: float) -> None:
+        closed = await asyncio.gather(*(door.close(grace) for door in self._doors.values()), return_exceptions=True)
+        for error in closed:
+            if isinstance(error, Exception):
+                _log.error("a door did not close", exc_info=error)
+
+    def _make_gates(self) -> dict[str, Gate]:
+        access, budget = Access(self.settings.token), Budget(self.settings.limits.in_flight_bytes)
+        enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
+        return {
+            name: Gate(name, self.broker, access, self.settings.limits, budget)
+            for name, is_on in enabled.items()
+            if is_on
+        }
+
+    def _make_doors(self, tls: ssl.SSLContext | None) -> dict[str, Door]:
+        doors: dict[str, Door] = {}
+        if "http" in self._gates:
+            doors["http"] = HttpDoor(
+                self._gates["http"], self.settings.http, tls=tls, metrics=self._metrics.render, ready=self.ready
+            )
+        if "tcp" in self._gates:
+            doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls)
+        return doors
+
+    def _tell_address(self, door: str, host: str, port: int) -> None:
+        is_tls = self.settings.tls.certificate is not None
+        _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
+        if self.settings.token is None and not _is_loopback(host):
+            _log.warning(
+                "open to everybody who can reach it: set a token, or listen on 127.0.0.1",
+                extra={"door": door, "host": host, "port": port},
+            )
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.data == MEMORY:
+        return MemoryStore()
+    return open_directory(Path(settings.data), settings.encryption_keys)
+
+
+def _tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    if settings.certificate is None or settings.key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the certificate {settings.certificate} with the key {settings.key} cannot be used: {error}"
+        ) from None
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def run(settings: Settings, listening: Callable[[Server], None] = lambda server: None) -> int:
+    """Serves until SIGTERM or SIGINT, and returns the exit code. `listening` is called once the doors are open."""
+    configure_logs(settings.log)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings, listening))
+
+
+async def _serve(settings: Settings, listening: Callable[[Server], None]) -> int:
+    server, asked = Server(settings), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, number, asked)
+    starting, stopping = asyncio.create_task(server.start()), asyncio.create_task(asked.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return 0
+    starting.result()
+    try:
+        listening(server)
+        await _until(stopping, server.watch.broken)
+    finally:
+        await server.stop()
+    return 0
+
+
+async def _until(stopping: asyncio.Task[Literal[True]], broken: asyncio.Event) -> None:
+    breaking = asyncio.create_task(broken.wait())
+    await asyncio.wait({stopping, breaking}, return_when=asyncio.FIRST_COMPLETED)
+    if breaking.done():  # closing would wait for commits that never come; a new process recovers what was confirmed
+        _log.critical("the broker has ended unexpectedly; ending, start again to recover")
+        os._exit(EXIT_BROKEN)
+    breaking.cancel()
+
+
+def _on_signal(number: int, asked: asyncio.Event) -> None:
+    """The first asks it to stop; a second one does not wait. Whatever was confirmed is safe either way."""
+    if asked.is_set():
+        _log.warning("a second signal: ending at once")
+        os._exit(128 + number)
+    asked.set()

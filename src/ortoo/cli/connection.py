@@ -1,0 +1,174 @@
+"""Where the queue is: the options that every command has, and the one place that opens it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
+from ortoo.model.names import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from ortoo import Queue, SyncQueue
+
+P = ParamSpec("P")
+
+DEFAULT_URL = "ortoo://localhost:7632"
+PANEL = "Where the queue is"
+_COMPLETION_SECONDS = 1.0  # whoever presses the tab key should not wait longer
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and default
+    "url": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--url",
+                "-u",
+                envvar="ORTOO_URL",
+                show_default=DEFAULT_URL,
+                rich_help_panel=PANEL,
+                help="the server",
+            ),
+        ],
+        None,
+    ),
+    "data": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--data",
+                metavar="DIR",
+                show_default=False,
+                rich_help_panel=PANEL,
+                help="a data directory in the place of a server; no server may be using it",
+            ),
+        ],
+        None,
+    ),
+    "token": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--token",
+                envvar="ORTOO_TOKEN",
+                show_default=False,
+                rich_help_panel=PANEL,
+                help="for a server that asks for one",
+            ),
+        ],
+        None,
+    ),
+    "namespace": (
+        Annotated[
+            str,
+            typer.Option(
+                "--namespace",
+                "-n",
+                envvar="ORTOO_NAMESPACE",
+                rich_help_panel=PANEL,
+                help="where topics have their names",
+            ),
+        ],
+        DEFAULT_NAMESPACE,
+    ),
+}
+
+
+class Target:
+    """A server, or a data directory; opened when a command asks for it."""
+
+    def __init__(self, url: str, data: Path | None, token: str | None, namespace: str) -> None:
+        self.url = url
+        self.data = data
+        self.token = token
+        self.namespace = namespace
+
+    def __str__(self) -> str:
+        """For people: without a token that may be in the URL."""
+        if self.data is not None:
+            return str(self.data)
+        from ortoo.client.address import parse_url
+
+        return str(parse_url(self.url))
+
+    def open(self, timeout: float = 30.0) -> SyncQueue:
+        """The queue, blocking: `with target.open() as queue:`."""
+        import ortoo
+
+        try:
+            if self.data is not None:
+                return ortoo.open_sync(_existing(self.data), namespace=self.namespace)
+            return ortoo.connect_sync(self.url, token=self.token, namespace=self.namespace, timeout=timeout)
+        except UnavailableError as error:
+            raise self.with_advice(error) from None
+
+    def make_async(self) -> Queue:
+        """The same for `async with`."""
+        import ortoo
+
+        if self.data is not None:
+            return ortoo.open(_existing(self.data), namespace=self.namespace)
+        return ortoo.connect(self.url, token=self.token, namespace=self.namespace)
+
+    def with_advice(self, error: UnavailableError) -> UnavailableError:
+        if self.data is not None:
+            return type(error)(f"{error}; or ask it, if it is a server: --url {DEFAULT_URL} in the place of --data")
+        return type(error)(f"{error}; --data DIR looks into a data directory without one")
+
+
+def _existing(data: Path) -> Path:
+    """Looking into a directory must not make one, however its name was misspelt."""
+    from ortoo.stores.disk.format import NAME
+
+    if not (data / NAME).is_file():
+        raise NotFoundError(f"{data} is not a data directory; `ortoo serve --data {data}` makes one")
+    return data
+
+
+def to_target(url: str | None, data: Path | None, token: str | None, namespace: str) -> Target:
+    if data is not None and url is not None and url != os.environ.get("ORTOO_URL"):
+        raise typer.BadParameter("give --url or --data, not both")
+    return Target(url or DEFAULT_URL, data, token, namespace)
+
+
+def on_target(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
+    """Gives the command the options that say where the queue is, and hands it a Target made of them."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        where = {name: kwargs.pop(name) for name in _OPTIONS}
+        command(to_target(**where), *args, **kwargs)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}
+    return run
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topic names for the shell. Only from a server: opening a directory is too much for a key press."""
+    if ctx.params.get("data") is not None:
+        return []
+    given = {name: ctx.params.get(name) for name in ("url", "token")}
+    try:
+        target = to_target(given["url"], None, given["token"], ctx.params.get("namespace") or DEFAULT_NAMESPACE)
+        with target.open(_COMPLETION_SECONDS) as queue:
+            return [topic.name for topic in queue.topics() if topic.name.startswith(incomplete)]
+    except (OrtooError, OSError):
+        return []
+
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="a topic", show_default=False, autocompletion=complete_topic)
+]

@@ -1,0 +1,265 @@
+"""`ortoo consume`: take messages as a group does, or look at them without one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ortoo.model.errors import LeaseLostError, OrtooError
+from ortoo.model.limits import BATCH_MESSAGES_MAX
+from ortoo.model.message import Received
+
+from . import parse, show
+from .connection import Target, Topic, on_target
+from .help import examples
+
+if TYPE_CHECKING:
+    from ortoo import SyncQueue
+
+EXAMPLES = examples(
+    "ortoo consume orders",
+    "ortoo consume orders --group billing --max 10",
+    "ortoo consume orders --follow --json | jq .value",
+    "ortoo consume orders --no-ack --max 5",
+    "ortoo consume orders --from-time -1h",
+)
+
+_BATCH = 500  # taken, printed and acknowledged together
+_VALUE_CHARS = 4000  # of a value in a line for people
+_FOLLOW_SECONDS = 20.0  # a long poll
+_POLL_SECONDS = 0.5  # between looks, when following without a group
+_PEEK_SECONDS = 600.0  # how long --no-ack may hold what it shows
+_LEAVE_SECONDS = 2.0
+_REPLAY = "Looking back, without a group"
+
+
+@on_target
+def consume(
+    target: Target,
+    topic: Topic,
+    group: Annotated[str, typer.Option("--group", "-g", help="whose place in the topic moves on")] = "default",
+    limit: Annotated[
+        int | None, typer.Option("--max", metavar="N", min=1, help="end after so many", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="wait for more, until Ctrl-C")] = False,
+    no_ack: Annotated[bool, typer.Option("--no-ack", help="give everything back when it has been printed")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="print values only, as they are")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="of each partition", show_default=False, rich_help_panel=_REPLAY),
+    ] = None,
+    from_time: Annotated[
+        float | None,
+        typer.Option(parser=parse.past, metavar="TIME", help="e.g. -1h", show_default=False, rich_help_panel=_REPLAY),
+    ] = None,
+    to_time: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse.instant, metavar="TIME", help="not including", show_default=False, rich_help_panel=_REPLAY
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="this one only", show_default=False, rich_help_panel=_REPLAY)
+    ] = None,
+) -> None:
+    """Take messages, print them, acknowledge them.
+
+    Messages are leased for the group in small batches, and acknowledged when their lines have been written out: at least
+    once. What was taken and not printed, because of Ctrl-C or | head, is given back at once and uncounted. Without --follow
+    the command ends when nothing is ready.
+
+    With --from-offset, --from-time, --to-time or --partition nothing is taken: the log is read, done messages included, no
+    group moves, and nobody notices.
+    """
+    replay = any(given is not None for given in (from_offset, from_time, to_time, partition))
+    if from_offset is not None and from_time is not None:
+        raise typer.BadParameter("give --from-offset or --from-time, not both")
+    if no_ack and (follow or replay):
+        raise typer.BadParameter("--no-ack shows what is ready now; with --from-offset nothing needs an ack anyway")
+    printer = Printer(raw, json)
+    with target.open() as queue:
+        if replay:
+            reader = Reader(queue, topic, partition, from_offset, from_time, to_time)
+            batches = reader.follow() if follow else in_batches(reader.read())
+            for batch in at_most(limit, batches):
+                printer.print(batch)
+        elif no_ack:
+            Consumer(queue, topic, group, printer).peek(BATCH_MESSAGES_MAX if limit is None else limit)
+        else:
+            Consumer(queue, topic, group, printer).work(limit, follow)
+
+
+class Printer:
+    """One line a message, or just values."""
+
+    def __init__(self, raw: bool, json: bool) -> None:
+        self._raw = raw
+        self._json = json
+        self._is_plain = raw or json or not show.out.is_terminal
+
+    def print(self, messages: Sequence[Received]) -> None:
+        """When this returns, the lines have left the process."""
+        if self._is_plain:
+            show.write(b"".join(map(self._encoded, messages)))
+        else:
+            for message in messages:
+                show.out.print(Text.assemble(*_parts(message)))
+        show.flush()
+
+    def _encoded(self, message: Received) -> bytes:
+        if self._raw:
+            return message.value + b"\n"
+        if self._json:
+            return msgspec.json.encode(show.message_fields(message)) + b"\n"
+        return f"{''.join(text for text, _ in _parts(message))}\n".encode()
+
+
+def _parts(message: Received) -> Iterator[tuple[str, str]]:
+    """A line for people: texts and their styles."""
+    yield f"{show.time_text(message.timestamp)}  ", "dim"
+    yield f"{message.id}  ", "cyan"
+    if message.key is not None:
+        yield f"{show.printable(message.key)}  ", "bold"
+    if message.attempt > 1:
+        yield f"attempt {message.attempt}  ", "yellow"
+    yield show.value_text(message.value, _VALUE_CHARS), "default"
+
+
+class Consumer:
+    """One member of a group, for as long as the command runs."""
+
+    def __init__(self, queue: SyncQueue, topic: str, group: str, printer: Printer) -> None:
+        self._queue = queue
+        self._topic = topic
+        self._group = group
+        self._printer = printer
+        self._name = f"cli-{os.getpid()}-{uuid4().hex[:8]}"
+
+    def work(self, limit: int | None, follow: bool) -> None:
+        left = limit
+        try:
+            while left is None or left > 0:
+                messages = self._lease(_BATCH if left is None else min(left, _BATCH), follow)
+                if not messages and not follow:
+                    return
+                self._printer.print(messages)
+                self._ack(messages)
+                left = None if left is None else left - len(messages)
+        finally:
+            self._leave()
+
+    def peek(self, count: int) -> None:
+        """Everything is held until all is printed; given back earlier, it would come again."""
+        try:
+            while count > 0 and (messages := self._lease(min(count, BATCH_MESSAGES_MAX), lease=_PEEK_SECONDS)):
+                self._printer.print(messages)
+                count -= len(messages)
+        finally:
+            self._leave()
+
+    def _lease(self, count: int, follow: bool = False, lease: float | None = None) -> list[Received]:
+        return self._queue.lease(
+            self._topic,
+            group=self._group,
+            max_messages=count,
+            wait=_FOLLOW_SECONDS if follow else 0.0,
+            lease=lease,
+            consumer=self._name,
+        )
+
+    def _ack(self, messages: list[Received]) -> None:
+        try:
+            if messages:
+                self._queue.ack(messages)
+        except LeaseLostError as error:
+            # A reader that pauses, such as a pager, may hold the output for longer than the lease.
+            show.err.print(f"{len(error.lost)} messages took too long to print and will come again", style="yellow")
+
+    def _leave(self) -> None:
+        """What is not acknowledged returns at once, and no attempt is counted. A server that is away is not waited for."""
+        leaving = threading.Thread(target=self._try_to_leave, daemon=True)
+        leaving.start()
+        leaving.join(_LEAVE_SECONDS)
+
+    def _try_to_leave(self) -> None:
+        try:
+            self._queue.leave(self._name, self._topic, self._group)
+        except OrtooError:
+            pass  # then what is leased returns by itself
+
+
+class Reader:
+    """Reads the log past all groups."""
+
+    def __init__(
+        self,
+        queue: SyncQueue,
+        topic: str,
+        partition: int | None,
+        from_offset: int | None,
+        from_time: float | None,
+        to_time: float | None,
+    ) -> None:
+        self._queue = queue
+        self._topic = topic
+        self._partition = partition
+        self._from_offset = from_offset
+        self._from_time = from_time
+        self._to_time = to_time
+
+    def read(self) -> Iterator[Received]:
+        """Oldest first over all partitions. In batches, because each step of a blocking iterator crosses threads."""
+        count = len(self._queue.topic(self._topic).partitions)
+        readers = [
+            self._queue.read_batches(
+                self._topic,
+                from_offset=self._from_offset,
+                from_time=self._from_time,
+                to_time=self._to_time,
+                partition=partition,
+            )
+            for partition in (range(count) if self._partition is None else [self._partition])
+        ]
+        return merge(*map(chain.from_iterable, readers), key=lambda message: message.timestamp_ms)
+
+    def follow(self) -> Iterator[list[Received]]:
+        """What is there, then what comes; a partition's end is where the next look begins."""
+        ends = {part.partition: part.end for part in self._queue.topic(self._topic).partitions}
+        for batch in in_batches(self.read()):
+            for message in batch:
+                ends[message.partition] = max(message.offset + 1, ends.get(message.partition, 0))
+            yield batch
+        while self._to_time is None or time.time() < self._to_time:
+            time.sleep(_POLL_SECONDS)
+            for part in self._queue.topic(self._topic).partitions:
+                begin = ends.get(part.partition, 0)
+                if part.end > begin and self._partition in (None, part.partition):
+                    yield from self._queue.read_batches(
+                        self._topic, from_offset=begin, to_offset=part.end, partition=part.partition
+                    )
+                    ends[part.partition] = part.end
+
+
+def in_batches(messages: Iterator[Received]) -> Iterator[list[Received]]:
+    while batch := list(islice(messages, _BATCH)):
+        yield batch
+
+
+def at_most(limit: int | None, batches: Iterator[list[Received]]) -> Iterator[list[Received]]:
+    for batch in batches:
+        yield batch if limit is None else batch[:limit]
+        if limit is not None:
+            limit -= len(batch)
+            if limit <= 0:
+                return

@@ -1,0 +1,134 @@
+"""`ortoo dlq`: what was given up, and giving it another chance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ortoo.model.errors import NotFoundError
+from ortoo.model.message import Received
+
+from . import show
+from .connection import Target, Topic, on_target
+from .help import Json, Yes, examples
+from .messages import Id, Ids, print_message, print_trace
+from .progress import bar
+
+if TYPE_CHECKING:
+    from ortoo import SyncQueue
+
+app = typer.Typer(no_args_is_help=True, help="Dead letters: messages that a group gave up.")
+
+OfGroup = Annotated[
+    str | None, typer.Option("--group", "-g", help="only what this group gave up", show_default="all groups")
+]
+_EVERYTHING = 2**62
+_ROUNDS = 20  # each round of a redrive looks through all dead letters once
+
+
+@app.command(
+    "list", epilog=examples("ortoo dlq list orders", "ortoo dlq list orders --json | jq '.[].headers[\"ortoo-error\"]'")
+)
+@on_target
+def list_letters(
+    target: Target,
+    topic: Topic,
+    group: OfGroup = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at most")] = 100,
+    json: Json = False,
+) -> None:
+    """List the dead letters of a topic, oldest first, with the reason of each."""
+    with target.open() as queue:
+        letters = queue.dead_letters(topic, group=group, limit=limit)
+    if json:
+        show.json_document([show.message_fields(letter) for letter in letters])
+        return
+    headings = ("id", "given up", "group", "reason", "attempts", "error", "key", "value")
+    show.table(headings, [_row(letter) for letter in letters], "no dead letters")
+
+
+def _row(letter: Received) -> tuple[Any, ...]:
+    told = [letter.headers.get(f"ortoo-{name}", "") for name in ("group", "reason", "attempts", "error")]
+    return (letter.id, show.time_text(letter.timestamp), *told, letter.key, show.value_text(letter.value, 40))
+
+
+@app.command("show", epilog=examples("ortoo dlq show orders 9.0.3"))
+@on_target
+def show_letter(target: Target, topic: Topic, letter_id: Id, json: Json = False) -> None:
+    """Show one dead letter, and what had happened to its original."""
+    with target.open() as queue:
+        letter = _find(queue, topic, [letter_id])[0]
+        info, history = queue.message(letter.id), None
+        try:
+            history = queue.trace(letter.headers["ortoo-origin"])
+        except NotFoundError:
+            pass  # retention has removed the original
+    if json:
+        show.json_document({"message": show.message_fields(letter), "trace": history})
+        return
+    print_message(info)
+    if history is not None:
+        show.line("")
+        print_trace(history)
+
+
+def _find(queue: SyncQueue, topic: str, ids: list[str]) -> list[Received]:
+    """Those dead letters of the topic. Any other message is not one, whatever its id."""
+    known = {letter.id: letter for letter in queue.dead_letters(topic, limit=_EVERYTHING)}
+    for missing in set(ids) - known.keys():
+        raise NotFoundError(f"topic {topic!r} has no dead letter {missing}; `ortoo dlq list` shows them")
+    return [known[letter_id] for letter_id in ids]
+
+
+@app.command(
+    epilog=examples(
+        "ortoo dlq redrive orders", "ortoo dlq redrive orders 9.0.3 9.0.4", "ortoo dlq redrive orders -g billing"
+    )
+)
+@on_target
+def redrive(
+    target: Target,
+    topic: Topic,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="all when none", show_default=False)
+    ] = None,
+    group: OfGroup = None,
+) -> None:
+    """Make dead letters deliverable again, for the group that gave them up.
+
+    Attempts count anew, and the dead letter is removed. What fails once more becomes a new one, and is not redriven by the
+    same command.
+    """
+    with target.open() as queue:
+        chosen = ids or [letter.id for letter in queue.dead_letters(topic, group=group, limit=_EVERYTHING)]
+        step = max(1000, -(-len(chosen) // _ROUNDS))
+        count = 0
+        with bar("redriving", len(chosen)) as advance:
+            for start in range(0, len(chosen), step):
+                redriven = queue.redrive(topic, chosen[start : start + step], group=group)
+                count += redriven
+                advance(redriven)
+    show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deliverable again")
+
+
+@app.command(epilog=examples("ortoo dlq delete orders 9.0.3 --yes"))
+@on_target
+def delete(target: Target, topic: Topic, ids: Ids, yes: Yes = False) -> None:
+    """Remove dead letters for good."""
+    show.confirm(f"Remove {show.count(len(ids), 'dead letter')}?", yes)
+    with target.open() as queue:
+        for letter in _find(queue, topic, ids):
+            queue.delete_message(letter.id)
+    show.done(f"{show.count(len(ids), 'dead letter')} of {escape(topic)} gone")
+
+
+@app.command(epilog=examples("ortoo dlq purge orders --yes"))
+@on_target
+def purge(target: Target, topic: Topic, yes: Yes = False) -> None:
+    """Remove all dead letters of a topic for good."""
+    show.confirm(f"Remove all dead letters of topic {topic!r}?", yes)
+    with target.open() as queue, show.working("removing"):
+        count = queue.purge_dead_letters(topic)
+    show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} gone")

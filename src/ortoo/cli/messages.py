@@ -1,0 +1,206 @@
+"""`ortoo messages` and `ortoo trace`: single messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from ortoo.model.message import Received
+from ortoo.model.replies import MessageInfo, Trace, TraceEvent
+
+from . import show
+from .connection import Target, Topic, on_target
+from .help import Json, Yes, examples
+
+app = typer.Typer(no_args_is_help=True, help="Look at single messages, and change what becomes of them.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="a message id, e.g. 7.2.41", show_default=False)]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="message ids, e.g. 7.2.41", show_default=False)]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="how many at most")]
+ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="for this group only", show_default="all groups")]
+State = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
+
+
+def message_table(messages: list[Received], empty: str) -> None:
+    rows = [
+        (
+            message.id,
+            show.time_text(message.timestamp),
+            message.key,
+            message.priority,
+            len(message.value),
+            show.value_text(message.value, 60),
+        )
+        for message in messages
+    ]
+    show.table(("id", "published", "key", "priority", "bytes", "value"), rows, empty)
+
+
+@app.command(
+    "list", epilog=examples("ortoo messages list orders", "ortoo messages list orders --group billing --state delayed")
+)
+@on_target
+def list_messages(
+    target: Target,
+    topic: Topic,
+    group: Annotated[str, typer.Option("--group", "-g", help="as this group sees them")] = "default",
+    state: Annotated[
+        State, typer.Option("--state", "-s", help="ready, delayed, leased, blocked, done or dead")
+    ] = "ready",
+    limit: Limit = 100,
+    json: Json = False,
+) -> None:
+    """List messages that are in one state for a group, without taking them.
+
+    Blocked ones wait behind an unsettled message of the same key; delayed ones are not due yet, or wait for a retry.
+    """
+    with target.open() as queue:
+        messages = queue.messages(topic, group=group, state=state, limit=limit)
+    if json:
+        show.json_document([show.message_fields(message) for message in messages])
+        return
+    message_table(messages, f"no {state} messages for group {group!r}")
+
+
+@app.command("show", epilog=examples("ortoo messages show 7.2.41", "ortoo messages show 7.2.41 --raw > value.bin"))
+@on_target
+def show_message(
+    target: Target,
+    message_id: Id,
+    raw: Annotated[bool, typer.Option("--raw", help="write the value and nothing else")] = False,
+    json: Json = False,
+) -> None:
+    """Show one message: its fields, its state in each group, its value."""
+    with target.open() as queue:
+        info = queue.message(message_id)
+    if raw:
+        show.write(info.message.value)
+        show.flush()
+    elif json:
+        show.json_document({"message": show.message_fields(info.message), "states": info.states})
+    else:
+        print_message(info)
+
+
+def print_message(info: MessageInfo) -> None:
+    message = info.message
+    rows: list[tuple[str, Any]] = [
+        ("id", message.id),
+        ("topic", message.topic),
+        ("partition, offset", f"{message.partition}, {message.offset}"),
+        ("published", show.time_text(message.timestamp)),
+        ("key", message.key),
+        ("priority", str(message.priority)),
+        *((f"header {name}", text) for name, text in message.headers.items()),
+        *((f"group {name}", state) for name, state in info.states.items()),
+        ("value", show.value_text(message.value, 1000)),
+    ]
+    show.table(("field", "value"), rows)
+
+
+@app.command(epilog=examples("ortoo messages delete 7.2.41 --yes"))
+@on_target
+def delete(target: Target, ids: Ids, yes: Yes = False) -> None:
+    """Remove messages for every group."""
+    show.confirm(f"Remove {_count(ids)}?", yes)
+    with target.open() as queue:
+        for message_id in ids:
+            queue.delete_message(message_id)
+    show.done(f"{_count(ids)} gone")
+
+
+@app.command(epilog=examples("ortoo messages retry 7.2.41", "ortoo messages retry 7.2.41 --group billing"))
+@on_target
+def retry(target: Target, ids: Ids, group: ForGroup = None) -> None:
+    """Make messages deliverable at once, whatever they wait for."""
+    with target.open() as queue:
+        for message_id in ids:
+            queue.retry_now(message_id, group=group)
+    show.done(f"{_count(ids)} may be delivered now")
+
+
+@app.command("dead-letter", epilog=examples("ortoo messages dead-letter 7.2.41 --error 'the address does not exist'"))
+@on_target
+def dead_letter(
+    target: Target,
+    ids: Ids,
+    group: ForGroup = None,
+    error: Annotated[str | None, typer.Option(help="what to write beside it", show_default=False)] = None,
+) -> None:
+    """Give pending messages up: move them to the dead letters."""
+    with target.open() as queue:
+        for message_id in ids:
+            queue.dead_letter(message_id, group=group, error=error)
+    show.done(f"{_count(ids)} moved to the dead letters")
+
+
+def _count(ids: list[str]) -> str:
+    return f"message {escape(ids[0])}" if len(ids) == 1 else f"{len(ids)} messages"
+
+
+@on_target
+def trace(target: Target, message_id: Id, json: Json = False) -> None:
+    """Tell what happened to a message, in order, and what is planned.
+
+    Publication, deliveries, failures with their errors, dead letters, redrives: for every group.
+    """
+    with target.open() as queue:
+        found = queue.trace(message_id)
+    if json:
+        show.json_document(found)
+        return
+    print_trace(found)
+
+
+def print_trace(found: Trace) -> None:
+    rows = [_trace_row(event) for event in found.events]
+    show.line(f"[bold]{found.id}[/bold] of {escape(show.printable(found.topic))}")
+    show.table(("time", "what", "group", "consumer", "attempt", "detail"), rows, "nothing is remembered of it")
+
+
+_STYLES = {
+    "acknowledged": "green",
+    "nacked": "yellow",
+    "lease expired": "yellow",
+    "dead-lettered": "red",
+    "dropped": "red",
+}
+
+
+def _trace_row(event: TraceEvent) -> tuple[Any, ...]:
+    told = [event.reason, event.error, None if event.until is None else f"until {show.time_text(event.until)}"]
+    return (
+        show.time_text(event.time),
+        Text(event.what, _STYLES.get(event.what, "")),
+        event.group or "",
+        event.consumer or "",
+        event.attempt,
+        ", ".join(text for text in told if text),
+    )
+
+
+@on_target
+def stats(target: Target, json: Json = False) -> None:
+    """Show the figures of the whole queue.
+
+    Counters count messages since the queue was opened. Problems are what an operator should know; with any of them the exit
+    code is still 0.
+    """
+    with target.open() as queue:
+        found = queue.stats()
+    if json:
+        show.json_document(found)
+        return
+    now = [(name, getattr(found, name)) for name in ("topics", "groups", "depth", "leases", "waiters", "transactions")]
+    show.table(("now", "count"), now)
+    show.line("")
+    show.table(("since it was opened", "messages"), list(msgspec.structs.asdict(found.counters).items()))
+    show.line("")
+    for problem in found.problems:
+        show.line(f"[red]✗[/red] {escape(show.printable(problem))}")
+    if not found.problems:
+        show.line("[green]✓[/green] no problems")

@@ -1,0 +1,133 @@
+"""`ortoo serve` and `ortoo config show`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from . import parse, show
+from .connection import DEFAULT_URL
+from .help import Json, examples
+
+if TYPE_CHECKING:
+    from ortoo.app.server import Server
+
+EXAMPLES = examples(
+    "ortoo serve",
+    "ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
+    "ortoo serve --memory --http-port 0 --tcp-port 0",
+    "ortoo serve --config ortoo.toml --set log.level=debug",
+)
+
+config_app = typer.Typer(no_args_is_help=True, help="Look at the settings of the server.")
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="TOML", show_default="$ORTOO_CONFIG, or ./ortoo.toml if there"),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="any setting, e.g. log.level=debug", show_default=False),
+]
+_EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # the hosts that stand for all
+
+
+def serve(
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="where messages are kept; made if need be", show_default="./data"),
+    ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="keep everything in memory; gone when the server ends")
+    ] = False,
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="listen on this address", show_default="127.0.0.1")] = None,
+    http_port: Annotated[int | None, typer.Option(help="0 takes any free one", show_default="6632")] = None,
+    tcp_port: Annotated[int | None, typer.Option(help="0 takes any free one", show_default="7632")] = None,
+    set_: Set = None,
+) -> None:
+    """Run the server.
+
+    It speaks HTTP and Ortoo's own protocol, on this machine only unless --host says otherwise. Ctrl-C stops it gracefully: what
+    is under way is finished first. Every setting may also stand in a file or in the environment (ORTOO_HTTP_PORT …); config
+    show lists them.
+    """
+    from ortoo.app.config import load_settings
+    from ortoo.app.server import run
+
+    if memory and data is not None:
+        raise typer.BadParameter("give --data or --memory, not both")
+    chosen = {
+        "data": "memory" if memory else data,
+        "http.host": host,
+        "tcp.host": host,
+        "http.port": http_port,
+        "tcp.port": tcp_port,
+    }
+    flags = {name: str(value) for name, value in chosen.items() if value is not None}
+    loaded = load_settings(config, {**flags, **parse.pairs(set_ or (), "a setting")}, os.environ)
+    raise typer.Exit(run(loaded.settings, greet))
+
+
+def greet(server: Server) -> None:
+    """What to know, and what to try first."""
+    for line in banner(server):
+        show.out.print(line)
+    show.flush()
+
+
+def banner(server: Server) -> list[str]:
+    from ortoo import __version__
+
+    settings, tls = server.settings, "s" if server.settings.tls.certificate else ""
+    kept = "in memory, gone when it ends" if settings.data == "memory" else escape(str(Path(settings.data).resolve()))
+    lines = [f"[bold]ortoo {__version__}[/bold]", f"  data   {kept}"]
+    token = settings.token is not None
+    tries = []
+    if "http" in server.addresses:
+        url = f"http{tls}://{_reachable(*server.addresses['http'])}"
+        lines.append(f"  http   [cyan]{url}[/cyan]  (try {url}/docs in a browser)")
+        secret = ' -H "Authorization: Bearer $ORTOO_TOKEN"' if token else ""
+        body = '\'{"messages": [{"value": "hello"}]}\''
+        tries.append(f"curl{secret} -H 'Content-Type: application/json' {url}/v1/topics/orders/messages -d {body}")
+    if "tcp" in server.addresses:
+        url = f"ortoo{tls}://{_reachable(*server.addresses['tcp'])}"
+        lines.append(f"  tcp    [cyan]{url}[/cyan]")
+        where = "" if url == DEFAULT_URL else f" --url {url}"
+        tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo consume orders{where}"]
+    lines += [f"  try    [green]{escape(line)}[/green]" for line in tries]
+    return [*lines, "[dim]  Ctrl-C stops it[/dim]"]
+
+
+def _reachable(host: str, port: int) -> str:
+    name = _EVERYWHERE.get(host, host)
+    name = "localhost" if name == "127.0.0.1" else name
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+@config_app.command("show", epilog=examples("ortoo config show", "ortoo config show --config ortoo.toml --json"))
+def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False) -> None:
+    """Show every setting of the server, its value, and where that came from.
+
+    Flags come before the environment, the environment before the file, the file before the defaults. Secrets are masked.
+    """
+    from ortoo.app.config import load_settings
+
+    shown = load_settings(config, parse.pairs(set_ or (), "a setting"), os.environ).shown()
+    if json:
+        show.json_document(shown)
+        return
+    rows = [(setting.name, _plain(setting.value), str(setting.source)) for setting in shown]
+    show.table(("setting", "value", "source"), rows)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

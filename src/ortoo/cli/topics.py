@@ -1,0 +1,183 @@
+"""`ortoo topics`: make, look at, change and remove topics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from ortoo.model.replies import TopicInfo
+from ortoo.model.topic import TopicConfig
+
+from . import parse, show
+from .connection import Target, Topic, on_target
+from .groups import group_rows
+from .help import Json, Yes, examples
+
+app = typer.Typer(no_args_is_help=True, help="Make, look at, change and remove topics.")
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="settings, e.g. max_attempts=5 lease=1m", show_default=False),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="the same as an option", show_default=False),
+]
+
+
+@app.command("list", epilog=examples("ortoo topics list", "ortoo topics list --json | jq '.[].name'"))
+@on_target
+def list_topics(target: Target, json: Json = False) -> None:
+    """List the topics of a namespace.
+
+    Depth is the largest backlog of a group; messages and bytes are what the log still holds, done or not.
+    """
+    with target.open() as queue:
+        topics = sorted(queue.topics(), key=lambda topic: topic.name)
+    if json:
+        show.json_document([show.topic_fields(topic) for topic in topics])
+        return
+    rows = [
+        (
+            topic.name,
+            topic.depth,
+            topic.messages,
+            show.figure(show.bytes_text(topic.bytes)),
+            len(topic.partitions),
+            topic.config.ordering,
+            len(topic.groups),
+        )
+        for topic in topics
+    ]
+    headings = ("topic", "depth", "messages", "size", "partitions", "order", "groups")
+    show.table(headings, rows, f"no topics in namespace {target.namespace!r}")
+
+
+@app.command(
+    epilog=examples(
+        "ortoo topics create orders",
+        "ortoo topics create mails partitions=12 max_attempts=5 backoff_max=1m",
+        "ortoo topics create audit --set ordering=strict --set partitions=1 --set retention_seconds=none",
+    )
+)
+@on_target
+def create(target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False) -> None:
+    """Make a topic, with any settings.
+
+    Times take units (500ms, 30s, 10m, 7d), sizes too (64KiB, 1GiB), `none` takes a limit away. A topic that exists with the
+    same settings is fine.
+    """
+    chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
+    with target.open() as queue:
+        info = queue.create_topic(topic, **chosen)
+    _changed(info, "is there", json)
+
+
+@app.command(
+    "set",
+    epilog=examples("ortoo topics set orders max_attempts=5", "ortoo topics set orders retention_seconds=30d ttl=none"),
+)
+@on_target
+def set_settings(
+    target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False
+) -> None:
+    """Change some settings of a topic and leave the others.
+
+    Order cannot change, and partitions can only grow.
+    """
+    chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
+    if not chosen:
+        raise typer.BadParameter("say what to change, e.g. max_attempts=5")
+    with target.open() as queue:
+        info = queue.update_topic(topic, **chosen)
+    _changed(info, "is changed", json)
+
+
+def _changed(info: TopicInfo, what: str, json: bool) -> None:
+    if json:
+        show.json_document(show.topic_fields(info))
+    else:
+        show.done(f"topic {escape(info.name)} {what}")
+
+
+@app.command(
+    "show", epilog=examples("ortoo topics show orders", "ortoo topics show orders --json | jq .config.partitions")
+)
+@on_target
+def show_topic(target: Target, topic: Topic, json: Json = False) -> None:
+    """Show a topic: its settings, partitions and groups.
+
+    Settings that differ from the defaults stand first, in bold, each with its default.
+    """
+    with target.open() as queue:
+        info = queue.topic(topic)
+    if json:
+        show.json_document(show.topic_fields(info))
+        return
+    show.line(
+        f"[bold]{escape(show.printable(info.name))}[/bold] in {escape(info.namespace)}, number {info.id}, "
+        f"since {show.time_text(info.created)}: {info.depth:,} deep, {info.messages:,} messages, "
+        f"{show.bytes_text(info.bytes)}; dead letters go to {escape(show.printable(info.dlq))}\n"
+    )
+    show.table(("setting", "value", "default"), _setting_rows(info.config))
+    show.line("")
+    show.table(
+        ("partition", "start", "end", "messages", "bytes"),
+        [(part.partition, part.start, part.end, part.messages, part.bytes) for part in info.partitions],
+    )
+    show.line("")
+    show.table(*group_rows(info.groups), "no groups yet: nobody has consumed")
+
+
+def _setting_rows(config: TopicConfig) -> list[tuple[Text, Text, Text]]:
+    default, hints = TopicConfig(), get_type_hints(TopicConfig)
+    chosen: list[tuple[Text, Text, Text]] = []
+    usual: list[tuple[Text, Text, Text]] = []
+    for name in TopicConfig.__struct_fields__:
+        value, normal = (_setting_text(name, hints[name], getattr(at, name)) for at in (config, default))
+        if value == normal:
+            usual.append((Text(name, "dim"), Text(value, "dim"), Text("")))
+        else:
+            chosen.append((Text(name, "bold"), Text(value, "bold yellow"), Text(normal, "dim")))
+    return [*chosen, *usual]
+
+
+def _setting_text(name: str, hint: Any, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return show.printable(",".join(f"{key}={text}" for key, text in value.items())) or "none"
+    if isinstance(value, float) and name != "backoff_factor":
+        return show.seconds_text(value)
+    return show.bytes_text(value) if name.endswith("_bytes") else show.printable(f"{value}")
+
+
+@app.command(epilog=examples("ortoo topics purge orders", "ortoo topics purge orders --yes"))
+@on_target
+def purge(target: Target, topic: Topic, yes: Yes = False) -> None:
+    """Empty a topic for every group.
+
+    Its messages are gone; its settings and groups stay.
+    """
+    show.confirm(f"Remove every message of topic {topic!r}?", yes)
+    with target.open() as queue:
+        count = queue.purge(topic)
+    show.done(f"{show.count(count, 'message')} of {escape(topic)} gone")
+
+
+@app.command(epilog=examples("ortoo topics delete orders --yes"))
+@on_target
+def delete(target: Target, topic: Topic, yes: Yes = False) -> None:
+    """Remove a topic with its messages and groups.
+
+    Its dead letters are a topic of their own and stay.
+    """
+    show.confirm(f"Remove topic {topic!r} and everything in it?", yes)
+    with target.open() as queue:
+        queue.delete_topic(topic)
+    show.done(f"topic {escape(topic)} gone")

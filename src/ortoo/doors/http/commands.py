@@ -1,0 +1,134 @@
+"""What a client may say on a WebSocket, and what it is told. README.md beside this file shows a conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ortoo.model import limits
+from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
+
+from .problems import Problem
+from .shapes import Count, Messages, MessageView, Offset, Placement, Receipt, Seconds, SettleResult, Start
+
+Credit = Annotated[int, Meta(ge=0, le=1_000_000)]
+Name = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
+
+
+class Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+    """`ref` comes back with the answer, so that a client can tell which of its messages it belongs to."""
+
+    ref: Name | UnsetType = UNSET
+
+
+class Subscribe(Said, tag="subscribe"):
+    """Messages come as long as there is credit; each one costs one. `max_messages` bounds a single delivery."""
+
+    id: Name
+    topic: str | None = None
+    labels: dict[str, str] | None = None
+    group: str = DEFAULT_GROUP
+    namespace: str = DEFAULT_NAMESPACE
+    credit: Credit = 0
+    max_messages: Count = 100
+    lease: Seconds | None = None
+    consumer: str | None = None
+    partition: Offset | None = None
+    key: str | None = None
+    auto_ack: bool = False
+    start: Start | None = "all"
+
+
+class Grant(Said, tag="credit"):
+    id: Name
+    credit: Credit
+
+
+class Unsubscribe(Said, tag="unsubscribe"):
+    id: Name
+
+
+class Settling(Said):
+    receipts: list[Receipt]
+
+
+class Ack(Settling, tag="ack"):
+    pass
+
+
+class AckThrough(Settling, tag="ack_through"):
+    pass
+
+
+class Nack(Settling, tag="nack"):
+    error: str | None = None
+    delay: Seconds | None = None
+
+
+class Reject(Settling, tag="reject"):
+    error: str | None = None
+
+
+class Release(Settling, tag="release"):
+    pass
+
+
+class Extend(Settling, tag="extend"):
+    seconds: Seconds | None = None
+
+
+class PublishTo(Said, tag="publish"):
+    topic: str
+    messages: Messages
+    namespace: str = DEFAULT_NAMESPACE
+
+
+Command = Subscribe | Grant | Unsubscribe | Ack | AckThrough | Nack | Reject | Release | Extend | PublishTo
+decode_command = msgspec.json.Decoder(Command)
+
+
+class Told(msgspec.Struct, tag_field="type", kw_only=True):
+    ref: str | UnsetType = UNSET
+
+
+class Subscribed(Told, tag="subscribed"):
+    id: str
+
+
+class Unsubscribed(Told, tag="unsubscribed"):
+    id: str
+
+
+class Delivered(Told, tag="messages"):
+    id: str
+    messages: list[MessageView]
+
+
+class SettledTold(Told, tag="settled", omit_defaults=True):
+    results: list[SettleResult]
+    revoked: list[str] = []
+
+
+class PublishedTold(Told, tag="published"):
+    results: list[Placement]
+
+
+class ErrorTold(Told, tag="error"):
+    """The members of a problem document. `id`: the subscription that has ended with it, if one has."""
+
+    title: str
+    status: int
+    detail: str
+    code: str
+    id: str | UnsetType = UNSET
+
+
+def to_error(problem: Problem, ref: str | UnsetType, id: str | UnsetType) -> ErrorTold:
+    return ErrorTold(
+        ref=ref, id=id, title=problem.title, status=problem.status, detail=problem.detail, code=problem.code
+    )
+
+
+encode_told = msgspec.json.Encoder().encode

@@ -1,0 +1,161 @@
+"""Leasing and settling: the hot paths, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from ortoo.broker.gate import Guest
+from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
+from ortoo.model.errors import InvalidError, LeaseLostError
+from ortoo.model.names import ReceiptRef, parse_receipt
+from ortoo.model.replies import LeasedRun, Settled
+
+from .call import Call
+from .desk import HangUp
+from .rendering import render_runs
+from .shapes import LeaseAnywhereBody, LeaseBody, MessageList, SettleBody, SettleResult, SettleResults
+
+Action = Literal["ack", "nack", "reject", "release", "extend", "ack_through"]
+STARTS = {"all": START, "new": Position("end"), None: None}
+
+_encode = msgspec.json.Encoder().encode
+_NONE = _encode(MessageList([]))
+
+
+async def lease(call: Call) -> bytes:
+    return await _lease(
+        call, to_lease(call.body, call.namespace, call.params["group"], call.consumer, call.params["topic"])
+    )
+
+
+async def lease_anywhere(call: Call) -> bytes:
+    body: LeaseAnywhereBody = call.body
+    return await _lease(call, to_lease(body, call.namespace, body.group, call.consumer, labels=body.labels))
+
+
+def to_lease(
+    body: LeaseBody,
+    namespace: str,
+    group: str,
+    consumer: str,
+    topic: str | None = None,
+    labels: dict[str, str] | None = None,
+) -> Lease:
+    return Lease(
+        topic=topic,
+        labels=labels,
+        namespace=namespace,
+        group=group,
+        consumer=consumer if body.consumer is None else body.consumer,
+        max_messages=body.max_messages,
+        lease_ms=None if body.lease is None else round(body.lease * 1000),
+        wait_ms=round(body.wait * 1000),
+        partition=body.partition,
+        key=body.key,
+        auto_ack=body.auto_ack,
+        start=STARTS[body.start],
+    )
+
+
+async def _lease(call: Call, command: Lease) -> bytes:
+    if command.wait_ms and not call.desk.is_closing:
+        runs = await call.desk.attend(
+            call, call.guest.lease(command), lambda runs: give_back(call.guest, command, runs)
+        )
+    else:
+        runs = await call.guest.lease(msgspec.structs.replace(command, wait_ms=0))
+        if call.is_gone:
+            await give_back(call.guest, command, runs)
+            raise HangUp
+    return _encode(MessageList(render_runs(runs))) if runs else _NONE
+
+
+async def give_back(guest: Guest, command: Lease, runs: list[LeasedRun]) -> None:
+    """What was leased for a client that is not there any more."""
+    merged: dict[tuple[int, int, int, int], list[int]] = {}
+    for run in runs:
+        taken = run.taken
+        merged.setdefault((taken.topic_id, taken.group_id, taken.lease, taken.partition), []).extend(taken.offsets)
+    if merged and not command.auto_ack:
+        await guest.call(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))  # type: ignore[arg-type]
+
+
+# -- settling
+
+
+def settle(action: Action) -> Callable[[Call], Awaitable[bytes]]:
+    async def handler(call: Call) -> bytes:
+        return _encode(await settle_receipts(call.guest, action, call.body))
+
+    return handler
+
+
+async def settle_receipts(guest: Guest, action: Action, body: SettleBody) -> SettleResults:
+    """One answer per receipt, in their order. The receipts alone say what is settled."""
+    runs, are_all_good = _to_runs(body.receipts, through=action == "ack_through")
+    settled: Settled = await guest.call(_command(action, body, runs)) if runs else Settled()
+    if settled.lost is None and are_all_good:
+        count = len(body.receipts)
+        results = list(map(SettleResult, body.receipts, [True] * count, [None] * count))
+    else:
+        lost = {parse_receipt(receipt) for receipt in _receipts(runs, settled.lost)}
+        errors = [_error(receipt, lost) for receipt in body.receipts]
+        results = list(map(SettleResult, body.receipts, [error is None for error in errors], errors))
+    return SettleResults(results, _receipts(runs, settled.revoked))
+
+
+def _error(receipt: str, lost: set[ReceiptRef]) -> str | None:
+    try:
+        return LeaseLostError.code if parse_receipt(receipt) in lost else None
+    except InvalidError:
+        return InvalidError.code
+
+
+def _receipts(runs: list[Run], offsets: list[list[int]] | None) -> list[str]:
+    return [
+        f"{run.topic}.{run.group}.{run.lease}.{run.partition}.{offset}"
+        for run, some in zip(runs, offsets or (), strict=False)
+        for offset in some
+    ]
+
+
+def _command(action: Action, body: SettleBody, runs: list[Run]) -> Settle | Extend:
+    error = None if body.error is None else body.error.encode(errors="replace").decode()
+    if action == "extend":
+        return Extend(runs, _to_ms(body.seconds))
+    if action == "nack":
+        return Settle("nack", runs, error, _to_ms(body.delay))
+    return Settle("ack" if action == "ack_through" else action, runs, error)
+
+
+def _to_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _to_runs(receipts: list[str], through: bool) -> tuple[list[Run], bool]:
+    """Runs, and whether every receipt was one. Receipts of one lease and partition differ in their last number only."""
+    offsets: dict[str, list[int]] = {}
+    are_all_good = True
+    for receipt in receipts:
+        prefix, _, offset = receipt.rpartition(".")
+        if not (offset.isdigit() and offset.isascii() and len(offset) < 19):
+            are_all_good = False
+        elif (known := offsets.get(prefix)) is None:
+            offsets[prefix] = [int(offset)]
+        else:
+            known.append(int(offset))
+    runs: dict[ReceiptRef, Run] = {}
+    for prefix, some in offsets.items():
+        try:
+            ref = parse_receipt(f"{prefix}.0")
+        except InvalidError:
+            are_all_good = False
+            continue
+        if ref in runs:  # written with leading zeros, two prefixes may name one lease
+            runs[ref].offsets.extend(some)
+        else:
+            runs[ref] = Run(ref.topic, ref.group, ref.lease, ref.partition, some, through)
+    return list(runs.values()), are_all_good

@@ -1,0 +1,182 @@
+"""Reading a topic without a group: a page at a time, or all of it as one stream.
+
+The partitions are merged, oldest message first. What is published while someone reads is not chased: the end of each
+partition is taken once, and travels in the continuation.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
+from heapq import heappop, heappush
+
+import msgspec
+
+from ortoo.broker.gate import Guest
+from ortoo.client.admin import to_position
+from ortoo.model.commands import Position
+from ortoo.model.errors import InvalidError
+from ortoo.model.message import Received
+from ortoo.model.names import TopicId, TopicName
+from ortoo.model.replies import Page
+
+from .call import Call, Streaming
+from .rendering import render
+from .shapes import MessagePage, ReplayQuery
+
+NDJSON = b"application/x-ndjson"
+_CHUNK_MESSAGES, _CHUNK_BYTES = 500, 256 * 1024  # of a stream: what is made before the client has to read
+_PAGE_BYTES = 16 * 1024 * 1024  # a page of large messages ends early, and says where to go on
+_SCAN_FIRST, _SCAN_BYTES = 32, 1024 * 1024  # how many to ask the store for, before and after their size is known
+
+_encode_lines = msgspec.json.Encoder().encode_lines
+
+
+class Mark(msgspec.Struct, array_like=True, frozen=True):
+    """How far a partition has been read, and how far it is to be read."""
+
+    partition: int
+    offset: int
+    end: int
+
+
+class Bookmark(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    topic: TopicId
+    marks: list[Mark]
+
+
+_encode_bookmark = msgspec.msgpack.Encoder().encode
+_decode_bookmark = msgspec.msgpack.Decoder(Bookmark).decode
+
+
+class Track:
+    """One partition on its way through the merge. The next message is the last of `messages`."""
+
+    __slots__ = ("end", "messages", "next_offset", "partition")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.messages: list[Received] = []
+        self.next_offset = 0
+        self.end = 0
+
+    def mark(self) -> Mark:
+        return Mark(self.partition, self.messages[-1].offset if self.messages else self.next_offset, self.end)
+
+
+class Replay:
+    def __init__(self, guest: Guest, topic: TopicName, batch: int) -> None:
+        self._guest = guest
+        self._topic = topic
+        self._batch = batch
+        self._count = min(batch, _SCAN_FIRST)
+        self._topic_id: TopicId | None = None
+        self._tracks: list[Track] = []
+        self._heads: list[tuple[int, int]] = []  # time of the next message, and which track it is on
+
+    async def begin(self, partitions: list[int], start: Position, until: Position | None) -> None:
+        for partition in partitions:
+            page = await self._guest.scan(self._topic, partition, start, until, self._count)
+            await self._add(Track(partition), page)
+
+    async def resume(self, bookmark: Bookmark) -> None:
+        self._topic_id = bookmark.topic
+        for mark in bookmark.marks:
+            until = Position(offset=mark.end)
+            page = await self._guest.scan(self._topic, mark.partition, Position(offset=mark.offset), until, self._count)
+            await self._add(Track(mark.partition), page)
+
+    async def _add(self, track: Track, page: Page) -> None:
+        track.end = page.end
+        self._tracks.append(track)
+        self._load(track, page)
+        await self._line_up(len(self._tracks) - 1)
+
+    def _load(self, track: Track, page: Page) -> None:
+        if self._topic_id is not None and page.topic_id != self._topic_id:
+            raise InvalidError("the topic was deleted and made again; begin anew")
+        self._topic_id = page.topic_id
+        track.next_offset = page.next_offset
+        if len(page.columns):
+            average = sum(map(len, page.columns.values)) // len(page.columns) + 1
+            self._count = max(1, min(self._batch, _SCAN_BYTES // average))
+        track.messages = [message for message in page.to_messages() if message.offset < track.end]
+        track.messages.reverse()
+
+    async def _line_up(self, which: int) -> None:
+        track = self._tracks[which]
+        while not track.messages and track.next_offset < track.end:
+            start, until = Position(offset=track.next_offset), Position(offset=track.end)
+            self._load(track, await self._guest.scan(self._topic, track.partition, start, until, self._count))
+        if track.messages:
+            heappush(self._heads, (track.messages[-1].timestamp_ms, which))
+
+    async def take(self, count: int, bytes_max: int) -> list[Received]:
+        """The next messages, until there are so many or their values are so large; [] at the end."""
+        taken: list[Received] = []
+        size = 0
+        while self._heads and len(taken) < count and size < bytes_max:
+            _, which = heappop(self._heads)
+            messages = self._tracks[which].messages
+            limit = self._heads[0] if self._heads else None
+            while messages and len(taken) < count and size < bytes_max:
+                if limit is not None and (messages[-1].timestamp_ms, which) >= limit:
+                    break
+                taken.append(messages.pop())
+                size += len(taken[-1].value)
+            await self._line_up(which)
+        return taken
+
+    def bookmark(self) -> str | None:
+        """Where to go on; None at the end."""
+        if not self._heads or self._topic_id is None:
+            return None
+        marks = [self._tracks[which].mark() for _, which in sorted(self._heads)]
+        return urlsafe_b64encode(_encode_bookmark(Bookmark(self._topic_id, marks))).decode().rstrip("=")
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        while messages := await self.take(_CHUNK_MESSAGES, _CHUNK_BYTES):
+            yield _encode_lines([render(message) for message in messages])
+
+
+def parse_bookmark(text: str) -> Bookmark:
+    try:
+        bookmark = _decode_bookmark(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, msgspec.DecodeError):
+        raise InvalidError("`next` is not a continuation; pass it as it came") from None
+    partitions = [mark.partition for mark in bookmark.marks]
+    if min((min(msgspec.structs.astuple(mark)) for mark in bookmark.marks), default=0) < 0 or len(
+        set(partitions)
+    ) != len(partitions):
+        raise InvalidError("`next` is not a continuation; pass it as it came")
+    return bookmark
+
+
+async def read(call: Call) -> MessagePage | Streaming:
+    query: ReplayQuery = call.query
+    is_stream = query.format == "ndjson" or (
+        query.format is None and NDJSON in call.headers.get(b"accept", b"").lower()
+    )
+    replay = Replay(call.guest, call.topic, _CHUNK_MESSAGES if is_stream else query.limit)
+    await _start(call, query, replay)
+    if is_stream:
+        return Streaming(replay.lines(), NDJSON)
+    messages = await replay.take(query.limit, _PAGE_BYTES)
+    return MessagePage([render(message) for message in messages], replay.bookmark())
+
+
+async def _start(call: Call, query: ReplayQuery, replay: Replay) -> None:
+    begins = (query.from_offset, query.from_time, query.to_offset, query.to_time, query.partition)
+    if query.next is not None:
+        if any(given is not None for given in begins):
+            raise InvalidError("`next` goes on with the range it came from; give no other")
+        await replay.resume(parse_bookmark(query.next))
+        return
+    start = to_position(None, query.from_offset, query.from_time)
+    until = None
+    if query.to_offset is not None or query.to_time is not None:
+        until = to_position(None, query.to_offset, query.to_time)
+    partitions = [query.partition] if query.partition is not None else None
+    if partitions is None:
+        partitions = list(range(len((await call.guest.topic(call.topic)).partitions)))
+    await replay.begin(partitions, start, until)

@@ -1,0 +1,110 @@
+"""Routes as data, and finding the one that a path means. The table itself is in table.py."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from ortoo.model.errors import OrtooError
+
+from .call import Call, InNamespace, Reply
+from .problems import Refusal
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One line of the table: all that the door and its description need to know."""
+
+    method: str
+    path: str  # {name} stands for one segment, percent-decoded
+    handler: Handler
+    summary: str
+    tag: str = ""
+    body: type[msgspec.Struct] | None = None
+    body_optional: bool = False
+    query: type[InNamespace] = InNamespace
+    answer: type[msgspec.Struct] | None = None  # None: no content
+    status: int = 200
+    media_types: tuple[str, ...] = ("application/json",)
+    errors: tuple[type[OrtooError], ...] = ()
+    needs_token: bool = True
+
+    is_loose: bool = False  # the handler checks the body itself, to answer with the queue's own errors
+
+    def decoder(self) -> msgspec.json.Decoder[Any] | None:
+        if self.body is None:
+            return None
+        return msgspec.json.Decoder(dict[str, Any] if self.is_loose else self.body)
+
+
+class Endpoint:
+    """A route, ready to serve."""
+
+    __slots__ = ("decoder", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.decoder = route.decoder()
+
+
+class _Node:
+    __slots__ = ("literals", "methods", "param", "param_name")
+
+    def __init__(self) -> None:
+        self.literals: dict[bytes, _Node] = {}
+        self.param: _Node | None = None
+        self.param_name = ""
+        self.methods: dict[str, Endpoint] = {}
+
+
+class Router:
+    """A tree of segments. A literal goes before a parameter, and the tables have no place where that would matter."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        node = self._root
+        for segment in route.path.strip("/").split("/"):
+            if segment.startswith("{"):
+                node.param = node.param or _Node()
+                node.param_name = node.param_name or segment[1:-1]
+                assert node.param_name == segment[1:-1], f"two names for one place: {route.path}"
+                node = node.param
+            else:
+                node = node.literals.setdefault(segment.encode(), _Node())
+        assert route.method not in node.methods, f"{route.method} {route.path} is there twice"
+        node.methods[route.method] = Endpoint(route)
+
+    def find(self, raw_path: bytes) -> tuple[dict[str, Endpoint], dict[str, str]]:
+        """The endpoints of a path by method, and the path's parameters."""
+        node, params = self._root, {}
+        for segment in raw_path[1:].split(b"/"):
+            found = node.literals.get(segment)
+            if found is None:
+                found = node.param
+                if found is None:
+                    raise _unknown(raw_path)
+                params[node.param_name] = _decoded(segment)
+            node = found
+        if not node.methods:
+            raise _unknown(raw_path)
+        return node.methods, params
+
+
+def _unknown(raw_path: bytes) -> Refusal:
+    path = raw_path.decode("ascii", errors="replace")
+    return Refusal(404, f"there is nothing at {path}; /docs lists what there is", code="not_found")
+
+
+def _decoded(segment: bytes) -> str:
+    try:
+        return (unquote_to_bytes(segment) if b"%" in segment else segment).decode()
+    except UnicodeDecodeError:
+        raise Refusal(400, f"the path segment {segment!r} is not UTF-8 once its % escapes are read") from None

@@ -1,0 +1,338 @@
+"""What goes over the wire as JSON. The description at /openapi.json is made from these types, and so are the checks.
+
+`value` is kept as the exact bytes that were sent (msgspec.Raw) and is never looked into. Bytes that are not JSON travel as
+`value_base64`; msgspec writes and reads bytes that way by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from ortoo.model import limits
+from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo
+from ortoo.model.topic import ANY_PRIORITY, TopicConfig
+
+from .call import InNamespace
+
+Count = Annotated[int, Meta(ge=1, le=limits.BATCH_MESSAGES_MAX)]
+Wait = Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Seconds to wait for the first message")]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Offset = Annotated[int, Meta(ge=0, le=2**62)]
+Instant = Annotated[float, Meta(ge=-1e11, le=1e11, description="Seconds since 1970, UTC")]
+Receipt = Annotated[str, Meta(description="Names one delivery of one message", examples=["7.3.1099511627781.2.41"])]
+Start = Literal["all", "new"]
+
+
+class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Misspelt names are refused rather than ignored."""
+
+
+# -- messages
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A message to publish. Give `value` (any JSON, kept byte for byte) or `value_base64` (any bytes)."""
+
+    value: Raw | UnsetType = UNSET
+    value_base64: bytes | UnsetType = UNSET
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    priority: int | Literal["high", "normal", "low"] = ANY_PRIORITY
+    delay: float | None = None
+    deliver_at: float | None = None
+    ttl: float | None = None
+    dedup_id: str | None = None
+    partition: int | None = None
+
+
+Messages = Annotated[list[NewMessage], Meta(min_length=1, max_length=limits.BATCH_MESSAGES_MAX)]
+
+
+class PublishBody(Input):
+    messages: Messages
+    wait: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Seconds to wait for room")] = 0.0
+
+
+class Placement(msgspec.Struct, gc=False):
+    """Where a published message lies; with `duplicate`, where the first one with its dedup_id lies."""
+
+    id: str
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+class Placements(msgspec.Struct):
+    results: list[Placement]
+
+
+class MessageView(msgspec.Struct, gc=False):
+    """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`."""
+
+    id: str
+    topic: str
+    namespace: str
+    partition: int
+    offset: int
+    timestamp: float
+    key: str | None
+    headers: dict[str, str]
+    priority: int
+    attempt: int
+    value: Raw | UnsetType = UNSET
+    value_base64: bytes | UnsetType = UNSET
+    group: str | UnsetType = UNSET
+    receipt: str | UnsetType = UNSET
+
+
+class MessageList(msgspec.Struct):
+    messages: list[MessageView]
+
+
+class MessagePage(msgspec.Struct):
+    """`next` goes on where this page ends; null at the end of what there was when the first page was asked for."""
+
+    messages: list[MessageView]
+    next: str | None
+
+
+class MessageDetail(msgspec.Struct):
+    """One message, and its state in each group."""
+
+    message: MessageView
+    states: dict[str, MessageState]
+
+
+# -- leasing and settling
+
+
+class LeaseBody(Input):
+    max_messages: Count = 1
+    wait: Wait = 0.0
+    lease: Seconds | None = None
+    consumer: str | None = None
+    partition: Offset | None = None
+    key: str | None = None
+    auto_ack: bool = False
+    start: Start | None = "all"
+
+
+class LeaseAnywhereBody(LeaseBody, kw_only=True):
+    """Across every topic that has these labels, the most urgent topic first."""
+
+    labels: dict[str, str]
+    group: str = DEFAULT_GROUP
+
+
+class SettleBody(Input):
+    """`error` is for nack and reject, `delay` for nack, `seconds` for extend."""
+
+    receipts: list[Receipt]
+    error: str | None = None
+    delay: Seconds | None = None
+    seconds: Seconds | None = None
+
+
+class SettleResult(msgspec.Struct, gc=False):
+    """`error` is null, or a code: `lease_lost` for a stale receipt, `invalid` for one that is none."""
+
+    receipt: str
+    ok: bool
+    error: str | None
+
+
+class SettleResults(msgspec.Struct, omit_defaults=True):
+    """`revoked`: receipts of the same leases whose messages went back in line behind the ones settled."""
+
+    results: list[SettleResult]
+    revoked: list[str] = []
+
+
+# -- topics and groups
+
+
+class TopicSettings(TopicConfig, frozen=True, kw_only=True, omit_defaults=False):
+    """All settings of a topic, the defaults too; docs/topic-settings.md says what each one means."""
+
+
+class NewTopic(TopicConfig, frozen=True, kw_only=True):
+    """A name, and any topic settings beside it; what is left out has its default."""
+
+    name: str
+    exist_ok: bool = True
+
+
+class TopicChanges(TopicConfig, frozen=True, kw_only=True):
+    """The settings to change; the others stay."""
+
+
+class TopicView(msgspec.Struct):
+    namespace: str
+    name: str
+    id: int
+    config: TopicSettings
+    dlq: str
+    created: float
+    depth: int
+    messages: int
+    bytes: int
+    partitions: list[PartitionInfo]
+    groups: list[GroupInfo]
+
+
+class TopicList(msgspec.Struct):
+    topics: list[TopicView]
+
+
+class Affected(msgspec.Struct):
+    """How many messages it was."""
+
+    messages: int
+
+
+class NewGroup(Input):
+    """Where it begins: `start`, or an `offset`, or a `time`; "all" when none is given, "new" for an ephemeral one."""
+
+    start: Literal["all", "new", "start", "end"] | None = None
+    offset: Offset | None = None
+    time: Instant | None = None
+    ephemeral: bool = False
+
+
+class SeekBody(Input):
+    """Where to: `to`, or an `offset`, or a `time`. With `to_offset` or `to_time`, just that stretch comes again."""
+
+    to: Literal["all", "new", "start", "end"] | None = None
+    offset: Offset | None = None
+    time: Instant | None = None
+    to_offset: Offset | None = None
+    to_time: Instant | None = None
+
+
+class GroupList(msgspec.Struct):
+    groups: list[GroupInfo]
+
+
+class HeartbeatBody(Input):
+    consumer: str
+    session: Seconds | None = None
+
+
+class Owned(msgspec.Struct):
+    """The partitions that the consumer owns, where order is by partition."""
+
+    partitions: list[int]
+
+
+class LeaveBody(Input):
+    consumer: str
+
+
+class LeaveAnywhereBody(Input):
+    """From every group, or from those of one topic, or from one."""
+
+    consumer: str
+    topic: str | None = None
+    group: str | None = None
+
+
+# -- single messages and dead letters
+
+
+class RetryBody(Input):
+    group: str | None = None
+
+
+class DeadLetterBody(Input):
+    group: str | None = None
+    error: str | None = None
+
+
+class RedriveBody(Input):
+    """All dead letters of the topic, or of one group, or those with these ids."""
+
+    ids: list[str] | None = None
+    group: str | None = None
+
+
+# -- transactions and requests
+
+
+class TransactionPublish(Input):
+    topic: str
+    messages: Messages
+    namespace: str | None = None
+
+
+class TransactionBody(Input):
+    """Acks and publishes that happen together or not at all."""
+
+    acks: list[Receipt] = []
+    publishes: list[TransactionPublish] = []
+
+
+class BeginBody(Input):
+    timeout: Seconds = 3600.0
+
+
+class TransactionView(msgspec.Struct):
+    name: str
+    namespace: str
+
+
+class StageBody(TransactionPublish, kw_only=True):
+    """`part` names who stages; a commit may choose among parts."""
+
+    part: str
+
+
+class CommitBody(Input):
+    parts: list[str] | None = None
+
+
+class RequestBody(Input):
+    value: Raw | UnsetType = UNSET
+    value_base64: bytes | UnsetType = UNSET
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    timeout: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000)] = 5.0
+
+
+# -- queries
+
+
+class ReplayQuery(InNamespace, kw_only=True):
+    from_offset: Offset | None = None
+    from_time: Instant | None = None
+    to_offset: Offset | None = None
+    to_time: Instant | None = None
+    partition: Offset | None = None
+    limit: Count = 100
+    next: str | None = None
+    format: Literal["json", "ndjson"] | None = None
+
+
+class StateQuery(InNamespace, kw_only=True):
+    state: MessageState = "ready"
+    limit: Count = 100
+
+
+class DeadLettersQuery(InNamespace, kw_only=True):
+    group: str | None = None
+    limit: Count = 1000
+
+
+# -- the server itself
+
+
+class Health(msgspec.Struct):
+    status: Literal["ok"]
+
+
+class Readiness(msgspec.Struct):
+    status: Literal["ready", "not ready"]
+    reason: str | None = None

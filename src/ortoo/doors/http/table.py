@@ -1,0 +1,291 @@
+"""Every route of the door, in one table: it serves, it is described at /openapi.json, and it is tested from here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from ortoo.model import errors
+from ortoo.model.errors import ExistsError, NotFoundError, TooManyError
+from ortoo.model.replies import GroupInfo, Stats, Trace
+
+from . import groups, leasing, messages, publishing, replay, requests, server, shapes, topics, transactions
+from .routing import Route
+
+_get, _post, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PATCH", "DELETE"))
+
+_UNKNOWN = (NotFoundError,)
+_TOPIC = "/v1/topics/{topic}"
+_GROUP = f"{_TOPIC}/groups/{{group}}"
+_MESSAGE = "/v1/messages/{id}"
+_TRANSACTION = "/v1/transactions/{name}"
+
+_TOPICS = [
+    _get("/v1/topics", topics.list_all, "List the topics of a namespace", answer=shapes.TopicList),
+    _post(
+        "/v1/topics",
+        topics.create,
+        "Create a topic; one that exists with the same settings is fine, unless exist_ok is false",
+        body=shapes.NewTopic,
+        is_loose=True,
+        answer=shapes.TopicView,
+        status=201,
+        errors=(errors.ConfigError, ExistsError, TooManyError),
+    ),
+    _get(_TOPIC, topics.show, "Show a topic: settings, partitions, groups", answer=shapes.TopicView, errors=_UNKNOWN),
+    _patch(
+        _TOPIC,
+        topics.change,
+        "Change some settings of a topic",
+        body=shapes.TopicChanges,
+        is_loose=True,
+        answer=shapes.TopicView,
+        errors=(errors.ConfigError, NotFoundError),
+    ),
+    _delete(_TOPIC, topics.delete, "Delete a topic with all its messages", errors=_UNKNOWN),
+    _post(f"{_TOPIC}/purge", topics.purge, "Empty a topic for every group", answer=shapes.Affected, errors=_UNKNOWN),
+]
+
+_MESSAGES = [
+    _post(
+        f"{_TOPIC}/messages",
+        publishing.publish,
+        "Publish messages, all or nothing; answered once they are durable",
+        body=shapes.PublishBody,
+        answer=shapes.Placements,
+        status=201,
+        errors=(NotFoundError, errors.FullError, TooManyError),
+    ),
+    _get(
+        f"{_TOPIC}/messages",
+        replay.read,
+        "Read a topic without a group, oldest first: pages of JSON, or everything as NDJSON",
+        query=shapes.ReplayQuery,
+        answer=shapes.MessagePage,
+        media_types=("application/json", "application/x-ndjson"),
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_TOPIC}/request",
+        requests.ask,
+        "Publish a request and wait for the answer",
+        body=shapes.RequestBody,
+        answer=shapes.MessageView,
+        errors=(NotFoundError, errors.FullError, errors.NoReplyError),
+    ),
+    _get(
+        _MESSAGE,
+        messages.show,
+        "Show a message and its state in each group",
+        answer=shapes.MessageDetail,
+        errors=_UNKNOWN,
+    ),
+    _delete(_MESSAGE, messages.delete, "Delete a message for every group", errors=_UNKNOWN),
+    _get(f"{_MESSAGE}/trace", messages.trace, "Tell what happened to a message", answer=Trace, errors=_UNKNOWN),
+    _post(
+        f"{_MESSAGE}/retry",
+        messages.retry,
+        "Make a waiting message deliverable at once",
+        body=shapes.RetryBody,
+        body_optional=True,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_MESSAGE}/dead-letter",
+        messages.dead_letter,
+        "Move a pending message to the dead letters",
+        body=shapes.DeadLetterBody,
+        body_optional=True,
+        errors=_UNKNOWN,
+    ),
+]
+
+_ACTIONS: dict[leasing.Action, str] = {
+    "ack": "Done with these",
+    "ack_through": "Done with everything of these leases and partitions up to and including these",
+    "nack": "These failed: deliver them again, later",
+    "reject": "These can never succeed: to the dead letters",
+    "release": "Not now: others may have these at once, uncounted",
+    "extend": "More time for the leases of these",
+}
+
+_LEASES = [
+    _post(
+        f"{_GROUP}/lease",
+        leasing.lease,
+        "Lease messages, waiting for the first if asked to; an empty list when none came",
+        body=shapes.LeaseBody,
+        body_optional=True,
+        answer=shapes.MessageList,
+        errors=(NotFoundError, TooManyError),
+    ),
+    _post(
+        "/v1/lease",
+        leasing.lease_anywhere,
+        "Lease across every topic that has these labels, the most urgent topic first",
+        body=shapes.LeaseAnywhereBody,
+        answer=shapes.MessageList,
+        errors=(NotFoundError, TooManyError),
+    ),
+    *(
+        _post(
+            f"{where}/{action}",
+            leasing.settle(action),
+            summary,
+            body=shapes.SettleBody,
+            answer=shapes.SettleResults,
+        )
+        for where in (_GROUP, "/v1")
+        for action, summary in _ACTIONS.items()
+    ),
+]
+
+_GROUPS = [
+    _get(f"{_TOPIC}/groups", groups.list_all, "List the groups of a topic", answer=shapes.GroupList, errors=_UNKNOWN),
+    _get(_GROUP, groups.show, "Show a group: backlog, leases, consumers", answer=GroupInfo, errors=_UNKNOWN),
+    _post(
+        _GROUP,
+        groups.create,
+        "Create a group",
+        body=shapes.NewGroup,
+        body_optional=True,
+        answer=GroupInfo,
+        status=201,
+        errors=(NotFoundError, ExistsError, TooManyError),
+    ),
+    _delete(_GROUP, groups.delete, "Delete a group and its state", errors=_UNKNOWN),
+    _post(
+        f"{_GROUP}/seek",
+        groups.seek,
+        "Move a group to another place, or make a stretch deliverable again",
+        body=shapes.SeekBody,
+        errors=_UNKNOWN,
+    ),
+    _get(
+        f"{_GROUP}/messages",
+        groups.messages,
+        "List messages by their state in a group",
+        query=shapes.StateQuery,
+        answer=shapes.MessageList,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_GROUP}/heartbeat",
+        groups.heartbeat,
+        "A consumer's sign of life without leasing",
+        body=shapes.HeartbeatBody,
+        answer=shapes.Owned,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_GROUP}/leave",
+        groups.leave,
+        "A consumer leaves the group: its leases return at once",
+        body=shapes.LeaveBody,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        "/v1/leave",
+        groups.leave_anywhere,
+        "A consumer leaves every group, or those of one topic",
+        body=shapes.LeaveAnywhereBody,
+        errors=_UNKNOWN,
+    ),
+]
+
+_DEAD_LETTERS = [
+    _get(
+        f"{_TOPIC}/dlq",
+        topics.dead_letters,
+        "List the dead letters of a topic; their headers tell what happened",
+        query=shapes.DeadLettersQuery,
+        answer=shapes.MessageList,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_TOPIC}/dlq/redrive",
+        topics.redrive,
+        "Make dead letters deliverable again for the group that failed them",
+        body=shapes.RedriveBody,
+        body_optional=True,
+        answer=shapes.Affected,
+        errors=_UNKNOWN,
+    ),
+    _delete(f"{_TOPIC}/dlq/{{id}}", topics.delete_dead_letter, "Delete a dead letter", errors=_UNKNOWN),
+    _post(
+        f"{_TOPIC}/dlq/purge",
+        topics.purge_dead_letters,
+        "Delete all dead letters of a topic",
+        answer=shapes.Affected,
+        errors=_UNKNOWN,
+    ),
+]
+
+_TRANSACTIONS = [
+    _post(
+        "/v1/transactions",
+        transactions.transact,
+        "Acks and publishes that happen together or not at all",
+        body=shapes.TransactionBody,
+        answer=shapes.Placements,
+        errors=(NotFoundError, errors.LeaseLostError, errors.FullError),
+    ),
+    _post(
+        _TRANSACTION,
+        transactions.begin,
+        "Open, or join, a named transaction",
+        body=shapes.BeginBody,
+        body_optional=True,
+        answer=shapes.TransactionView,
+        errors=(ExistsError, TooManyError),
+    ),
+    _post(
+        f"{_TRANSACTION}/stage",
+        transactions.stage,
+        "Add messages to a named transaction; nobody sees them until it is committed",
+        body=shapes.StageBody,
+        errors=(NotFoundError, ExistsError, TooManyError, errors.FullError),
+    ),
+    _post(
+        f"{_TRANSACTION}/commit",
+        transactions.commit,
+        "Publish what was staged, all at once; committing again changes nothing",
+        body=shapes.CommitBody,
+        body_optional=True,
+        answer=shapes.Affected,
+        errors=(NotFoundError, ExistsError, errors.FullError),
+    ),
+    _post(
+        f"{_TRANSACTION}/abort",
+        transactions.abort,
+        "Drop what was staged",
+        errors=(NotFoundError, ExistsError),
+    ),
+]
+
+_open = partial(Route, "GET", needs_token=False)
+
+_SERVER = [
+    _get("/v1/stats", topics.stats, "Totals, and what an operator should know", answer=Stats),
+    _get("/v1/stream", server.upgrade_required, "A WebSocket: messages pushed as long as there is credit"),
+    _open("/health", server.health, "Whether the server is there", answer=shapes.Health),
+    _open("/ready", server.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _get("/metrics", server.metrics, "Metrics for Prometheus", media_types=(server.METRICS_TYPE,)),
+    _open("/openapi.json", server.openapi, "This description", media_types=("application/json",)),
+    _open("/docs", server.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
+]
+
+ROUTES: list[Route] = [
+    msgspec.structs.replace(route, tag=tag)
+    for tag, routes in {
+        "Topics": _TOPICS,
+        "Messages": _MESSAGES,
+        "Leases": _LEASES,
+        "Groups": _GROUPS,
+        "Dead letters": _DEAD_LETTERS,
+        "Transactions": _TRANSACTIONS,
+        "Server": _SERVER,
+    }.items()
+    for route in routes
+]

@@ -1,0 +1,95 @@
+"""Topics and their dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.names import parse_message_id
+from ortoo.model.replies import Stats, TopicInfo
+
+from .call import Call
+from .rendering import render
+from .shapes import (
+    Affected,
+    DeadLettersQuery,
+    MessageList,
+    RedriveBody,
+    TopicList,
+    TopicSettings,
+    TopicView,
+)
+
+
+def view(info: TopicInfo) -> TopicView:
+    fields = {name: getattr(info, name) for name in TopicView.__struct_fields__}
+    fields["config"] = TopicSettings(**msgspec.structs.asdict(info.config))
+    return TopicView(**fields)
+
+
+async def create(call: Call) -> TopicView:
+    settings: dict[str, Any] = call.body
+    name, exist_ok = settings.pop("name", None), settings.pop("exist_ok", True)
+    if not isinstance(name, str):
+        raise InvalidError("a topic needs a name, as a string - at `$.name`")
+    if not isinstance(exist_ok, bool):
+        raise InvalidError("exist_ok is true or false - at `$.exist_ok`")
+    if "namespace" in settings:
+        raise InvalidError("the namespace belongs in the query: POST /v1/topics?namespace=NAME")
+    return view(await call.queue.create_topic(name, exist_ok=exist_ok, **settings))
+
+
+async def list_all(call: Call) -> TopicList:
+    return TopicList([view(info) for info in await call.queue.topics()])
+
+
+async def show(call: Call) -> TopicView:
+    return view(await call.guest.topic(call.topic))
+
+
+async def change(call: Call) -> TopicView:
+    if "namespace" in call.body:
+        raise InvalidError("a topic stays in its namespace")
+    return view(await call.queue.update_topic(call.params["topic"], **call.body))
+
+
+async def delete(call: Call) -> None:
+    await call.queue.delete_topic(call.params["topic"])
+
+
+async def purge(call: Call) -> Affected:
+    return Affected(await call.queue.purge(call.params["topic"]))
+
+
+async def stats(call: Call) -> Stats:
+    return await call.guest.stats()
+
+
+# -- dead letters
+
+
+async def dead_letters(call: Call) -> MessageList:
+    query: DeadLettersQuery = call.query
+    letters = await call.queue.dead_letters(call.params["topic"], group=query.group, limit=query.limit)
+    return MessageList([render(letter) for letter in letters])
+
+
+async def redrive(call: Call) -> Affected:
+    body: RedriveBody = call.body
+    return Affected(await call.queue.redrive(call.params["topic"], body.ids, group=body.group))
+
+
+async def delete_dead_letter(call: Call) -> None:
+    letter_id = call.params["id"]
+    info = await call.guest.topic(call.topic)
+    letter = (await call.guest.message(parse_message_id(letter_id))).message
+    is_ours = letter.headers.get("ortoo-origin", "").startswith(f"{info.id}.")
+    if not is_ours or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
+        raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")
+    await call.queue.delete_message(letter_id)
+
+
+async def purge_dead_letters(call: Call) -> Affected:
+    return Affected(await call.queue.purge_dead_letters(call.params["topic"]))

@@ -1,0 +1,402 @@
+"""Does a scrape tell the truth about the queue, in names that do not drift?"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ortoo.app import metrics as metrics_module
+from ortoo.app.families import FAMILIES
+from ortoo.app.metrics import Metrics
+from ortoo.app.webhook import Webhook
+from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.client import Queue
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Lease, Publish
+from ortoo.model.errors import NotFoundError, TooManyError, UnauthenticatedError
+from ortoo.model.names import TopicName
+from ortoo.model.settings import LimitSettings
+from ortoo.ports import Store
+from ortoo.stores.disk import open_directory
+from ortoo.stores.memory import MemoryStore
+from ortoo.testing import ManualClock
+from ortoo.testing.clock import settle
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class Scraped:
+    def __init__(self, text: str) -> None:
+        self.samples: Samples = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                place = (sample.name, frozenset(sample.labels.items()))
+                assert place not in self.samples, "the same series twice"
+                self.samples[place] = sample.value
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples[name, frozenset(labels.items())]
+
+    def labels(self, name: str, label: str) -> set[str]:
+        return {dict(labels)[label] for found, labels in self.samples if found == name}
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self.samples}
+
+
+class World:
+    """A broker with one door, on a manual clock."""
+
+    def __init__(self, store: Store, connections: int = 10) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(store, self.clock)
+        self.webhook = Webhook(self.broker)
+        limits = LimitSettings(connections=connections)
+        self.gate = Gate("tcp", self.broker, Access("s3cret"), limits, Budget(1000))
+        self.metrics = Metrics(self.broker, {"tcp": self.gate}, self.webhook)
+        self.queue = Queue(self.broker)
+
+    async def scrape(self) -> Scraped:
+        return Scraped((await self.metrics.render()).decode())
+
+
+@asynccontextmanager
+async def world(store: Store | None = None, connections: int = 10) -> AsyncIterator[World]:
+    made = World(store or MemoryStore(), connections)
+    async with made.queue:
+        made.webhook.start()
+        yield made
+        await made.webhook.close()
+
+
+def publish(topic: str, *values: bytes) -> Publish:
+    return Publish(TopicName("default", topic), Outgoing(values=list(values)))
+
+
+def lease(topic: str, group: str = "default", max_messages: int = 1, lease_ms: int = 30_000, wait_ms: int = 0) -> Lease:
+    return Lease(
+        topic=topic, group=group, consumer="ann", max_messages=max_messages, lease_ms=lease_ms, wait_ms=wait_ms
+    )
+
+
+async def let_everything_happen(here: World) -> None:
+    queue = here.queue
+    await queue.create_topic("orders", max_attempts=2, backoff_initial=0, retention_seconds=60, ordering="none")
+    await queue.create_topic("dropping", dlq=False)
+    await queue.publish("orders", b"1", dedup_id="a")
+    await queue.publish("orders", b"1", dedup_id="a")
+    await queue.publish_many("orders", [b"2", b"3", b"4", b"5"])
+    await queue.publish("dropping", b"6")
+    first, second, third, fourth, _ = await queue.lease("orders", group="billing", max_messages=5)
+    await first.ack()
+    await second.nack()
+    await third.release()
+    await fourth.reject("never")
+    [last] = await queue.lease("dropping")
+    await last.reject("never")
+    guest = here.gate.admit("s3cret")
+    await guest.publish(publish("orders", b"7"))
+    await guest.lease(lease("orders", group="other", max_messages=10))
+    with pytest.raises(NotFoundError):
+        await guest.topic(TopicName("default", "nowhere"))
+
+
+async def test_every_metric_is_exposed_and_every_exposed_one_is_described(tmp_path: Path) -> None:
+    async with world(open_directory(tmp_path / "data")) as here:
+        await let_everything_happen(here)
+        text = (await here.metrics.render()).decode()
+    exposed = {family.name: family for family in text_string_to_metric_families(text)}
+    described = {family.name.removesuffix("_total"): family for family in FAMILIES.values()}
+    assert {name for name in exposed if not name.startswith("process_")} == described.keys()
+    assert [name for name, family in exposed.items() if not family.samples] == []
+    for name, family in described.items():
+        assert exposed[name].type == family.kind
+        for sample in exposed[name].samples:
+            assert sample.labels.keys() - {"le", "quantile"} == set(family.labels), name
+    assert "process_resident_memory_bytes" in exposed
+
+
+async def test_names_follow_the_conventions() -> None:
+    for family in FAMILIES.values():
+        assert family.name.startswith(("ortoo_", "mqtt_queue_", "mqueue_"))
+        assert family.name.endswith("_total") == (family.kind == "counter")
+        if family.kind in ("histogram", "summary"):
+            assert family.name.endswith(("_seconds", "_records"))
+
+
+async def test_counters_tell_per_topic_what_happened() -> None:
+    async with world() as here:
+        await let_everything_happen(here)
+        found = await here.scrape()
+        stats = await here.queue.stats()
+    orders = {"namespace": "default", "topic": "orders"}
+    assert {
+        what: found.value(f"ortoo_messages_{what}_total", **orders)
+        for what in ("published", "duplicate", "delivered", "acked", "retried", "released", "skipped")
+    } == {
+        "published": 6,
+        "duplicate": 1,
+        "delivered": 11,
+        "acked": 1,
+        "retried": 1,
+        "released": 1,
+        "skipped": 0,
+    }
+    assert found.value("ortoo_messages_dead_lettered_total", **orders, reason="rejected") == 1
+    assert found.value("ortoo_messages_dropped_total", namespace="default", topic="dropping", reason="rejected") == 1
+    total = {name: value for (name, _), value in found.samples.items() if name.startswith("mqueue_")}
+    assert total["mqueue_enqueue_total"] == stats.counters.published == 8
+    assert total["mqueue_dequeue_total"] == stats.counters.delivered == 12
+    assert total["mqueue_ack_total"] == stats.counters.acked == 1
+    assert total["mqueue_nack_total"] == stats.counters.retried == 1
+
+
+async def test_the_names_of_other_queues_tell_the_same_numbers() -> None:
+    async with world() as here:
+        await let_everything_happen(here)
+        found = await here.scrape()
+    queue, topic = {"namespace": "default", "queue": "orders"}, {"namespace": "default", "topic": "orders"}
+    for alias, name in {
+        "mqtt_queue_depth": "ortoo_topic_depth",
+        "mqtt_queue_enqueue_total": "ortoo_messages_published_total",
+        "mqtt_queue_dequeue_total": "ortoo_messages_delivered_total",
+        "mqtt_queue_ack_total": "ortoo_messages_acked_total",
+        "mqtt_queue_nack_total": "ortoo_messages_retried_total",
+        "mqtt_queue_delivery_latency_seconds_count": "ortoo_delivery_latency_seconds_count",
+    }.items():
+        assert found.value(alias, **queue) == found.value(name, **topic) > 0
+    assert found.value("mqtt_queue_dlq_total", **queue, reason="rejected") == 1
+    assert found.value("mqueue_shard_health", shard="0", type="primary") == 1
+    assert found.value("mqueue_enqueue_latency_seconds_count") == 1
+
+
+async def test_a_message_that_failed_too_often_is_called_max_retries_by_mqtt_queues() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", max_attempts=1)
+        await here.queue.publish("orders", b"x")
+        [message] = await here.queue.lease("orders")
+        await message.nack()
+        found = await here.scrape()
+    assert found.value("mqtt_queue_dlq_total", namespace="default", queue="orders", reason="max_retries") == 1
+    assert (
+        found.value("ortoo_messages_dead_lettered_total", namespace="default", topic="orders", reason="attempts") == 1
+    )
+
+
+async def test_groups_tell_what_state_their_messages_are_in() -> None:
+    async with world() as here:
+        queue = here.queue
+        await queue.create_topic("orders", partitions=1, backoff_initial=100)
+        for key in ("a", "a", "b"):
+            await queue.publish("orders", b"x", key=key)
+        await queue.publish("orders", b"later", delay=50)
+        await queue.publish("orders", b"free")
+        [a] = await queue.lease("orders", group="billing", max_messages=1)
+        await queue.messages("orders", group="billing", state="blocked")  # so that the group has looked at all of them
+        await here.clock.advance(7)
+        found = await here.scrape()
+        labels = {"namespace": "default", "topic": "orders", "group": "billing"}
+        states = ("backlog", "ready", "delayed", "leased", "blocked", "dead", "leases", "consumers")
+        assert {state: found.value(f"ortoo_group_{state}", **labels) for state in states} == {
+            "backlog": 5,
+            "ready": 2,
+            "delayed": 1,
+            "leased": 1,
+            "blocked": 1,
+            "dead": 0,
+            "leases": 1,
+            "consumers": 1,
+        }
+        assert found.value("ortoo_group_oldest_pending_seconds", **labels) == 7
+        assert found.value("ortoo_topic_depth", namespace="default", topic="orders") == 5
+        assert found.value("ortoo_topic_bytes", namespace="default", topic="orders") == 12
+        assert found.value("ortoo_leases") == 1
+        await a.reject("no")
+        for message in await queue.lease("orders", group="billing", max_messages=10):
+            await message.ack()
+        await here.clock.advance(60)
+        for message in await queue.lease("orders", group="billing", max_messages=10):
+            await message.ack()
+        found = await here.scrape()
+        assert found.value("ortoo_group_oldest_pending_seconds", **labels) == 0
+        assert found.value("ortoo_group_dead", **labels) == 1
+
+
+async def test_the_oldest_pending_message_is_the_oldest_that_is_not_settled() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", partitions=1)
+        for value in (b"first", b"second"):
+            await here.queue.publish("orders", value)
+            await here.clock.advance(5)
+        [first] = await here.queue.lease("orders", group="billing")
+        await first.ack()
+        found = await here.scrape()
+    labels = {"namespace": "default", "topic": "orders", "group": "billing"}
+    assert found.value("ortoo_group_oldest_pending_seconds", **labels) == 5
+
+
+async def test_the_blocked_are_counted_as_they_are_listed() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", partitions=3)
+        for number in range(60):
+            await here.queue.publish("orders", b"x", key=f"k{number % 7}")
+        await here.queue.lease("orders", max_messages=4)
+        listed = await here.queue.messages("orders", group="default", state="blocked")
+        found = await here.scrape()
+        labels = {"namespace": "default", "topic": "orders", "group": "default"}
+        assert found.value("ortoo_group_blocked", **labels) == len(listed) > 0
+
+
+async def test_a_topic_that_is_deleted_goes_and_the_totals_stay() -> None:
+    async with world() as here:
+        await let_everything_happen(here)
+        before = (await here.queue.stats()).counters
+        await here.queue.delete_topic("orders")
+        found = await here.scrape()
+        assert "orders" not in found.labels("ortoo_messages_published_total", "topic")
+        assert "orders" not in found.labels("ortoo_delivery_latency_seconds_count", "topic")
+        assert (await here.queue.stats()).counters == before
+        await here.queue.publish("orders", b"anew")
+        found = await here.scrape()
+        assert found.value("ortoo_messages_published_total", namespace="default", topic="orders") == 1
+
+
+async def test_counters_begin_anew_when_the_queue_is_opened_again(tmp_path: Path) -> None:
+    async with world(open_directory(tmp_path)) as here:
+        await here.queue.publish("orders", b"x")
+    async with world(open_directory(tmp_path)) as here:
+        found = await here.scrape()
+        assert found.value("ortoo_messages_published_total", namespace="default", topic="orders") == 0
+        assert found.value("ortoo_topic_messages", namespace="default", topic="orders") == 1
+        assert found.value("ortoo_epoch") == 2
+
+
+async def test_topics_and_groups_beyond_the_bound_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "TOPICS_MAX", 2)
+    monkeypatch.setattr(metrics_module, "GROUPS_MAX", 2)
+    async with world() as here:
+        for number in range(5):
+            await here.queue.publish(f"t{number}", b"x")
+            for group in range(4):
+                await here.queue.lease(f"t{number}", group=f"g{group}")
+        found = await here.scrape()
+    assert found.labels("ortoo_topic_depth", "topic") == {"t0", "t1", "_other"}
+    assert found.value("ortoo_messages_published_total", namespace="", topic="_other") == 3
+    assert found.labels("ortoo_group_leased", "group") == {"g0", "g1", "_other"}
+    assert found.value("ortoo_group_leased", namespace="default", topic="t0", group="_other") == 2
+    assert found.labels("ortoo_group_leased", "topic") == {"t0", "t1"}
+    assert found.value("ortoo_leases") == 20
+
+
+async def test_passing_listeners_are_one_group() -> None:
+    async with world() as here:
+        await here.queue.create_topic("news")
+        streams = [here.queue.subscribe("news") for _ in range(3)]
+        for stream in streams:
+            await asyncio.wait_for(stream.__aenter__(), 5)
+        found = await here.scrape()
+        assert found.labels("ortoo_group_consumers", "group") == {"_ephemeral"}
+        assert found.value("ortoo_group_consumers", namespace="default", topic="news", group="_ephemeral") == 3
+        for stream in streams:
+            await stream.aclose()
+
+
+async def test_any_name_fits_into_a_label() -> None:
+    name = 'a "quoted" \\ {name}, ö/\'; DROP TABLE'
+    async with world() as here:
+        await here.queue.publish(name, b"x")
+        found = await here.scrape()
+    assert found.value("ortoo_topic_messages", namespace="default", topic=name) == 1
+
+
+async def test_requests_are_timed_and_errors_counted_by_door_and_code() -> None:
+    async with world() as here:
+        guest = here.gate.admit("s3cret")
+        for _ in range(3):
+            await guest.publish(publish("orders", b"x"))
+        with pytest.raises(NotFoundError):
+            await guest.lease(lease("nowhere"))
+        with pytest.raises(UnauthenticatedError):
+            here.gate.admit("wrong")
+        found = await here.scrape()
+    assert found.value("ortoo_requests_total", door="tcp", operation="publish") == 3
+    assert found.value("ortoo_request_seconds_count", door="tcp", operation="publish") == 3
+    assert found.value("ortoo_request_seconds_bucket", door="tcp", operation="publish", le="+Inf") == 3
+    assert found.value("ortoo_requests_total", door="tcp", operation="lease") == 1
+    assert found.value("ortoo_request_seconds_count", door="tcp", operation="lease") == 0
+    assert found.value("ortoo_request_errors_total", door="tcp", operation="lease", code="not_found") == 1
+    assert found.value("ortoo_request_errors_total", door="tcp", operation="connect", code="unauthenticated") == 1
+
+
+async def test_the_time_of_a_lease_does_not_count_its_waiting() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders")
+        guest = here.gate.admit("s3cret")
+        waiting = asyncio.create_task(guest.lease(lease("orders", wait_ms=60_000)))
+        await settle()
+        await asyncio.sleep(0.3)  # real time, which is what would be measured
+        await here.queue.publish("orders", b"x")
+        [run] = await waiting
+        assert run.columns.values == [b"x"]
+        found = await here.scrape()
+    assert found.value("ortoo_request_seconds_count", door="tcp", operation="lease") == 1
+    assert found.value("ortoo_request_seconds_sum", door="tcp", operation="lease") < 0.2
+
+
+async def test_the_delivery_latency_counts_from_publishing_to_the_first_delivery() -> None:
+    async with world() as here:
+        await here.queue.publish("orders", b"x")
+        await here.clock.advance(3)
+        guest = here.gate.admit("s3cret")
+        [run] = await guest.lease(lease("orders", lease_ms=1000))
+        await here.clock.advance(3600)
+        await guest.lease(lease("orders"))
+        found = await here.scrape()
+    assert run.taken.attempts is None
+    orders = {"namespace": "default", "topic": "orders"}
+    assert found.value("ortoo_delivery_latency_seconds_count", **orders) == 1
+    assert found.value("ortoo_delivery_latency_seconds_sum", **orders) == 3
+    assert found.value("mqtt_queue_delivery_latency_seconds", namespace="default", queue="orders", quantile="0.99") == 5
+
+
+async def test_a_client_beyond_the_limit_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(connections=2) as here:
+        here.gate.enter()
+        here.gate.enter()
+        for _ in range(5):
+            with pytest.raises(TooManyError):
+                here.gate.enter()
+        here.gate.leave()
+        found = await here.scrape()
+    assert found.value("ortoo_connections", door="tcp") == 1
+    assert found.value("ortoo_connections_opened_total", door="tcp") == 2
+    assert found.value("ortoo_connections_refused_total", door="tcp") == 5
+    assert [record.levelname for record in caplog.records if record.name == "ortoo.gate"] == ["WARNING"]
+
+
+async def test_commits_syncs_and_checkpoints_are_timed(tmp_path: Path) -> None:
+    store = open_directory(tmp_path)
+    async with world(store) as here:
+        await here.queue.publish("orders", b"x" * 1000)
+        await store.checkpoint(here.broker.engine.snapshot(), here.broker.now())
+        assert store._checkpointing is not None
+        await store._checkpointing
+        found = await here.scrape()
+    assert found.value("ortoo_commit_seconds_count") >= 1
+    assert found.value("ortoo_commit_records_sum") >= 2
+    assert found.value("mqueue_flush_latency_seconds_count") == found.value("ortoo_commit_seconds_count")
+    assert found.value("ortoo_sync_seconds_count") >= 1
+    assert found.value("ortoo_checkpoint_seconds_count") == 1
+    assert found.value("ortoo_segment_bytes") > 0
+    assert found.value("ortoo_disk_free_bytes") > 0
+
+
+async def test_a_scrape_works_while_the_queue_refuses() -> None:
+    async with world() as here:
+        await here.queue.publish("orders", b"x")
+    found = await here.scrape()
+    assert found.value("ortoo_ready") == 0
+    assert found.value("ortoo_topic_messages", namespace="default", topic="orders") == 1

@@ -1,0 +1,252 @@
+"""Is a receiver told of every dead letter, and is the queue itself never held up by one?"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import ortoo
+from ortoo.app.clock import SystemClock
+from ortoo.app.webhook import POSTS_AT_ONCE, Webhook
+from ortoo.broker import Broker
+from ortoo.client import Queue
+from ortoo.model.records import Record
+from ortoo.stores.memory import MemoryStore
+from tests.app.receiver import receiving
+
+
+@asynccontextmanager
+async def running(
+    pauses: Sequence[float] = (0.01, 0.01), letters_max: int = 100
+) -> AsyncIterator[tuple[Queue, Webhook]]:
+    broker = Broker(MemoryStore(), SystemClock())
+    webhook = Webhook(broker, pauses, letters_max)
+    async with Queue(broker) as queue:
+        webhook.start()
+        yield queue, webhook
+        await webhook.close(5)
+
+
+async def reject(queue: Queue, topic: str, count: int = 1) -> list[str]:
+    """Publishes so many messages and rejects them; returns their ids."""
+    sent = await queue.publish_many(topic, [b"private"] * count)
+    for message in await queue.lease(topic, group="billing", max_messages=count):
+        await message.reject("the card was declined")
+    return [one.id for one in sent]
+
+
+async def until_told(webhook: Webhook) -> None:
+    async with asyncio.timeout(20):
+        while webhook.pending:
+            await asyncio.gather(*webhook._tasks)
+
+
+async def test_a_dead_letter_is_told_with_its_story() -> None:
+    async with receiving() as receiver, running() as (queue, _):
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        [message_id] = await reject(queue, "payments")
+        await receiver.until(letters=1)
+        [letter] = receiver.letters
+        [dead] = await queue.dead_letters("payments")
+    first, moved = (datetime.fromisoformat(letter.pop(name)) for name in ("first_attempt", "moved_to_dlq_at"))
+    assert letter.pop("total_duration") == pytest.approx((moved - first).total_seconds())
+    assert letter == {
+        "queue_name": "payments",
+        "topic": "payments",
+        "namespace": "default",
+        "dlq_topic": "payments.dlq",
+        "dlq_id": dead.id,
+        "message_id": message_id,
+        "group": "billing",
+        "failure_reason": "rejected",
+        "error": "the card was declined",
+        "retry_count": 0,
+        "attempts": 1,
+    }
+    assert receiver.heads[0].startswith("POST /hook?x=1 HTTP/1.1\r\n")
+    assert "application/json" in receiver.heads[0]
+
+
+async def test_the_first_attempt_and_the_retries_are_told() -> None:
+    async with receiving() as receiver, running() as (queue, _):
+        await queue.create_topic("payments", dlq_webhook=receiver.url, max_attempts=3, backoff_initial=0)
+        await queue.publish("payments", b"x")
+        for _ in range(3):
+            [message] = await queue.lease("payments", wait=5)
+            await message.nack("no answer")
+        await receiver.until(letters=1)
+    [letter] = receiver.letters
+    assert (letter["retry_count"], letter["attempts"], letter["failure_reason"]) == (2, 3, "attempts")
+    assert letter["total_duration"] >= 0
+    assert letter["first_attempt"] <= letter["moved_to_dlq_at"]
+
+
+async def test_a_receiver_that_fails_is_asked_again_until_it_takes_the_letter() -> None:
+    async with receiving() as receiver, running() as (queue, webhook):
+        receiver.answers = [500, 0]
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        await reject(queue, "payments")
+        await receiver.until(letters=1)
+        await until_told(webhook)
+        assert (webhook.tally.delivered, webhook.tally.retried, webhook.tally.failed) == (1, 2, 0)
+        assert receiver.requests == 3
+
+
+async def test_a_letter_survives_a_short_outage() -> None:
+    async with receiving() as receiver, running(pauses=(0.01,) * 500) as (queue, _):
+        await receiver.stop()
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        [message_id] = await reject(queue, "payments")
+        with pytest.raises(OSError, match="Errno 111"):  # so was the letter's first try: it was made before this one
+            await asyncio.open_connection("127.0.0.1", receiver.port)
+        await receiver.start()
+        await receiver.until(letters=1)
+        assert receiver.letters[0]["message_id"] == message_id
+
+
+async def test_after_the_last_try_the_letter_is_counted_and_logged_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with receiving() as receiver, running() as (queue, webhook):
+        receiver.answers = [503] * 3
+        url = receiver.url.replace("127.0.0.1", "ann:s3cret@127.0.0.1").replace("x=1", "key=s3cret")
+        await queue.create_topic("payments", dlq_webhook=url)
+        await reject(queue, "payments")
+        await receiver.until(requests=3)
+        await until_told(webhook)
+        assert (webhook.tally.delivered, webhook.tally.failed) == (0, 1)
+        assert len(await queue.dead_letters("payments")) == 1
+    [record] = [record for record in caplog.records if record.name == "ortoo.webhook"]
+    assert record.levelno == logging.ERROR
+    assert "503" in record.__dict__["error"]
+    assert "s3cret" not in str(record.__dict__)
+    assert "Authorization: Basic YW5uOnMzY3JldA==" in receiver.heads[0]
+
+
+async def test_the_queue_goes_on_while_a_receiver_does_not_answer() -> None:
+    async with receiving() as slow, receiving() as quick, running() as (queue, _):
+        slow.gate.clear()
+        await queue.create_topic("slow", dlq_webhook=slow.url)
+        await queue.create_topic("quick", dlq_webhook=quick.url)
+        await reject(queue, "slow", 20)
+        await slow.until(requests=POSTS_AT_ONCE)
+        await reject(queue, "quick", 20)
+        await quick.until(letters=20)
+        assert slow.letters == []
+        slow.gate.set()
+        await slow.until(letters=20)
+        assert slow.most_at_once == POSTS_AT_ONCE
+        assert sorted(letter["dlq_id"] for letter in slow.letters) == sorted(
+            dead.id for dead in await queue.dead_letters("slow")
+        )
+
+
+async def test_letters_beyond_the_bound_are_dropped_and_counted() -> None:
+    async with receiving() as receiver, running(letters_max=5) as (queue, webhook):
+        receiver.gate.clear()
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        await reject(queue, "payments", 8)
+        assert (webhook.pending, webhook.tally.dropped) == (5, 3)
+        receiver.gate.set()
+        await receiver.until(letters=5)
+        await until_told(webhook)
+        assert len(await queue.dead_letters("payments")) == 8
+
+
+async def test_only_dead_letters_of_topics_with_a_webhook_are_told() -> None:
+    async with receiving() as receiver, running() as (queue, webhook):
+        await queue.create_topic("silent")
+        await queue.create_topic("loud", dlq_webhook=receiver.url)
+        await queue.create_topic("loud.dlq", dlq_webhook=receiver.url, partitions=1, ordering="none")
+        await reject(queue, "silent")
+        [message_id] = await reject(queue, "loud")
+        await queue.delete_message(message_id)
+        assert await queue.redrive("loud") == 1  # by a copy, which is no dead letter
+        await until_told(webhook)
+    assert [letter["topic"] for letter in receiver.letters] == ["loud"]
+
+
+async def test_closing_tells_what_is_left() -> None:
+    async with receiving() as receiver, running(pauses=(60, 60, 60)) as (queue, webhook):
+        receiver.answers = [503]
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        await reject(queue, "payments")
+        await receiver.until(requests=1)
+        await webhook.close(10)
+        assert (webhook.tally.delivered, webhook.pending) == (1, 0)
+
+
+async def test_closing_does_not_wait_longer_than_it_may(caplog: pytest.LogCaptureFixture) -> None:
+    async with receiving() as receiver, running() as (queue, webhook):
+        receiver.gate.clear()
+        await queue.create_topic("payments", dlq_webhook=receiver.url)
+        await reject(queue, "payments", 10)
+        await receiver.until(requests=POSTS_AT_ONCE)
+        async with asyncio.timeout(5):
+            await webhook.close(0.05)
+        assert (webhook.tally.delivered, webhook.tally.failed, webhook.pending) == (0, 10, 0)
+    assert [record.__dict__["letters"] for record in caplog.records if record.name == "ortoo.webhook"] == [10]
+
+
+async def test_an_embedded_queue_tells_its_webhooks_also_while_it_closes(tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        async with ortoo.open(tmp_path / "data") as queue:
+            await queue.create_topic("payments", dlq_webhook=receiver.url)
+            await reject(queue, "payments")
+        assert len(receiver.letters) == 1
+
+
+async def test_an_observer_that_fails_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(records: list[Record]) -> None:
+        raise RuntimeError("a mistake")
+
+    broker = Broker(MemoryStore(), SystemClock())
+    broker.on_commit.append(fail)
+    async with Queue(broker) as queue:
+        await queue.publish("orders", b"tea")
+        assert [message.value for message in await queue.lease("orders")] == [b"tea"]
+    assert "an observer of commits failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://a.example",
+        "a.example/hook",
+        "http://",
+        "http://a b",
+        "http://a:99999",
+        "http://é.example",
+        "http://a.example/\r\nX: y",
+        "http://" + "a" * 2048,
+        "",
+    ],
+)
+async def test_a_webhook_that_is_no_web_address_is_refused(url: str) -> None:
+    async with ortoo.open() as queue:
+        with pytest.raises(ortoo.ConfigError, match="dlq_webhook must be an http:// or https:// address"):
+            await queue.create_topic("payments", dlq_webhook=url)
+        await queue.create_topic("payments", dlq_webhook="https://a.example:8443/x?y=z")
+        with pytest.raises(ortoo.ConfigError, match="dlq_webhook"):
+            await queue.update_topic("payments", dlq_webhook=url)
+
+
+async def test_an_answer_that_is_not_http_is_a_failure() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"220 mail.example ESMTP\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with running(pauses=()) as (queue, webhook):
+        await queue.create_topic("payments", dlq_webhook=f"http://127.0.0.1:{port}/")
+        await reject(queue, "payments")
+        await until_told(webhook)
+        assert webhook.tally.failed == 1
+    server.close()

@@ -1,0 +1,43 @@
+"""Do the commands of the README do what it says, one after the other, as a newcomer would type them?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Served
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMISE = re.compile(r"# → (.+)$", re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's HTTP commands need curl, which is not installed")
+def test_the_commands_do_what_the_readme_says(served: Served, tmp_path: Path) -> None:
+    ortoo = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
+    env["ORTOO_URL"] = f"ortoo://{served.tcp}"
+    blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
+    assert len(blocks) >= 3
+    for block in blocks:
+        script = ortoo + served.at_home(block)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        rest = done.stdout
+        for promise in PROMISE.findall(block):
+            _, found, rest = rest.partition(promise.strip())
+            assert found, f"{promise!r} is not in {done.stdout!r}"

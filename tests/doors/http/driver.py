@@ -1,0 +1,653 @@
+"""`HttpQueue`: the queue's own interface, spoken over HTTP and WebSocket only.
+
+It lets one suite of tests run against every door. Results are the queue's own types, and errors are made again from the codes
+of problem documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from math import isfinite
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+import msgspec
+from msgspec import Raw
+
+from ortoo.client.admin import Time, Where, to_position, to_seconds
+from ortoo.client.arguments import to_topic_name
+from ortoo.client.settling import Receipts, to_runs
+from ortoo.client.stream import Stream
+from ortoo.doors.http import shapes
+from ortoo.model.batch import to_outgoing
+from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
+from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
+from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Sent, Stats, TopicInfo, Trace
+from tests.doors.http.pushing import Pushing
+
+T = TypeVar("T")
+Value = bytes | str | dict[str, Any] | list[Any]
+_LIMIT_MAX = 10_000
+
+
+class HttpQueue:
+    def __init__(
+        self, url: str, *, namespace: str = "default", consumer: str | None = None, token: str | None = None
+    ) -> None:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=90, limits=limits)
+        self._pushing = Pushing(f"ws{url.removeprefix('http')}/v1/stream", headers)
+        self._prefetched: dict[int, list[Received]] = {}
+        self.namespace = check_name("a namespace", namespace)
+        self.consumer = consumer or f"driver-{uuid4().hex}"
+
+    async def open(self) -> HttpQueue:
+        return self
+
+    async def close(self) -> None:
+        await self._pushing.close()
+        await self._client.aclose()
+
+    async def __aenter__(self) -> HttpQueue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- the wire
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        body: dict[str, Any] | None = None,
+        namespace: str | None = None,
+        **query: Any,
+    ) -> T:
+        given = {name: value for name, value in query.items() if value is not None}
+        params = {"namespace": namespace or self.namespace, **given}
+        content = None if body is None else encode({n: v for n, v in body.items() if v is not None})
+        headers = {} if body is None else {"content-type": "application/json"}
+        response = await self._client.request(method, path, params=params, content=content, headers=headers)
+        if response.is_error:
+            raise to_error(response)
+        return None if answer is type(None) else msgspec.json.decode(response.content, type=answer)
+
+    def to_received(self, view: shapes.MessageView) -> Received:
+        topic = TopicName(view.namespace, view.topic)
+        ref = parse_message_id(view.id)
+        if isinstance(view.receipt, str):
+            receipt = parse_receipt(view.receipt)
+            group = view.group if isinstance(view.group, str) else None
+            delivery = Delivery(topic, ref.topic, ref.partition, group, receipt.group, receipt.lease, self)
+        else:
+            delivery = Delivery(topic, ref.topic, ref.partition)
+        is_json = isinstance(view.value, Raw)
+        value = bytes(view.value) if isinstance(view.value, Raw) else view.value_base64
+        assert isinstance(value, bytes)
+        return Received(
+            value,
+            view.key,
+            view.headers or None,
+            view.priority,
+            round(view.timestamp * 1000),
+            is_json,
+            view.attempt,
+            ref.offset,
+            delivery,
+        )
+
+    def _list(self, found: shapes.MessageList) -> list[Received]:
+        return [self.to_received(view) for view in found.messages]
+
+    # -- publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        priority: int | str = 5,
+        delay: float | None = None,
+        deliver_at: float | None = None,
+        ttl: float | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        wait: float = 0.0,
+        namespace: str | None = None,
+    ) -> Sent:
+        message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
+        return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
+
+    async def publish_many(
+        self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
+    ) -> list[Sent]:
+        body = {"messages": to_json_messages(messages), "wait": wait}
+        path = f"{topic_path(topic)}/messages"
+        return to_sent(await self.call("POST", path, shapes.Placements, body, namespace))
+
+    def transaction(self, *, namespace: str | None = None) -> HttpTransaction:
+        return HttpTransaction(self, namespace or self.namespace)
+
+    async def begin(
+        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+    ) -> HttpNamedTransaction:
+        path = f"/v1/transactions/{quote(name, safe='')}"
+        await self.call("POST", path, shapes.TransactionView, {"timeout": timeout}, namespace)
+        return HttpNamedTransaction(self, namespace or self.namespace, name, part or uuid4().hex)
+
+    async def request(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        timeout: float = 5.0,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> Received:
+        body = {**to_json_messages([Message(value, key, headers)])[0], "timeout": timeout}
+        path = f"{topic_path(topic)}/request"
+        return self.to_received(await self.call("POST", path, shapes.MessageView, body, namespace))
+
+    async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
+        if request.reply_to is None or request.correlation_id is None:
+            raise InvalidError(f"message {request.id} is not a request")
+        await self.topic(request.reply_to, namespace=request.namespace)
+        correlated = {**(headers or {}), CORRELATION_ID: request.correlation_id}
+        return await self.publish(request.reply_to, value, headers=correlated, namespace=request.namespace)
+
+    # -- leasing and settling
+
+    async def lease(
+        self,
+        topic: str | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        max_messages: int = 1,
+        wait: float = 0.0,
+        lease: float | None = None,
+        consumer: str | None = None,
+        partition: int | None = None,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        auto_ack: bool = False,
+        start: Literal["all", "new"] | None = "all",
+        namespace: str | None = None,
+    ) -> list[Received]:
+        body: dict[str, Any] = {
+            "max_messages": max_messages,
+            "wait": wait,
+            "lease": lease,
+            "consumer": consumer or self.consumer,
+            "partition": partition,
+            "key": key,
+            "auto_ack": auto_ack,
+            "start": Raw(b"null") if start is None else start,
+        }
+        if (topic is None) == (labels is None):
+            raise InvalidError("name a topic to lease from, or the labels of several, and not both")
+        if topic is None:
+            path, body = "/v1/lease", {**body, "labels": labels, "group": group}
+        else:
+            path = f"{group_path(topic, group)}/lease"
+        return self._list(await self.call("POST", path, shapes.MessageList, body, namespace))
+
+    async def ack(self, messages: Receipts) -> None:
+        await self._settle("ack", messages)
+
+    async def ack_through(self, message: Received | str) -> None:
+        await self._settle("ack_through", message)
+
+    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+        await self._settle("nack", messages, error=error, delay=delay)
+
+    async def reject(self, messages: Receipts, error: str | None = None) -> None:
+        await self._settle("reject", messages, error=error)
+
+    async def release(self, messages: Receipts) -> None:
+        await self._settle("release", messages)
+
+    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
+        await self._settle("extend", messages, seconds=seconds)
+
+    async def _settle(self, action: str, messages: Receipts, **more: Any) -> None:
+        listed = [messages] if isinstance(messages, Received | str) else messages
+        listed = list(listed) if hasattr(listed, "__iter__") else listed
+        to_runs(listed)  # what is no receipt is found before anything is settled
+        receipts = [item if isinstance(item, str) else item.receipt for item in listed]
+        if not receipts:
+            return
+        if isinstance(error := more.get("error"), str):
+            more["error"] = error.encode(errors="replace").decode()
+        done = await self.call("POST", f"/v1/{action}", shapes.SettleResults, {"receipts": receipts, **more})
+        gone = set(done.revoked)
+        for ahead in self._prefetched.values():
+            ahead[:] = [message for message in ahead if message.receipt not in gone]
+        lost = [result.receipt for result in done.results if not result.ok]
+        if lost:
+            raise LeaseLostError(f"{len(lost)} of {len(receipts)} leases were lost", lost)
+
+    def consume(
+        self,
+        topic: str | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        prefetch: int = 100,
+        lease: float | None = None,
+        wait: float | None = None,
+        auto_ack: bool = False,
+        consumer: str | None = None,
+        labels: dict[str, str] | None = None,
+        start: Literal["all", "new"] | None = "all",
+        namespace: str | None = None,
+    ) -> Stream:
+        options: dict[str, Any] = {
+            "topic": topic,
+            "labels": labels,
+            "group": group,
+            "lease": lease,
+            "consumer": consumer or self.consumer,
+            "auto_ack": auto_ack,
+            "start": start,
+            "namespace": namespace or self.namespace,
+        }
+        if wait is None:
+            return Stream(self._pushed(prefetch, options))
+        return Stream(self._polled(prefetch, wait, options))
+
+    def subscribe(
+        self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
+    ) -> Stream:
+        group = f"subscriber-{uuid4().hex}"
+
+        async def begin() -> None:
+            await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
+            await self.heartbeat(topic, group, group, session=3600.0, namespace=namespace)
+
+        return Stream(self._subscribed(topic, group, prefetch, wait, namespace), begin)
+
+    async def _subscribed(
+        self, topic: str, group: str, prefetch: int, wait: float | None, namespace: str | None
+    ) -> AsyncGenerator[Received, None]:
+        try:
+            async for message in self.consume(
+                topic,
+                group=group,
+                prefetch=prefetch,
+                wait=wait,
+                auto_ack=True,
+                consumer=group,
+                start=None,
+                namespace=namespace,
+            ):
+                yield message
+        finally:
+            try:
+                await self.delete_group(topic, group, namespace=namespace)
+            except (NotFoundError, UnavailableError):
+                pass  # gone with its topic, or with the queue
+
+    async def _polled(self, prefetch: int, wait: float, options: dict[str, Any]) -> AsyncGenerator[Received, None]:
+        ahead: list[Received] = []
+        self._prefetched[id(ahead)] = ahead
+        try:
+            while messages := await self.lease(max_messages=prefetch, wait=wait, **options):
+                ahead += reversed(messages)
+                while ahead:
+                    yield ahead.pop()
+        finally:
+            del self._prefetched[id(ahead)]
+            if not options["auto_ack"]:
+                await self._give_back(ahead)
+
+    async def _pushed(self, prefetch: int, options: dict[str, Any]) -> AsyncGenerator[Received, None]:
+        ahead: list[Received] = []
+        self._prefetched[id(ahead)] = ahead
+        subscription = await self._pushing.subscribe(credit=prefetch, max_messages=prefetch, **options)
+        try:
+            while True:
+                ahead += map(self.to_received, reversed(await subscription.next()))
+                while ahead:
+                    yield ahead.pop()
+                    await subscription.grant(1)
+        finally:
+            del self._prefetched[id(ahead)]
+            ahead += map(self.to_received, await subscription.close())
+            if not options["auto_ack"]:
+                await self._give_back(ahead)
+
+    async def _give_back(self, messages: list[Received]) -> None:
+        try:
+            await self.release(messages)
+        except (LeaseLostError, UnavailableError):
+            pass  # they return by themselves
+
+    # -- reading
+
+    async def read(
+        self,
+        topic: str,
+        *,
+        from_offset: int | None = None,
+        from_time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        partition: int | None = None,
+        namespace: str | None = None,
+    ) -> AsyncIterator[Received]:
+        query = {
+            "namespace": namespace or self.namespace,
+            "format": "ndjson",
+            "from_offset": from_offset,
+            "from_time": None if from_time is None else to_seconds(from_time),
+            "to_offset": to_offset,
+            "to_time": None if to_time is None else to_seconds(to_time),
+            "partition": partition,
+        }
+        params = {name: value for name, value in query.items() if value is not None}
+        async with self._client.stream("GET", f"{topic_path(topic)}/messages", params=params) as response:
+            if response.is_error:
+                await response.aread()
+                raise to_error(response)
+            rest = b""
+            async for chunk in response.aiter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield self.to_received(msgspec.json.decode(line, type=shapes.MessageView))
+
+    async def message(self, message_id: str) -> MessageInfo:
+        found = await self.call("GET", message_path(message_id), shapes.MessageDetail)
+        return MessageInfo(self.to_received(found.message), found.states)
+
+    async def messages(
+        self,
+        topic: str,
+        *,
+        group: str = DEFAULT_GROUP,
+        state: MessageState = "ready",
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> list[Received]:
+        path = f"{group_path(topic, group)}/messages"
+        limit = min(limit, _LIMIT_MAX)
+        return self._list(
+            await self.call("GET", path, shapes.MessageList, namespace=namespace, state=state, limit=limit)
+        )
+
+    async def trace(self, message_id: str) -> Trace:
+        return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
+
+    async def delete_message(self, message_id: str) -> None:
+        await self.call("DELETE", message_path(message_id), type(None))
+
+    async def retry_now(self, message_id: str, *, group: str | None = None) -> None:
+        await self.call("POST", f"{message_path(message_id)}/retry", type(None), {"group": group})
+
+    async def dead_letter(self, message_id: str, *, group: str | None = None, error: str | None = None) -> None:
+        body = {"group": group, "error": error}
+        await self.call("POST", f"{message_path(message_id)}/dead-letter", type(None), body)
+
+    async def dead_letters(
+        self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> list[Received]:
+        path, limit = f"{topic_path(topic)}/dlq", min(limit, _LIMIT_MAX)
+        return self._list(
+            await self.call("GET", path, shapes.MessageList, namespace=namespace, group=group, limit=limit)
+        )
+
+    async def redrive(
+        self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
+    ) -> int:
+        body = {"ids": None if ids is None else list(ids), "group": group}
+        path = f"{topic_path(topic)}/dlq/redrive"
+        return (await self.call("POST", path, shapes.Affected, body, namespace)).messages
+
+    async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
+        path = f"{topic_path(topic)}/dlq/purge"
+        return (await self.call("POST", path, shapes.Affected, namespace=namespace)).messages
+
+    # -- topics and groups
+
+    async def create_topic(
+        self, topic: str, /, *, exist_ok: bool = True, namespace: str | None = None, **settings: Any
+    ) -> TopicInfo:
+        body = {"name": to_topic_name("", topic).name, "exist_ok": exist_ok, **nulls(settings)}
+        return await self.call("POST", "/v1/topics", TopicInfo, body, namespace)
+
+    async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
+        return await self.call("PATCH", topic_path(topic), TopicInfo, nulls(settings), namespace)
+
+    async def delete_topic(self, topic: str, *, namespace: str | None = None) -> None:
+        await self.call("DELETE", topic_path(topic), type(None), namespace=namespace)
+
+    async def purge(self, topic: str, *, namespace: str | None = None) -> int:
+        return (await self.call("POST", f"{topic_path(topic)}/purge", shapes.Affected, namespace=namespace)).messages
+
+    async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
+        found = await self.call("GET", "/v1/topics", dict[str, list[TopicInfo]], namespace=namespace)
+        return found["topics"]
+
+    async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
+        return await self.call("GET", topic_path(topic), TopicInfo, namespace=namespace)
+
+    async def stats(self) -> Stats:
+        return await self.call("GET", "/v1/stats", Stats)
+
+    async def create_group(
+        self,
+        topic: str,
+        group: str,
+        at: Where | None = None,
+        *,
+        offset: int | None = None,
+        time: Time | None = None,
+        ephemeral: bool = False,
+        namespace: str | None = None,
+    ) -> None:
+        seconds = None if time is None else to_seconds(time)
+        body = {"start": at, "offset": offset, "time": seconds, "ephemeral": ephemeral}
+        await self.call("POST", group_path(topic, group), GroupInfo, body, namespace)
+
+    async def delete_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
+        await self.call("DELETE", group_path(topic, group), type(None), namespace=namespace)
+
+    async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
+        return (await self.call("GET", f"{topic_path(topic)}/groups", shapes.GroupList, namespace=namespace)).groups
+
+    async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
+        return await self.call("GET", group_path(topic, group), GroupInfo, namespace=namespace)
+
+    async def seek(
+        self,
+        topic: str,
+        group: str,
+        at: Where | None = None,
+        *,
+        offset: int | None = None,
+        time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        to_position(None, None, time)  # a datetime without a zone is the caller's to correct
+        body = {
+            "to": at,
+            "offset": offset,
+            "time": None if time is None else to_seconds(time),
+            "to_offset": to_offset,
+            "to_time": None if to_time is None else to_seconds(to_time),
+        }
+        await self.call("POST", f"{group_path(topic, group)}/seek", type(None), body, namespace)
+
+    async def heartbeat(
+        self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
+    ) -> list[int]:
+        body = {"consumer": consumer, "session": session}
+        path = f"{group_path(topic, group)}/heartbeat"
+        return (await self.call("POST", path, shapes.Owned, body, namespace)).partitions
+
+    async def leave(
+        self, consumer: str, topic: str | None = None, group: str | None = None, *, namespace: str | None = None
+    ) -> None:
+        body = {"consumer": consumer, "topic": topic, "group": group}
+        await self.call("POST", "/v1/leave", type(None), body, namespace)
+
+
+class HttpTransaction:
+    def __init__(self, queue: HttpQueue, namespace: str) -> None:
+        self._queue = queue
+        self._namespace = namespace
+        self._acks: list[str] = []
+        self._publishes: list[dict[str, Any]] = []
+        self.sent: list[Sent] = []
+
+    def ack(self, messages: Receipts) -> None:
+        listed = [messages] if isinstance(messages, Received | str) else list(messages)
+        to_runs(listed)
+        self._acks += [item if isinstance(item, str) else item.receipt for item in listed]
+
+    def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+        self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
+
+    def publish_many(
+        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
+    ) -> None:
+        publish = {"topic": topic, "messages": to_json_messages(messages), "namespace": namespace}
+        self._publishes.append(publish)
+
+    async def commit(self) -> None:
+        body = {"acks": self._acks, "publishes": self._publishes}
+        placed = await self._queue.call("POST", "/v1/transactions", shapes.Placements, body, self._namespace)
+        self._acks, self._publishes = [], []
+        self.sent += to_sent(placed)
+
+    async def __aenter__(self) -> HttpTransaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+
+
+class HttpNamedTransaction:
+    def __init__(self, queue: HttpQueue, namespace: str, name: str, part: str) -> None:
+        self._queue = queue
+        self._namespace = namespace
+        self._path = f"/v1/transactions/{quote(name, safe='')}"
+        self.name = name
+        self.part = part
+
+    async def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+        await self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
+
+    async def publish_many(
+        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
+    ) -> None:
+        body = {
+            "part": self.part,
+            "topic": topic,
+            "messages": to_json_messages(messages),
+            "namespace": namespace,
+        }
+        await self._queue.call("POST", f"{self._path}/stage", type(None), body, self._namespace)
+
+    async def commit(self, parts: Sequence[str] | None = None) -> int:
+        body = {"parts": None if parts is None else list(parts)}
+        path = f"{self._path}/commit"
+        return (await self._queue.call("POST", path, shapes.Affected, body, self._namespace)).messages
+
+    async def abort(self) -> None:
+        await self._queue.call("POST", f"{self._path}/abort", type(None), namespace=self._namespace)
+
+
+# -- to JSON and back
+
+
+def topic_path(topic: str) -> str:
+    return f"/v1/topics/{quote_name(to_topic_name('', topic).name)}"
+
+
+def group_path(topic: str, group: str) -> str:
+    return f"{topic_path(topic)}/groups/{quote_name(check_text('a group', group))}"
+
+
+def message_path(message_id: str) -> str:
+    parse_message_id(message_id)
+    return f"/v1/messages/{message_id}"
+
+
+def quote_name(name: str) -> str:
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InvalidError(f"{name!r} is not valid Unicode") from None
+
+
+def check_text(what: str, text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidError(f"{what} must be a string, not {type(text).__name__}")
+    return text
+
+
+def nulls(settings: dict[str, Any]) -> dict[str, Any]:
+    """None is a setting's value here, not the lack of one."""
+    return {name: Raw(b"null") if value is None else value for name, value in settings.items()}
+
+
+def to_json_messages(messages: Sequence[Message | bytes | str]) -> list[dict[str, Any]]:
+    """Values as the queue would store them; the other fields as they are, for the server to judge."""
+    if isinstance(messages, bytes | str):
+        raise InvalidError("a batch is a list of values or of messages")
+    full = [message if isinstance(message, Message) else Message(message) for message in messages]
+    shown = []
+    for message in full:
+        columns = to_outgoing([Message(message.value)])
+        [value] = columns.values
+        fields: dict[str, Any] = {"value": Raw(value)} if columns.json else {"value_base64": value}
+        rest = {name: getattr(message, name) for name in message.__struct_fields__ if name != "value"}
+        shown.append(fields | {name: field for name, field in rest.items() if field is not None})
+    return shown
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    check_finite(body)
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"this cannot be written as JSON: {error}") from None
+
+
+def check_finite(value: Any) -> None:
+    """JSON has no word for NaN and infinity."""
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidError(f"{value} is not a number of seconds")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            check_finite(item)
+
+
+def to_error(response: httpx.Response) -> Exception:
+    problem = response.json()
+    return error_of(problem["code"], problem["detail"], problem.get("lost", ()))
+
+
+def to_sent(placements: shapes.Placements) -> list[Sent]:
+    return [
+        Sent(parse_message_id(result.id).topic, result.partition, result.offset, result.duplicate)
+        for result in placements.results
+    ]

@@ -1,0 +1,141 @@
+"""Consumers whose connection is gone, and a door that closes."""
+
+import asyncio
+
+import pytest
+
+from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.doors.tcp import TcpDoor
+from ortoo.model import limits
+from ortoo.model.settings import LimitSettings, TcpSettings
+from ortoo.wire import protocol as p
+from tests.doors.tcp.home import Home, serving, until
+from tests.doors.tcp.test_requests import leased, leased_now, make_jobs, poll, publish
+from tests.doors.tcp.test_subscriptions import feed
+from tests.semantics.stores import SlowStore
+
+
+class TestConsumers:
+    @pytest.fixture(autouse=True)
+    def short_sessions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "SESSION_TIMEOUT_MS", 200)
+
+    async def test_a_consumer_leaves_when_its_connection_stays_away(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            assert len((await wire.ask(poll(0)))[1]) == 1
+        await until(lambda: leased_now(home, 0))
+        assert [message.attempt for message in await home.queue.lease("jobs")] == [1]  # uncounted
+
+    async def test_a_consumer_that_connects_again_in_time_stays(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            assert len((await wire.ask(poll(0)))[1]) == 1
+        async with home.wire() as wire:
+            wire.send((1, poll()))
+            await home.waiters(1)
+            await asyncio.sleep(0.4)  # twice the time
+            assert await leased(home) == 1
+
+    async def test_a_consumer_with_two_connections_stays_when_it_loses_one(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as first:
+            assert len((await first.ask(poll(0)))[1]) == 1
+            async with home.wire() as second:
+                assert (await second.ask(poll(0)))[1] == []
+            await asyncio.sleep(0.4)
+            assert await leased(home) == 1
+
+    async def test_a_subscriber_leaves_when_its_connection_stays_away(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            wire.send((1, p.Subscribe(feed(), 5)))
+            assert (await wire.receive())[0] == p.DELIVERY
+        await until(lambda: leased_now(home, 0))
+
+    async def test_a_consumer_stays_when_it_is_the_server_that_goes(self) -> None:
+        store = SlowStore()
+        async with serving(store=store) as home, home.wire() as wire, home.wire() as slow:
+            await make_jobs(home)
+            await home.queue.publish("jobs", b"x")
+            assert len((await wire.ask(poll(0)))[1]) == 1
+            store.writing.clear()
+            slow.send((1, publish(b"y")))
+            await until(lambda: home.gate.budget.bytes > 0)
+            closing = asyncio.create_task(home.door.close(10))
+            assert (await wire.receive())[0] == p.GOODBYE
+            await until(lambda: home.gate.connections == 1)
+            await asyncio.sleep(0.4)  # longer than its session, and the door is still closing
+            store.writing.set()
+            await closing
+            assert await leased(home) == 1
+
+
+class TestClosing:
+    async def test_requests_under_way_are_answered_after_the_goodbye(self) -> None:
+        store = SlowStore()
+        async with serving(store=store) as home, home.wire() as wire:
+            await make_jobs(home)
+            store.writing.clear()
+            wire.send((1, publish(b"x")))
+            await until(lambda: home.gate.budget.bytes > 0)
+            closing = asyncio.create_task(home.door.close(10))
+            assert await wire.receive() == (p.GOODBYE, 0, None)
+            wire.send((2, publish(b"too late")))
+            await asyncio.sleep(0.01)
+            store.writing.set()
+            assert (await wire.receive())[:2] == (p.ANSWER, 1)
+            assert await wire.is_closed()
+            await closing
+            assert [message.value async for message in home.queue.read("jobs")] == [b"x"]
+
+    async def test_who_waits_is_sent_home_at_once_and_takes_nothing(self, home: Home) -> None:
+        await make_jobs(home)
+        async with home.wire() as wire:
+            wire.send((1, poll()), (2, p.Subscribe(feed(), 5)))
+            await home.waiters(2)
+            await home.door.close(10)
+            assert await wire.receive() == (p.GOODBYE, 0, None)
+            assert await wire.is_closed()
+        assert len(home.broker.waiters) == 0
+
+    async def test_what_takes_longer_than_the_grace_is_cut_off(self) -> None:
+        store = SlowStore()
+        async with serving(store=store) as home, home.wire() as wire:
+            store.writing.clear()
+            wire.send((1, publish(b"x")))
+            await until(lambda: home.gate.budget.bytes > 0)
+            await home.door.close(0.05)
+            assert (await wire.receive())[0] == p.GOODBYE
+            assert await wire.is_closed()
+            store.writing.set()
+
+    async def test_a_long_poll_is_taken_up_by_the_next_server(self) -> None:
+        """The same queue behind a second door, on the same port."""
+        async with serving() as home:
+            await make_jobs(home)
+            async with home.connect() as queue:
+                taking = asyncio.create_task(queue.lease("jobs", wait=30))
+                await home.waiters(1)
+                await home.door.close(1)
+                await home.waiters(0)
+                door = await open_again(home.broker, home.port)
+                await home.waiters(1)
+                await home.queue.publish("jobs", b"x")
+                assert [message.value for message in await taking] == [b"x"]
+                await door.close(1)
+
+    async def test_nobody_new_is_let_in(self, home: Home) -> None:
+        await home.door.close(1)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(home.host, home.port)
+
+
+async def open_again(broker: Broker, port: int) -> TcpDoor:
+    door = TcpDoor(Gate("tcp", broker, Access(), LimitSettings(), Budget(1 << 30)), TcpSettings(port=port))
+    await door.open()
+    return door

@@ -1,0 +1,44 @@
+"""A queue whose clock is moved by hand, and workers that sleep by it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+import pytest
+
+import ortoo
+from ortoo.testing import ManualClock, open_manual
+
+
+class MakeWorker(Protocol):
+    def __call__(self, **options: Any) -> ortoo.Worker: ...
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def queue(clock: ManualClock) -> AsyncIterator[ortoo.Queue]:
+    async with open_manual(clock) as queue:
+        yield queue
+
+
+@pytest.fixture
+def make_worker(queue: ortoo.Queue, clock: ManualClock) -> MakeWorker:
+    async def sleep(seconds: float) -> None:
+        rung = asyncio.Event()
+        clock.call_at(clock.now_ms() + round(seconds * 1000), rung.set)
+        await rung.wait()
+
+    return lambda **options: ortoo.Worker(queue, sleep=sleep, **options)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Lets everything run until that is so; fails when it is not so for long."""
+    turns = 0
+    async with asyncio.timeout(30):
+        while not condition():
+            turns += 1
+            await asyncio.sleep(0 if turns < 1000 else 0.005)  # threads and other processes need the processor

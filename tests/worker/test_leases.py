@@ -1,0 +1,314 @@
+"""Do the leases of long jobs last, and is a job told when its lease was lost?"""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+import ortoo
+from ortoo.testing import ManualClock
+from tests.worker.conftest import MakeWorker, until
+
+
+async def test_the_lease_of_a_long_job_is_extended(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, go, begun = make_worker(), asyncio.Event(), []
+
+    @worker.on("reports")
+    async def write(message: ortoo.Received) -> None:
+        begun.append(message.attempt)
+        await go.wait()
+
+    await queue.create_topic("reports", lease=30)
+    await queue.publish("reports", b"x")
+    async with worker:
+        await until(lambda: begun)
+        await clock.advance(300)
+        go.set()
+        await until(lambda: worker.stats.handled == 1)
+    assert (begun, worker.stats.lost) == ([1], 0)
+
+
+async def test_what_waits_for_its_turn_is_extended_too(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, go, begun = make_worker(), asyncio.Event(), []
+
+    @worker.on("reports", prefetch=5, lease=6)
+    async def write(message: ortoo.Received) -> None:
+        begun.append(message.attempt)
+        await go.wait()
+
+    await queue.publish_many("reports", [b"x"] * 6)
+    async with worker:
+        await until(lambda: begun)
+        await clock.advance(100)
+        assert (await queue.group("reports")).leased == 6
+        go.set()
+        await until(lambda: worker.stats.handled == 6)
+    assert (begun, worker.stats.lost) == ([1] * 6, 0)
+
+
+async def test_all_leases_are_extended_in_one_call(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, go, calls = make_worker(), asyncio.Event(), []
+    extend = queue.extend
+
+    async def counting(messages: list[ortoo.Received], seconds: float | None = None) -> None:
+        calls.append((clock.time(), len(messages)))
+        await extend(messages, seconds)
+
+    monkeypatch.setattr(queue, "extend", counting)
+
+    @worker.on("reports", concurrency=3, prefetch=0)
+    async def write(message: ortoo.Received) -> None:
+        await go.wait()
+
+    await queue.create_topic("reports", lease=30)
+    began = clock.time()
+    async with worker:
+        for _ in range(3):  # three leases
+            await queue.publish("reports", b"x")
+            await clock.advance(1)
+        await clock.advance(57)
+        go.set()
+        await until(lambda: worker.stats.handled == 3)
+    assert [count for _, count in calls if count] == [3] * 5
+    assert [round(time - began) for time, count in calls if count] == [20, 30, 40, 50, 60]
+
+
+async def test_the_shortest_lease_of_all_topics_is_kept(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, go, begun = make_worker(), asyncio.Event(), []
+
+    @worker.on(labels={"task": "write"}, concurrency=2)
+    async def write(message: ortoo.Received) -> None:
+        begun.append(message.topic)
+        await go.wait()
+
+    for topic, lease in (("long", 300), ("short", 3)):
+        await queue.create_topic(topic, lease=lease, labels={"task": "write"})
+    async with worker:
+        await queue.publish("long", b"x")
+        await until(lambda: begun == ["long"])
+        await queue.publish("short", b"x")
+        await until(lambda: begun == ["long", "short"])
+        await clock.advance(60)
+        go.set()
+        await until(lambda: worker.stats.handled == 2)
+    assert worker.stats.lost == 0
+
+
+async def test_a_job_whose_lease_was_lost_is_cancelled_and_not_acked(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = make_worker()
+    told: list[str] = []
+
+    @worker.on("reports", lease=30)
+    async def write(message: ortoo.Received) -> None:
+        if told:
+            return
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append(message.id)  # and returns as if nothing had happened
+
+    sent = await queue.publish("reports", b"x")
+    async with worker:
+        await until(lambda: worker._session and worker._session._shifts[0].jobs)
+        await clock.advance(10)
+        await queue.seek("reports", "default", "end")
+        with caplog.at_level(logging.WARNING, "ortoo.worker"):
+            await clock.advance(10)
+            await until(lambda: told)
+    assert (told, worker.stats.handled, worker.stats.lost) == ([sent.id], 0, 1)
+    assert "was lost while" in caplog.text
+
+
+async def test_a_thread_whose_lease_was_lost_finishes_in_vain(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, begun, go = make_worker(), threading.Event(), threading.Event()
+
+    @worker.on("reports", lease=30, prefetch=0)
+    def write(message: ortoo.Received) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    await queue.publish("reports", b"x")
+    async with worker:
+        await until(begun.is_set)
+        await clock.advance(10)
+        await queue.seek("reports", "default", "end")
+        await clock.advance(10)
+        await until(lambda: worker.stats.lost == 1)
+        await queue.publish("reports", b"y")
+        await clock.advance(10)
+        assert (await queue.group("reports")).leased == 0  # for the thread still has the place
+        go.set()
+        await until(lambda: worker.stats.handled == 1)
+    assert worker.stats.lost == 1
+
+
+async def test_what_was_lost_while_it_waited_is_not_handled(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, begun, go = make_worker(), [], threading.Event()
+
+    @worker.on("reports", prefetch=5, lease=30)
+    def write(message: ortoo.Received) -> None:
+        begun.append(message.value)
+        assert go.wait(10)
+
+    await queue.publish_many("reports", [b"x"] * 4)
+    async with worker:
+        await until(lambda: begun)
+        await clock.advance(10)
+        await queue.seek("reports", "default", "end")
+        await clock.advance(10)
+        go.set()
+        await until(lambda: worker._session and not worker._session._shifts[0].jobs)
+    assert begun == [b"x"]
+
+
+async def test_an_ack_that_comes_too_late_is_logged_and_counted(
+    queue: ortoo.Queue, make_worker: MakeWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = make_worker()
+
+    @worker.on("reports")
+    async def write(message: ortoo.Received) -> None:
+        await queue.seek("reports", "default", "end")
+
+    await queue.publish("reports", b"x")
+    with caplog.at_level(logging.WARNING, "ortoo.worker"):
+        async with worker:
+            await until(lambda: worker.stats.lost == 1)
+    assert worker.stats.handled == 0
+    assert "could not be acknowledged" in caplog.text
+
+
+async def test_the_next_message_does_not_wait_for_the_last_ones_ack(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, seen, go = make_worker(), [], asyncio.Event()
+    ack = queue.ack
+
+    async def slow(messages: list[ortoo.Received]) -> None:
+        await go.wait()
+        await ack(messages)
+
+    monkeypatch.setattr(queue, "ack", slow)
+
+    @worker.on("reports")
+    async def write(message: ortoo.Received) -> None:
+        seen.append(message.value)
+
+    await queue.publish_many("reports", [b"x"] * 10)
+    async with worker:
+        await until(lambda: len(seen) == 10)
+        assert worker.stats.handled == 0
+        go.set()
+    assert worker.stats.handled == 10  # all are waited for at the end
+
+
+async def test_acks_on_their_way_are_bounded(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, seen, go = make_worker(), [], asyncio.Event()
+    ack = queue.ack
+
+    async def slow(messages: list[ortoo.Received]) -> None:
+        await go.wait()
+        await ack(messages)
+
+    monkeypatch.setattr(queue, "ack", slow)
+    monkeypatch.setattr("ortoo.client.shift._UNCONFIRMED_MAX", 5)
+
+    @worker.on("reports", concurrency=2)
+    async def write(message: ortoo.Received) -> None:
+        seen.append(message.value)
+
+    await queue.publish_many("reports", [b"x"] * 20)
+    async with worker:
+        for _ in range(300):
+            await asyncio.sleep(0)
+        assert len(seen) == 7
+        go.set()
+        await until(lambda: worker.stats.handled == 20)
+
+
+async def test_a_lease_is_extended_by_what_the_handler_asked_for(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, go, begun = make_worker(), asyncio.Event(), []
+
+    @worker.on("reports", lease=300)
+    async def write(message: ortoo.Received) -> None:
+        begun.append(message.attempt)
+        await go.wait()
+
+    await queue.create_topic("reports", lease=3)
+    await queue.publish("reports", b"x")
+    async with worker:
+        await until(lambda: begun)
+        await clock.advance(1000)
+        go.set()
+        await until(lambda: worker.stats.handled == 1)
+    assert (begun, worker.stats.lost) == ([1], 0)
+
+
+async def test_a_lease_that_is_lost_while_its_job_is_settled_cuts_nothing_short(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, nacking, go, done = make_worker(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    nack = queue.nack
+
+    async def slow(messages: list[ortoo.Received], error: str | None = None, delay: float | None = None) -> None:
+        nacking.set()
+        await go.wait()
+        done.set()
+        await nack(messages, error, delay)
+
+    monkeypatch.setattr(queue, "nack", slow)
+
+    @worker.on("reports", lease=30)
+    async def write(message: ortoo.Received) -> None:
+        raise ValueError
+
+    await queue.publish("reports", b"x")
+    async with worker:
+        await nacking.wait()
+        await clock.advance(10)
+        await queue.seek("reports", "default", "end")
+        await clock.advance(10)
+        go.set()
+        await until(lambda: worker.stats.lost)
+    assert done.is_set()
+    assert (worker.stats.failed, worker.stats.lost) == (1, 1)
+
+
+async def test_what_is_left_of_a_batch_that_lost_a_lease_is_given_back(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, batches = make_worker(), []
+
+    @worker.on_batch("reports", max_messages=4, lease=30)
+    async def write(messages: list[ortoo.Received]) -> None:
+        batches.append([message.attempt for message in messages])
+        if len(batches) == 1:
+            await messages[0].reject()  # by hand, so that this receipt alone goes stale
+            await asyncio.Event().wait()
+
+    await queue.publish_many("reports", [b"x"] * 4)
+    async with worker:
+        await until(lambda: batches)
+        await clock.advance(20)
+        await until(lambda: worker.stats.handled == 3)
+    assert batches == [[1, 1, 1, 1], [1, 1, 1]]
+    assert worker.stats.lost == 1
