@@ -19,7 +19,7 @@ from .scenarios import Scenario, scenarios
 from .settings import FULL, QUICK, Settings
 from .table import to_json, to_table
 
-_FILE_WIDTH = 100  # of a table that goes to a file or a pipe, so that nothing is cut
+_FILE_WIDTH = 120  # of a table that goes to a file or a pipe, so that nothing is cut
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from bench.figures import Figure
 from bench.settings import Settings
 
@@ -14,8 +16,10 @@ def scenario(settings: Settings) -> list[Figure]:
     """By turns, so that a slow minute of the machine is not one contender's alone; the best of each counts."""
     rates: dict[int, dict[str, float]] = {size: {} for size in SIZES}
     costs: dict[int, dict[str, float]] = {size: {} for size in SIZES}
+    contenders = present()
+    about()  # while all of them are there
     for _ in range(settings.live_repetitions):
-        for contender in present():
+        for contender in contenders:
             name = contender.name
             for size, found in live(contender, settings.live_seconds).items():
                 rates[size][name] = max(found.rate, rates[size].get(name, 0.0))
@@ -37,10 +41,13 @@ def _figures(size: int, rates: dict[str, float], costs: dict[str, float]) -> lis
     return [*figures, *paid]
 
 
+@cache
 def present() -> list[Contender]:
+    """Decided once: everyone gets the same number of tries."""
     return [contender for contender in (OURS, *RIVALS) if not contender.missing()]
 
 
+@cache
 def about() -> list[str]:
     """Versions and settings of those who took part, and who did not, for the reader of the figures."""
     lines = [f"{contender.name}: {contender.version()}; {contender.settings}." for contender in present()]

@@ -363,6 +363,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.receipts: list[c.Run] = []
         self.lazy = False
         self.numbers = count()
+        self.sequence = 0
+        self.answered: list[tuple[c.Once, Any]] = []  # the last that were numbered, and what was answered
         self.turn = 0
         self.broken = False
         self.log([self.engine.open(self.now)])
@@ -415,12 +417,14 @@ class EngineMachine(RuleBasedStateMachine):
         self.do_due()
         decision: Decision | None = None
         refused: type[OrtooError] | None = None
+        sent = self.numbered(command)
         try:
-            decision = self.engine.decide(command, self.now)
+            decision = self.engine.decide(sent, self.now)
         except OrtooError as error:
             refused = type(error)
         if decision is not None:
             self.log(decision.records)
+            self.send_again(sent, decision)
         reply: Any = None
         wrong: type[OrtooError] | None = None
         try:
@@ -432,6 +436,22 @@ class EngineMachine(RuleBasedStateMachine):
             assert decision.reply == reply, f"{command}: {decision.reply} instead of {reply}"
         self.check()
         return decision.reply if decision is not None else None
+
+    def numbered(self, command: Any) -> Any:
+        """Every other command that may be sent again."""
+        self.sequence += 1
+        if isinstance(command, c.Lease) or self.sequence % 2:
+            return command
+        return c.Once("producer", self.sequence, self.sequence - 4, command)
+
+    def send_again(self, sent: Any, decision: Decision) -> None:
+        """What happened does not happen again, and is answered the same, live and after a restart."""
+        if isinstance(sent, c.Once) and decision.records:
+            self.answered = [*self.answered[-1:], (sent, decision.reply)]
+        for engine in (self.engine, self.replayed()) if self.answered else ():
+            for earlier, reply in self.answered:
+                again = engine.decide(earlier, self.now)
+                assert (again.records, again.reply) == ([], reply), earlier
 
     def do_due(self) -> None:
         alarms = self.engine.state.alarms

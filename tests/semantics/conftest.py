@@ -33,6 +33,13 @@ async def queue(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIter
         yield queue
 
 
+@pytest_asyncio.fixture(params=["embedded", "tcp"])
+async def python_queue(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Queue]:
+    """For what only Python can get wrong: types that JSON does not have."""
+    async with open_manual(clock) as inside, entering(request.param, inside) as queue:
+        yield queue
+
+
 def entering(door: str, inside: Queue) -> AbstractAsyncContextManager[Any]:
     """A queue like `inside`, that reaches the same broker through a door."""
     broker = inside._link

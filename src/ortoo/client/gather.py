@@ -17,6 +17,7 @@ from ortoo.model.replies import Placed, Sent, Settled
 
 from .settling import merge_runs
 
+_LARGE = 500  # messages in a batch that needs no company
 _BYTES_MAX = 8 * 1024 * 1024  # gathered; more gains nothing
 
 Acking = tuple[list[Run], asyncio.Future[Settled]]
@@ -53,14 +54,21 @@ class Gatherer:
         self._send = send
         self._linger = linger
         self._open: dict[TopicName, Gathering] = {}
+        self._turn: set[TopicName] = set()  # topics that somebody has published a batch to in this turn
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, topic: TopicName, message: Message) -> asyncio.Future[Sent]:
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
         return self._add(topic, message, 1, size)
 
-    def add_many(self, topic: TopicName, batch: Outgoing) -> asyncio.Future[list[Sent]]:
-        return self._add(topic, batch, len(batch), sum(map(len, batch.values)))
+    async def add_many(self, topic: TopicName, batch: Outgoing) -> list[Sent]:
+        """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
+        if topic not in self._open and (topic not in self._turn or len(batch) >= _LARGE):
+            self._turn.add(topic)
+            asyncio.get_running_loop().call_soon(self._turn.discard, topic)
+            return to_sent(await self._send(Publish(topic, batch)))
+        sent: list[Sent] = await self._add(topic, batch, len(batch), sum(map(len, batch.values)))
+        return sent
 
     def _add(self, topic: TopicName, what: Message | Outgoing, count: int, size: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
@@ -129,21 +137,34 @@ def _tell(entries: list[Entry], sent: list[Sent]) -> None:
 
 
 class AckGatherer:
+    """Acks. The first of a turn goes at once, so that who acks alone does not wait; those beside it go together."""
+
     def __init__(self, call: Callable[[Settle], Awaitable[Settled]]) -> None:
         self._call = call
+        self._is_turn = False  # somebody has acked in this turn
         self._open: list[Acking] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alone = 0  # under way
+        self._quiet = asyncio.Event()
 
-    def add(self, runs: list[Run]) -> asyncio.Future[Settled]:
+    async def ack(self, runs: list[Run]) -> Settled:
         """The answer is as if these had been acked alone."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Settled] = loop.create_future()
-        if not self._open:
-            loop.call_soon(self._flush)
-        self._open.append((runs, future))
-        return future
+        if self._is_turn:
+            future: asyncio.Future[Settled] = loop.create_future()
+            self._open.append((runs, future))
+            return await future
+        self._is_turn = True
+        loop.call_soon(self._flush)
+        self._alone += 1
+        try:
+            return await self._call(Settle("ack", runs))
+        finally:
+            self._alone -= 1
+            self._quiet.set()
 
     def _flush(self) -> None:
+        self._is_turn = False
         batch, self._open = self._open, []
         if batch:
             task = asyncio.get_running_loop().create_task(self._settle(batch))
@@ -177,6 +198,9 @@ class AckGatherer:
         self._flush()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._alone:
+            self._quiet.clear()
+            await self._quiet.wait()
 
 
 def _share(runs: list[Run], lost: set[tuple[LeaseId, int, int]]) -> Settled:

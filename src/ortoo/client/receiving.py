@@ -106,7 +106,7 @@ class Receiving:
         """
         runs = to_runs(messages)
         if runs:
-            check_settled(runs, await self._acks.add(runs))
+            check_settled(runs, await self._acks.ack(runs))
 
     async def ack_through(self, message: Received | str) -> None:
         """Done with everything of the message's lease and partition up to and including it."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ortoo.model import limits
 from ortoo.model.answers import decode_answer, encode_answer
 from ortoo.model.commands import Lease, Once, PlainCommand
-from ortoo.model.errors import InvalidError
+from ortoo.model.errors import CorruptionError, InvalidError
 from ortoo.model.names import check_name
 from ortoo.model.records import Answered
 
@@ -23,7 +24,7 @@ def decide_once(state: State, command: Once, now: int, decide: Callable[[PlainCo
     if producer is not None:
         known = producer.answers.get(command.sequence)
         if known is not None:
-            return Decision([], decode_answer(command, known))
+            return Decision([], _answer(command, known))
         if command.sequence < producer.done_below:
             raise InvalidError(f"command {command.sequence} of this producer was answered, and the answer forgotten")
     decision = decide(command.command, now)
@@ -31,6 +32,13 @@ def decide_once(state: State, command: Once, now: int, decide: Callable[[PlainCo
         answer = encode_answer(decision.reply)
         decision.records.append(Answered(now, command.producer, command.sequence, command.done_below, answer))
     return decision
+
+
+def _answer(command: Once, known: bytes) -> Any:
+    try:
+        return decode_answer(command, known)
+    except CorruptionError:  # it is the answer to something else
+        raise InvalidError(f"number {command.sequence} of this producer was another command") from None
 
 
 def remember(state: State, record: Answered) -> None:

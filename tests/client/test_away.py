@@ -1,0 +1,193 @@
+"""A server that is away for too long, that falls silent, or that lets nobody get anything done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import ortoo
+from ortoo import ClosedError, OutcomeUnknownError, Queue, UnavailableError
+from ortoo.doors.tcp import server, session
+from ortoo.wire import protocol as p
+from ortoo.wire.frames import encode_frame
+from tests.client.proxy import Proxy
+from tests.doors.tcp.home import Home, until
+
+
+@asynccontextmanager
+async def gone(home: Home, proxy: Proxy, timeout: float = 0.2) -> AsyncIterator[Queue]:
+    """A client whose server has just gone away."""
+    await home.queue.create_topic("jobs", partitions=1)
+    async with ortoo.connect(proxy.url, timeout=timeout) as queue:
+        proxy.go_away()
+        await until(lambda: home.gate.connections == 0)
+        yield queue
+
+
+class TestAwayTooLong:
+    async def test_what_was_never_sent_has_not_happened_and_says_so(self, home: Home, proxy: Proxy) -> None:
+        async with gone(home, proxy) as queue:
+            for work in (queue.publish("jobs", b"x"), queue.lease("jobs"), queue.create_topic("more")):
+                with pytest.raises(UnavailableError, match="no Ortoo server"):
+                    await asyncio.wait_for(work, 5)
+        assert (await home.queue.topic("jobs")).messages == 0
+
+    async def test_a_change_that_was_sent_may_have_happened(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.create_topic("jobs", partitions=1)
+        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
+            proxy.hears_server = False  # it does what it is asked, and nobody hears the answer
+            publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+            asking = asyncio.create_task(queue.topics())
+            leasing = asyncio.create_task(queue.lease("jobs", group="other"))
+            await until(lambda: has_messages(home, 1))
+            proxy.go_away()
+            with pytest.raises(OutcomeUnknownError, match="may have happened"):
+                await asyncio.wait_for(publishing, 5)
+            for harmless in (asking, leasing):
+                with pytest.raises(UnavailableError):
+                    await asyncio.wait_for(harmless, 5)
+
+    async def test_a_loop_over_messages_ends_with_an_error(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.publish("jobs", b"x")
+        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
+            messages = queue.consume("jobs")
+            await anext(messages)
+            proxy.go_away()
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(anext(messages), 5)
+
+    async def test_who_asks_later_waits_as_long_as_the_others(self, home: Home, proxy: Proxy) -> None:
+        async with gone(home, proxy, timeout=0.2) as queue:
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(queue.publish("jobs", b"1"), 5)
+            late = asyncio.create_task(queue.publish("jobs", b"2"))
+            await asyncio.sleep(0.1)
+            assert not late.done()
+            await proxy.open()
+            assert (await asyncio.wait_for(late, 5)).offset == 0
+
+    async def test_when_the_server_is_back_all_is_well(self, home: Home, proxy: Proxy) -> None:
+        async with gone(home, proxy) as queue:
+            with pytest.raises(UnavailableError):
+                await queue.publish("jobs", b"x")
+            await proxy.open()
+            await queue.publish("jobs", b"x")
+            assert len(await queue.lease("jobs")) == 1
+
+
+async def has_messages(home: Home, count: int) -> bool:
+    return (await home.queue.topic("jobs")).messages == count
+
+
+class TestClosing:
+    async def test_closing_while_the_server_is_away_does_not_wait_for_it(self, home: Home, proxy: Proxy) -> None:
+        async with gone(home, proxy, timeout=60) as queue:
+            polling = asyncio.create_task(queue.lease("jobs", wait=30))
+            changing = asyncio.create_task(queue.create_topic("more"))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(queue.close(), 5)
+            for work in (polling, changing):
+                with pytest.raises(ClosedError):
+                    await work
+
+    async def test_what_was_sent_and_not_answered_when_it_is_closed_may_have_happened(
+        self, home: Home, proxy: Proxy
+    ) -> None:
+        async with ortoo.connect(proxy.url) as queue:
+            proxy.hears_server = False
+            changing = asyncio.create_task(queue.create_topic("jobs"))
+            polling = asyncio.create_task(queue.lease("jobs", wait=30))
+            await home.waiters(1)
+            await asyncio.wait_for(queue.close(), 5)
+            with pytest.raises(OutcomeUnknownError):
+                await changing
+            with pytest.raises(ClosedError):
+                await polling
+
+    async def test_closing_while_it_connects_again_leaves_no_connection_behind(self, home: Home, proxy: Proxy) -> None:
+        queue = await ortoo.connect(proxy.url).open()
+        proxy.hears_server = False  # the next server says no hello
+        proxy.cut()
+        await until(lambda: proxy.connections == 2)
+        await until(lambda: home.gate.connections == 1)
+        await asyncio.wait_for(queue.close(), 5)
+        await until(lambda: home.gate.connections == 0)
+
+    async def test_closing_twice_is_closing_once(self, home: Home) -> None:
+        queue = await home.connect().open()
+        await queue.close()
+        await queue.close()
+        await until(lambda: home.gate.connections == 0)
+
+
+class TestSilence:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(session, "IDLE_SECONDS", 0.6)
+        monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+
+    async def test_a_client_with_nothing_to_say_stays_connected(self, home: Home, proxy: Proxy) -> None:
+        async with ortoo.connect(proxy.url) as queue:
+            await asyncio.sleep(1.5)
+            await queue.publish("jobs", b"x")
+        assert proxy.connections == 1
+
+    async def test_a_client_that_only_listens_stays_connected(self, home: Home, proxy: Proxy) -> None:
+        """It hears something all the time, and has nothing to say: the server must know that it is there."""
+        await home.queue.create_topic("news")
+        async with ortoo.connect(proxy.url) as queue, queue.subscribe("news", prefetch=1000) as news:
+            for number in range(15):
+                await home.queue.publish("news", b"%d" % number)
+                assert (await asyncio.wait_for(anext(news), 5)).value == b"%d" % number
+                await asyncio.sleep(0.1)
+        assert proxy.connections == 1
+
+    async def test_a_server_that_falls_silent_is_left_for_another_try(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.create_topic("jobs", partitions=1)
+        async with ortoo.connect(proxy.url) as queue:
+            proxy.hears_server = proxy.hears_client = False  # as when a cable is pulled
+            publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+            await until(lambda: proxy.connections == 2)
+            assert not publishing.done()
+            proxy.hears_server = proxy.hears_client = True
+            proxy.cut()  # what was half said on the second connection
+            await asyncio.wait_for(publishing, 10)
+        assert (await home.queue.topic("jobs")).messages == 1
+
+    async def test_a_server_that_takes_long_to_take_much_is_not_taken_for_silent(
+        self, home: Home, proxy: Proxy
+    ) -> None:
+        """On a slow line a ping stands in line behind what was sent before it."""
+        await home.queue.create_topic("jobs", max_message_bytes=20_000_000)
+        async with ortoo.connect(proxy.url) as queue:
+            proxy.bytes_per_ms = 8_000  # more than a second for it all
+            await queue.publish("jobs", bytes(16_000_000))
+        assert proxy.connections == 1
+
+
+class Fickle:
+    """A server that welcomes everyone and then does nothing but hang up."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+
+    async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        await reader.read(10_000)
+        writer.write(encode_frame((p.ANSWER, 0, p.Welcome(p.PROTOCOL, "fickle", 1 << 20, 30_000))))
+        await reader.read(10_000)
+        writer.close()
+
+
+async def test_a_server_that_always_hangs_up_is_as_good_as_away() -> None:
+    fickle = Fickle()
+    async with await asyncio.start_server(fickle.join, "127.0.0.1", 0) as listener:
+        async with ortoo.connect(f"ortoo://127.0.0.1:{listener.sockets[0].getsockname()[1]}", timeout=0.3) as queue:
+            with pytest.raises(OutcomeUnknownError):
+                await asyncio.wait_for(queue.publish("jobs", b"x"), 5)
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(queue.lease("jobs"), 5)
+        assert fickle.connections < 100  # and it is not stormed

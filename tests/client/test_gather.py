@@ -1,0 +1,143 @@
+"""What callers do side by side travels together, and each gets his own answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ortoo import FullError, InvalidError, LeaseLostError, Message, OrtooError
+from ortoo.model.commands import Publish, Settle
+from tests.client.test_requests import overheard
+from tests.doors.tcp.home import Home
+
+
+async def test_publishes_of_one_turn_are_one_batch_in_their_order(home: Home) -> None:
+    await home.queue.create_topic("jobs", partitions=1)
+    async with home.connect() as queue:
+        heard = overheard(home, Publish)
+        one = [queue.publish("jobs", b"%d" % number) for number in range(20)]
+        many = queue.publish_many("jobs", [Message(b"20", key="k"), b"21"])
+        rest = [queue.publish("jobs", b"22", headers={"a": "b"}), queue.publish("jobs", {"is": "json"})]
+        found = await asyncio.gather(*one, many, *rest)
+        assert len(heard) == 1
+    offsets = (
+        [sent.offset for sent in found[:20]] + [sent.offset for sent in found[20]] + [s.offset for s in found[21:]]
+    )
+    assert offsets == list(range(24))
+    stored = [message async for message in home.queue.read("jobs")]
+    assert [m.value for m in stored] == [b"%d" % number for number in range(23)] + [b'{"is":"json"}']
+    assert [m.key for m in stored[19:22]] == [None, "k", None]
+    assert [m.headers for m in stored[21:]] == [{}, {"a": "b"}, {}]
+    assert [m.is_json for m in stored[21:]] == [False, False, True]
+
+
+async def test_topics_and_namespaces_are_kept_apart(home: Home) -> None:
+    async with home.connect() as queue:
+        heard = overheard(home, Publish)
+        await asyncio.gather(
+            queue.publish("a", b"1"), queue.publish("b", b"2"), queue.publish("a", b"3", namespace="other")
+        )
+        assert sorted((str(publish.topic), publish.batch.values) for publish in heard) == [
+            ("a", [b"1"]),
+            ("b", [b"2"]),
+            ("other/a", [b"3"]),
+        ]
+
+
+async def test_one_bad_message_fails_its_own_caller_only(home: Home) -> None:
+    await home.queue.create_topic("jobs", partitions=1, max_message_bytes=10)
+    async with home.connect() as queue:
+        found = await asyncio.gather(
+            queue.publish("jobs", b"1"),
+            queue.publish("jobs", bytes(11)),
+            queue.publish_many("jobs", [b"2", bytes(12)]),
+            queue.publish_many("jobs", [b"3", b"4"]),
+            return_exceptions=True,
+        )
+    assert [type(one) for one in found[1:3]] == [InvalidError, InvalidError]
+    assert [m.value async for m in home.queue.read("jobs")] == [b"1", b"3", b"4"]
+
+
+async def test_when_only_some_fit_into_the_topic_those_do(home: Home) -> None:
+    await home.queue.create_topic("jobs", partitions=1, max_depth=3)
+    await home.queue.create_group("jobs", "default")
+    async with home.connect() as queue:
+        found = await asyncio.gather(
+            *(queue.publish("jobs", b"%d" % number) for number in range(5)), return_exceptions=True
+        )
+    assert [type(one) for one in found if isinstance(one, OrtooError)] == [FullError, FullError]
+    assert (await home.queue.topic("jobs")).messages == 3
+
+
+async def test_with_linger_publishes_wait_for_company(home: Home) -> None:
+    async with home.connect(linger=0.05) as queue:
+        heard = overheard(home, Publish)
+        work = []
+        for number in range(5):
+            work.append(asyncio.create_task(queue.publish("jobs", b"%d" % number)))
+            await asyncio.sleep(0.002)
+        assert heard == []
+        await asyncio.gather(*work)
+        assert [publish.batch.values for publish in heard] == [[b"0", b"1", b"2", b"3", b"4"]]
+
+
+async def test_closing_does_not_wait_for_company(home: Home) -> None:
+    queue = await home.connect(linger=30).open()
+    publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(queue.close(), 5)
+    assert (await publishing).offset == 0
+
+
+async def test_acks_of_one_turn_are_the_first_and_the_rest(home: Home) -> None:
+    await home.queue.publish_many("jobs", [Message(b"%d" % number, key=str(number)) for number in range(50)])
+    async with home.connect() as queue:
+        held = [*await queue.lease("jobs", max_messages=25), *await queue.lease("jobs", max_messages=25)]
+        heard = overheard(home, Settle)
+        await asyncio.gather(*(message.ack() for message in held))  # type: ignore[arg-type]
+        assert len(heard) == 2
+        assert (await queue.group("jobs", "default")).backlog == 0
+
+
+async def test_a_stale_receipt_is_told_to_its_own_caller_only(home: Home) -> None:
+    await home.queue.create_topic("jobs", partitions=1)
+    await home.queue.publish_many("jobs", [b"%d" % number for number in range(6)])
+    async with home.connect() as queue:
+        held = await queue.lease("jobs", max_messages=6)
+        await queue.release([held[1], held[4]])
+        heard = overheard(home, Settle)
+        found = await asyncio.gather(
+            queue.ack(held[0]),
+            queue.ack(held[1]),
+            queue.ack([held[2], held[3]]),
+            queue.ack([held[4], held[5]]),
+            return_exceptions=True,
+        )
+        assert len(heard) == 2
+        assert found[0] is None
+        assert found[2] is None
+        assert isinstance(found[1], LeaseLostError)
+        assert found[1].lost == [held[1].receipt]
+        assert isinstance(found[3], LeaseLostError)
+        assert found[3].lost == [held[4].receipt]
+        assert [m.value for m in await queue.lease("jobs", max_messages=6)] == [b"1", b"4"]
+
+
+async def test_one_message_acked_by_two_callers_is_fine_for_both(home: Home) -> None:
+    await home.queue.publish("jobs", b"x")
+    async with home.connect() as queue:
+        (message,) = await queue.lease("jobs")
+        await asyncio.gather(queue.ack(message), queue.ack(message.receipt))
+        await queue.ack(message)
+
+
+async def test_a_receipt_that_is_none_fails_its_own_caller_only(home: Home) -> None:
+    await home.queue.publish("jobs", b"x")
+    async with home.connect() as queue:
+        (message,) = await queue.lease("jobs")
+        found = await asyncio.gather(queue.ack(message), queue.ack("9.9.9.9.9"), return_exceptions=True)
+        assert found[0] is None
+        assert isinstance(found[1], LeaseLostError)
+        with pytest.raises(InvalidError):
+            await queue.ack("nonsense")

@@ -1,0 +1,188 @@
+"""Requests under way: so many and no more, in their order, and taken back when the caller goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import ortoo
+from ortoo import InvalidError, Queue
+from ortoo.client import requests
+from ortoo.model.commands import Command, Publish, Transact, plain
+from ortoo.wire import protocol as p
+from tests.client.proxy import Proxy
+from tests.doors.tcp.home import Home, serving, until
+from tests.semantics.stores import SlowStore
+
+
+def overheard(home: Home, *kinds: type) -> list[Any]:
+    """The commands of those kinds that the broker gets from now on."""
+    heard: list[Any] = []
+    submit = home.broker.submit
+
+    def listen(command: Command) -> Any:
+        if isinstance(plain(command), kinds):
+            heard.append(plain(command))
+        return submit(command)
+
+    home.broker.submit = listen  # type: ignore[method-assign]
+    return heard
+
+
+async def publish_alone(queue: Queue, value: bytes) -> None:
+    """Not gathered with others."""
+    async with queue.transaction() as tx:
+        tx.publish("jobs", value)
+
+
+async def test_so_many_changes_are_under_way_and_the_others_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_NUMBERED_MAX", 10)
+    store = SlowStore()
+    async with serving(store=store) as home, home.connect() as queue:
+        await home.queue.create_topic("jobs", partitions=1)
+        heard = overheard(home, Transact)
+        store.writing.clear()
+        work = [asyncio.create_task(publish_alone(queue, b"%d" % number)) for number in range(100)]
+        await until(lambda: len(heard) >= 10)
+        await queue.stats()  # whatever was sent before it has arrived
+        assert len(heard) <= 11
+        store.writing.set()
+        await asyncio.gather(*work)
+        assert [m.value async for m in home.queue.read("jobs")] == [b"%d" % number for number in range(100)]
+
+
+async def test_so_many_bytes_are_under_way_and_the_others_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_BYTES_MAX", 100_000)
+    store = SlowStore()
+    async with serving(store=store) as home, home.connect() as queue:
+        await home.queue.create_topic("jobs", partitions=1)
+        heard = overheard(home, Transact)
+        store.writing.clear()
+        work = [asyncio.create_task(publish_alone(queue, bytes(30_000))) for _ in range(50)]
+        await until(lambda: len(heard) >= 3)
+        await queue.stats()
+        assert len(heard) <= 6
+        store.writing.set()
+        await asyncio.gather(*work)
+        assert (await home.queue.topic("jobs")).messages == 50
+
+
+async def test_who_leaves_the_line_does_not_hold_up_those_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_NUMBERED_MAX", 2)
+    store = SlowStore()
+    async with serving(store=store) as home, home.connect() as queue:
+        await home.queue.create_topic("jobs", partitions=1)
+        store.writing.clear()
+        work = [asyncio.create_task(publish_alone(queue, b"%d" % number)) for number in range(20)]
+        await queue.stats()
+        for number in (5, 6, 19):
+            work[number].cancel()
+        await asyncio.sleep(0)
+        store.writing.set()
+        await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
+        expected = [b"%d" % number for number in range(20) if number not in (5, 6, 19)]
+        assert [m.value async for m in home.queue.read("jobs")] == expected
+
+
+async def test_a_poll_that_is_cancelled_takes_nothing(home: Home) -> None:
+    await home.queue.create_topic("jobs")
+    async with home.connect() as queue:
+        polling = asyncio.create_task(queue.lease("jobs", wait=30))
+        await home.waiters(1)
+        polling.cancel()
+        await home.waiters(0)
+        await home.queue.publish("jobs", b"x")
+        assert len(await home.queue.lease("jobs")) == 1
+
+
+@pytest.mark.parametrize("wait", [0, 30])
+async def test_a_lease_that_is_cancelled_at_once_takes_nothing(home: Home, wait: float) -> None:
+    await home.queue.publish("jobs", b"x")
+    await home.queue.create_group("jobs", "default")
+    async with home.connect() as queue:
+        for _ in range(50):
+            polling = asyncio.create_task(queue.lease("jobs", wait=wait))
+            await asyncio.sleep(0)
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+        await queue.stats()
+        await until(lambda: nothing_leased(home))
+        (message,) = await home.queue.lease("jobs")
+        assert message.attempt == 1
+    await until(lambda: home.gate.budget.bytes == 0)
+
+
+async def nothing_leased(home: Home) -> bool:
+    return (await home.queue.group("jobs", "default")).leased == 0
+
+
+async def test_what_was_leased_when_the_poll_was_cancelled_goes_back(home: Home, proxy: Proxy) -> None:
+    """The answer is on its way when the caller goes."""
+    await home.queue.create_topic("jobs")
+    await home.queue.create_group("jobs", "default")
+    async with ortoo.connect(proxy.url) as queue:
+        polling = asyncio.create_task(queue.lease("jobs", wait=30))
+        await home.waiters(1)
+        await home.queue.publish("jobs", b"x")
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        await until(lambda: nothing_leased(home))
+        assert [message.attempt for message in await home.queue.lease("jobs")] == [1]
+
+
+async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_not_made(home: Home) -> None:
+    await home.queue.create_topic("jobs", max_depth=1)
+    await home.queue.create_group("jobs", "default")
+    await home.queue.publish("jobs", b"full")
+    async with home.connect() as queue:
+        publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=30))
+        await queue.stats()
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        await until(lambda: home.gate.budget.bytes == 0)
+        await home.queue.ack(await home.queue.lease("jobs"))
+        assert (await home.queue.topic("jobs")).messages == 1
+
+
+async def test_a_publish_waits_for_room(home: Home) -> None:
+    await home.queue.create_topic("jobs", max_depth=1)
+    await home.queue.create_group("jobs", "default")
+    await home.queue.publish("jobs", b"full")
+    async with home.connect() as queue:
+        publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=30))
+        await queue.stats()
+        await home.queue.ack(await home.queue.lease("jobs"))
+        assert (await asyncio.wait_for(publishing, 5)).offset >= 0
+
+
+async def test_a_request_that_fits_into_no_frame_is_refused_here_and_the_connection_lives_on(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with home.connect() as queue:
+        monkeypatch.setattr(p, "FRAME_BYTES_MAX", 10_000)
+        with pytest.raises(InvalidError, match="send smaller batches"):
+            await queue.publish_many("jobs", [bytes(6_000), bytes(6_000)])
+        await queue.publish("jobs", b"x")
+
+
+async def test_publishes_that_do_not_fit_together_go_one_by_one(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with home.connect() as queue:
+        monkeypatch.setattr(p, "FRAME_BYTES_MAX", 10_000)
+        heard = overheard(home, Publish)
+        await asyncio.gather(*(queue.publish("jobs", bytes(6_000)) for _ in range(3)))
+        assert [len(publish.batch) for publish in heard] == [1, 1, 1]
+
+
+async def test_large_messages_come_in_as_many_answers_as_it_takes(home: Home) -> None:
+    await home.queue.create_topic("jobs", partitions=1)
+    for number in range(120):
+        await home.queue.publish("jobs", bytes([number]) * 1_000_000)
+    async with home.connect() as queue:
+        assert [m.value[0] async for m in queue.read("jobs")] == list(range(120))
+        found: list[int] = []
+        while messages := await queue.lease("jobs", max_messages=1000):
+            found += [message.value[0] for message in messages]
+            await queue.ack(messages)
+        assert found == list(range(120))
