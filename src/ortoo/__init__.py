@@ -8,7 +8,8 @@ async with ortoo.open() as queue:
         await message.ack()
 """
 
-from .app.embedded import open, open_sync
+from typing import TYPE_CHECKING, Any
+
 from .client import NamedTransaction, Queue, SyncQueue, Transaction
 from .client.connecting import connect, connect_sync
 from .client.handler import Reject
@@ -40,6 +41,9 @@ from .model.message import Message, Received
 from .model.replies import GroupInfo, MessageInfo, PartitionInfo, Sent, Stats, TopicInfo, Trace, TraceEvent
 from .model.topic import TopicConfig
 from .model.version import __version__
+
+if TYPE_CHECKING:
+    from .app.embedded import open, open_sync
 
 __all__ = [
     "CapacityError",
@@ -86,3 +90,12 @@ __all__ = [
     "open",
     "open_sync",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A program that only connects to a server does not load one."""
+    if name in ("open", "open_sync"):
+        from .app import embedded
+
+        return getattr(embedded, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

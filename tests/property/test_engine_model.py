@@ -442,13 +442,15 @@ class EngineMachine(RuleBasedStateMachine):
         self.sequence += 1
         if isinstance(command, c.Lease) or self.sequence % 2:
             return command
-        return c.Once("producer", self.sequence, self.sequence - 4, command)
+        done_below = self.answered[-1][0].sequence if self.answered else self.sequence
+        return c.Once("producer", self.sequence, done_below, command)
 
     def send_again(self, sent: Any, decision: Decision) -> None:
         """What happened does not happen again, and is answered the same, live and after a restart."""
-        if isinstance(sent, c.Once) and decision.records:
-            self.answered = [*self.answered[-1:], (sent, decision.reply)]
-        for engine in (self.engine, self.replayed()) if self.answered else ():
+        if not isinstance(sent, c.Once) or not decision.records:
+            return
+        self.answered = [*self.answered[-1:], (sent, decision.reply)]
+        for engine in (self.engine, self.replayed()):
             for earlier, reply in self.answered:
                 again = engine.decide(earlier, self.now)
                 assert (again.records, again.reply) == ([], reply), earlier

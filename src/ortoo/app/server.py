@@ -21,6 +21,7 @@ from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import MEMORY, Settings, TlsSettings
+from ortoo.model.version import __version__
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
@@ -128,7 +129,7 @@ class Server:
                 self._gates["http"], self.settings.http, tls=tls, metrics=self._metrics.render, ready=self.ready
             )
         if "tcp" in self._gates:
-            doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls)
+            doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls, server=f"ortoo/{__version__}")
         return doors
 
     def _tell_address(self, door: str, host: str, port: int) -> None:

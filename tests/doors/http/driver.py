@@ -156,7 +156,9 @@ class HttpQueue:
         headers: dict[str, str] | None = None,
         namespace: str | None = None,
     ) -> Received:
-        body = {**to_json_messages([Message(value, key, headers)])[0], "timeout": timeout}
+        [message] = to_json_messages([Message(value, key, headers)])
+        del message["priority"]  # a request has none
+        body = {**message, "timeout": timeout}
         path = f"{topic_path(topic)}/request"
         return self.to_received(await self.call("POST", path, shapes.MessageView, body, namespace))
 

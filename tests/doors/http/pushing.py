@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from ortoo.doors.http.shapes import MessageView
 from ortoo.model.errors import ClosedError, OrtooError, error_of
@@ -42,7 +43,10 @@ class Pushing:
 
     async def send(self, message: dict[str, Any]) -> None:
         assert self._socket is not None
-        await self._socket.send(msgspec.json.encode(message).decode())
+        try:
+            await self._socket.send(msgspec.json.encode(message).decode())
+        except ConnectionClosed:
+            raise ClosedError("the socket was closed") from None
 
     async def _read(self, socket: ClientConnection) -> None:
         async for text in socket:

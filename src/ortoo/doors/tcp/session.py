@@ -7,7 +7,6 @@ tells the client to wait. A connection that ends takes its long polls with it; w
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -23,8 +22,6 @@ from ortoo.wire.outbox import Outbox
 from .answer import answer
 from .errors import problem_of
 from .presence import Presence
-
-log = logging.getLogger("ortoo.tcp")
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
@@ -85,8 +82,7 @@ class Session(asyncio.Protocol):
             self._gate.enter()
             self._is_counted = True
         except OrtooError as error:
-            log.warning("a connection was refused: %s", error)
-            self._end(error)
+            self._end(error)  # the gate has logged it
 
     def eof_received(self) -> None:
         """Nobody is there to take what polls would lease."""
