@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -16,7 +17,7 @@ from ortoo.client.stream import Stream
 from .contender import Contender, Publish, Server, Take
 
 TOPIC = "bench"
-AHEAD = 10  # batches that the client may hold
+AHEAD = 40  # batches that the client may hold
 LEASE_SECONDS = 600.0  # no lease may run out while a slow machine is measured
 
 
@@ -46,6 +47,7 @@ def serving(folder: Path) -> Iterator[Served]:
 class OrtooTcp(Contender):
     name = "ortoo"
     settings = 'durability "commit"'
+    producers, consumers = 32, 16  # tasks of one process each; the client gathers what they do
 
     def version(self) -> str:
         return f"ortoo {ortoo.__version__} over TCP"
@@ -71,15 +73,16 @@ class OrtooTcp(Contender):
     @asynccontextmanager
     async def taking(self, address: str) -> AsyncIterator[Take]:
         async with ortoo.connect(address) as queue, AsyncExitStack() as streams:
-            held: dict[int, Stream[list[ortoo.Received]]] = {}
+            held: list[Stream[list[ortoo.Received]]] = []
+            turn = asyncio.Lock()  # one stream for all: they take turns at it, and ack side by side
 
-            async def take(which: int, count: int) -> list[bytes]:
-                if which not in held:
-                    stream = queue.consume_batches(
-                        TOPIC, max_messages=count, prefetch=AHEAD * count, lease=LEASE_SECONDS
-                    )
-                    held[which] = await streams.enter_async_context(stream)
-                messages = await anext(held[which])
+            async def take(_: int, count: int) -> list[bytes]:
+                async with turn:
+                    if not held:
+                        ahead = min(AHEAD * count, 10_000)
+                        stream = queue.consume_batches(TOPIC, max_messages=count, prefetch=ahead, lease=LEASE_SECONDS)
+                        held.append(await streams.enter_async_context(stream))
+                    messages = await anext(held[0])
                 await queue.ack(messages)
                 return [message.value for message in messages]
 

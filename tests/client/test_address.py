@@ -59,7 +59,7 @@ def test_a_url_that_names_no_server_is_refused_before_anything_is_tried(url: str
 
 
 def test_the_message_tells_what_a_url_looks_like_and_where_http_goes() -> None:
-    with pytest.raises(InvalidError, match="ortoo://localhost:7632.*not to the HTTP one"):
+    with pytest.raises(InvalidError, match=r"ortoo://localhost:7632.*not to the HTTP one"):
         parse_url("http://localhost:6632")
 
 

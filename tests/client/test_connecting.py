@@ -177,14 +177,14 @@ class TestTls:
             async with ortoo.connect(url, tls=settings.certificate) as queue:
                 await queue.publish("jobs", bytes(1_000_000))
                 (message,) = await queue.lease("jobs")
-                await message.ack()  # type: ignore[misc]
+                await message.ack()
             context = ssl.create_default_context(cafile=settings.certificate)
             async with ortoo.connect(url, tls=context) as queue:
                 assert (await queue.group("jobs", "default")).backlog == 0
 
     async def test_a_server_whose_certificate_is_not_trusted_is_not(self, tmp_path: Path) -> None:
         async with serving(tls=_tls_context(make_certificate(tmp_path))) as home:
-            with pytest.raises(ConfigError, match="not trusted.*name its CA with tls="):
+            with pytest.raises(ConfigError, match=r"not trusted.*name its CA with tls="):
                 await ortoo.connect(f"ortoos://127.0.0.1:{home.port}").open()
 
     async def test_a_client_without_tls_is_told_that_nobody_answers_it(self, tmp_path: Path) -> None:

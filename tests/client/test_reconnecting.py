@@ -115,7 +115,7 @@ async def test_a_nack_counts_once(home: Home, proxy: Proxy, seed: int) -> None:
         cut_at_random(proxy, seed, most=1500)
         proxy.cut()
         for message in held:
-            await message.nack("once", delay=3600)  # type: ignore[misc]
+            await message.nack("once", delay=3600)
     for message in await home.queue.messages("jobs", state="delayed"):
         await home.queue.retry_now(message.id)
     assert {m.attempt for m in await home.queue.lease("jobs", max_messages=100)} == {2}
@@ -130,7 +130,7 @@ async def consumed(queue: Queue, count: int, prefetch: int) -> tuple[set[bytes],
             if message.value in acked:
                 again.append(message.value)
             try:
-                await message.ack()  # type: ignore[misc]
+                await message.ack()
                 acked.add(message.value)
             except LeaseLostError:
                 pass
@@ -221,4 +221,4 @@ async def test_a_consumer_that_is_busy_keeps_its_leases_across_a_cut(
         proxy.cut()
         await until(lambda: proxy.connections == 2)
         await asyncio.sleep(0.5)
-        await message.ack()  # type: ignore[misc]
+        await message.ack()

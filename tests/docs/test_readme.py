@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Served
+from tests.served import Served
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,9 +1,13 @@
-"""Does every example run, and print what it promises?"""
+"""Does every example run, and print what it promises? In memory as it is, and against a server with one line changed."""
 
+import re
 import runpy
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+
+from tests.served import Served
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -66,6 +70,12 @@ LINES = {
 }
 
 
+OPENING = re.compile(r"ortoo\.open(_sync)?\([^()]*\)")
+
+# Every example that opens a queue may connect to one instead. The others bring something of their own, like a clock.
+OPENED = [name for name in LINES if OPENING.search((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))]
+
+
 def test_every_example_is_listed() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == LINES.keys()
 
@@ -73,7 +83,23 @@ def test_every_example_is_listed() -> None:
 @pytest.mark.parametrize("name", LINES)
 def test_the_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    printed = capsys.readouterr().out.splitlines()
+    check(name, capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_the_same_example_runs_against_a_server_with_one_line_changed(
+    name: str, served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    connecting = rf'ortoo.connect\1("ortoo://{served.tcp}", namespace="{uuid4().hex}")'
+    changed, lines = OPENING.subn(connecting, source)
+    assert lines == 1
+    (tmp_path / f"{name}.py").write_text(changed, encoding="utf-8")
+    runpy.run_path(str(tmp_path / f"{name}.py"), run_name="__main__")
+    check(name, capsys.readouterr().out.splitlines())
+
+
+def check(name: str, printed: list[str]) -> None:
     remaining = iter(printed)
     missing = [line for line in LINES[name] if line not in remaining]
     assert missing == [], f"printed: {printed}"

@@ -1,12 +1,15 @@
-"""What the tests of this folder do again and again: publish a few values, lease all there is, look at the values."""
+"""What the tests of this folder do again and again: publish a few values, lease all there is, wait for something."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from ortoo import LeaseLostError, Queue, Received, Sent
 from ortoo.testing.clock import settle
 
-__all__ = ["is_stale", "publish", "settle", "take", "values"]
+__all__ = ["crowd", "is_stale", "poll", "publish", "settle", "take", "until", "values", "waiters"]
+
+_PATIENCE = 10  # real seconds: what has not happened by then will not
 
 
 def values(messages: Iterable[Received]) -> list[bytes]:
@@ -28,3 +31,41 @@ async def is_stale(queue: Queue, message: Received) -> bool:
     except LeaseLostError:
         return True
     return False
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Lets work settle until something holds, however many turns that takes through the door at hand."""
+    async with asyncio.timeout(_PATIENCE):
+        while not await holds():
+            await settle()
+
+
+async def waiters(queue: Queue) -> int:
+    """How many wait in line, in the broker itself: whatever a door may still carry."""
+    return (await queue.stats()).waiters
+
+
+async def poll(
+    queue: Queue, topic: str | None = "orders", *, wait: float = 30, **options: Any
+) -> asyncio.Task[list[Received]]:
+    """A long poll that has taken its place in line."""
+    before = await waiters(queue)
+    polling = asyncio.create_task(queue.lease(topic, wait=wait, **options))
+
+    async def is_in_line() -> bool:
+        return polling.done() or await waiters(queue) > before
+
+    await until(is_in_line)
+    assert not polling.done(), "answered at once"
+    return polling
+
+
+async def crowd(queue: Queue, count: int) -> list[asyncio.Task[list[Received]]]:
+    """So many long polls, all in line."""
+    polling = [asyncio.create_task(queue.lease("orders", wait=30)) for _ in range(count)]
+
+    async def is_complete() -> bool:
+        return await waiters(queue) == count
+
+    await until(is_complete)
+    return polling

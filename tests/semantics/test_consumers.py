@@ -1,11 +1,9 @@
 """Consumers: joining, falling silent, leaving, and who owns which partition."""
 
-import asyncio
-
 from ortoo import Queue
 from ortoo.testing import ManualClock
 
-from .actors import is_stale, publish, settle, take, values
+from .actors import is_stale, poll, publish, take, values, waiters
 
 
 async def fifo(queue: Queue, partitions: int = 4, each: int = 2) -> None:
@@ -80,7 +78,7 @@ async def test_a_lease_held_counts_as_life(queue: Queue, clock: ManualClock) -> 
 async def test_a_waiting_consumer_is_alive(queue: Queue, clock: ManualClock) -> None:
     """Leasing joins the group, and who waits is not silent."""
     await queue.create_topic("orders")
-    waiting = asyncio.create_task(queue.lease("orders", consumer="c", wait=60))
+    waiting = await poll(queue, consumer="c", wait=60)
     await clock.advance(59)
     assert list(await owned(queue)) == ["c"]
     await clock.advance(1)
@@ -160,13 +158,14 @@ async def test_after_a_second_it_is_revoked(queue: Queue, clock: ManualClock) ->
 async def test_a_partition_moves_as_soon_as_it_is_settled(queue: Queue) -> None:
     """On a join only the partitions that move pause, < 1 s: not longer than the old owner needs."""
     await fifo(queue, partitions=2, each=2)
-    held = await take(queue, "orders", 2, consumer="a")
-    waiting = asyncio.create_task(queue.lease("orders", consumer="b", wait=30))
-    await settle()
+    held = await take(queue, "orders", consumer="a")
+    for partition in range(2):
+        await queue.publish("orders", b"next", partition=partition)
+    waiting = await poll(queue, consumer="b")  # one partition is to be its own, but "a" is not done with it
     await queue.ack(held)
-    await settle()
-    assert waiting.done()
-    assert len(waiting.result()) == 1
+    [moved] = await waiting
+    assert (await owned(queue))["b"] == [moved.partition]
+    assert moved.value == b"next"
 
 
 async def test_the_partitions_of_one_who_leaves_go_to_those_who_wait(queue: Queue) -> None:
@@ -176,13 +175,9 @@ async def test_the_partitions_of_one_who_leaves_go_to_those_who_wait(queue: Queu
         await queue.lease("orders", consumer=consumer)
     [gone] = (await owned(queue))["a"]
     await queue.publish("orders", b"1", partition=gone)
-    waiting = asyncio.create_task(queue.lease("orders", consumer="b", wait=30))
-    await settle()
-    assert not waiting.done()
+    waiting = await poll(queue, consumer="b")
     await queue.leave("a")
-    await settle()
-    assert waiting.done()
-    assert values(waiting.result()) == [b"1"]
+    assert values(await waiting) == [b"1"]
 
 
 async def test_the_partitions_of_one_who_falls_silent_go_to_those_who_wait(queue: Queue, clock: ManualClock) -> None:
@@ -192,12 +187,11 @@ async def test_the_partitions_of_one_who_falls_silent_go_to_those_who_wait(queue
         await queue.lease("orders", consumer=consumer)
     [gone] = (await owned(queue))["a"]
     await queue.publish("orders", b"1", partition=gone)
-    waiting = asyncio.create_task(queue.lease("orders", consumer="b", wait=30))
+    waiting = await poll(queue, consumer="b")
     await clock.advance(9)
-    assert not waiting.done()
+    assert await waiters(queue) == 1
     await clock.advance(1)
-    assert waiting.done()
-    assert values(waiting.result()) == [b"1"]
+    assert values(await waiting) == [b"1"]
 
 
 async def test_more_consumers_than_partitions_leaves_some_idle(queue: Queue) -> None:

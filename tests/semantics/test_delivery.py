@@ -7,7 +7,7 @@ import pytest
 from ortoo import FullError, InvalidError, LeaseLostError, Queue
 from ortoo.testing import ManualClock
 
-from .actors import is_stale, publish, settle, take, values
+from .actors import is_stale, publish, settle, take, until, values, waiters
 
 
 async def test_a_range_is_acked_up_to_a_message(queue: Queue) -> None:
@@ -134,11 +134,12 @@ async def test_a_full_topic_makes_the_producer_wait_for_room(queue: Queue) -> No
     with pytest.raises(FullError):
         await queue.publish("orders", b"2")
     publishing = asyncio.create_task(queue.publish("orders", b"2", wait=30))
-    await settle()
+    await settle(100)
     assert not publishing.done()
     [message] = await queue.lease("orders")
-    await settle()
+    await settle(100)
     assert not publishing.done()
+    assert (await queue.topic("orders")).messages == 1
     await message.ack()
     await publishing
     assert values(await take(queue, "orders")) == [b"2"]
@@ -149,6 +150,7 @@ async def test_waiting_for_room_ends(queue: Queue, clock: ManualClock) -> None:
     await queue.create_topic("orders", max_depth=1)
     await queue.publish("orders", b"1")
     publishing = asyncio.create_task(queue.publish("orders", b"2", wait=30))
+    await settle(100)
     await clock.advance(29)
     assert not publishing.done()
     await clock.advance(1)
@@ -207,14 +209,16 @@ async def test_consuming_yields_messages_as_they_come(queue: Queue) -> None:
             got.append(message.value)
             await message.ack()
 
+    async def is_all_done() -> bool:
+        return await waiters(queue) == 1 and (await queue.group("orders")).backlog == 0
+
     task = asyncio.create_task(consume())
-    await settle()
+    await until(is_all_done)  # waiting, for nothing is there
     await publish(queue, "orders", b"1", b"2", b"3")
-    await settle()
+    await until(is_all_done)
     assert got == [b"1", b"2", b"3"]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert (await queue.group("orders")).backlog == 0
 
 
 async def test_consuming_leases_no_more_than_its_prefetch(queue: Queue) -> None:
@@ -236,9 +240,13 @@ async def test_consuming_ends_when_nothing_came_for_so_long(queue: Queue, clock:
     async def consume() -> list[bytes]:
         return [message.value async for message in queue.consume("orders", wait=5, auto_ack=True)]
 
+    async def is_waiting() -> bool:
+        return await waiters(queue) == 1
+
     task = asyncio.create_task(consume())
+    await until(is_waiting)
     await clock.advance(4)
-    assert not task.done()
+    assert await waiters(queue) == 1
     await clock.advance(1)
     assert sorted(await task) == [b"1", b"2"]
 

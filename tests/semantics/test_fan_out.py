@@ -7,7 +7,7 @@ import pytest
 from ortoo import Message, NotFoundError, Queue
 from ortoo.testing import ManualClock
 
-from .actors import publish, settle, take, values
+from .actors import poll, publish, take, until, values, waiters
 
 
 async def test_a_dozen_groups_each_get_everything(queue: Queue) -> None:
@@ -35,30 +35,35 @@ async def collect(queue: Queue, into: list[bytes], count: int) -> None:
             return
 
 
+async def has_groups(queue: Queue, count: int) -> bool:
+    return len(await queue.groups("events")) == count
+
+
+async def is_listened_to(queue: Queue) -> bool:
+    return await waiters(queue) == 1
+
+
 async def test_ephemeral_subscribers_each_get_everything_new(queue: Queue) -> None:
     """Ephemeral fan-out subscribers (10+ on one topic)."""
     await queue.create_topic("events", partitions=1)
     await queue.publish("events", b"old")
     boxes: list[list[bytes]] = [[] for _ in range(15)]
     tasks = [asyncio.create_task(collect(queue, box, 3)) for box in boxes]
-    await settle()
-    assert len(await queue.groups("events")) == 15
+    await until(lambda: has_groups(queue, 15))
     await publish(queue, "events", b"1", b"2", b"3")
     await asyncio.gather(*tasks)
-    await settle()
     assert boxes == [[b"1", b"2", b"3"]] * 15
-    assert await queue.groups("events") == []
+    await until(lambda: has_groups(queue, 0))
 
 
 async def test_a_subscriber_that_is_cancelled_leaves_nothing_behind(queue: Queue) -> None:
     """Ephemeral groups … vanish with their consumer."""
     await queue.create_topic("events")
     task = asyncio.create_task(collect(queue, [], 1))
-    await settle()
+    await until(lambda: is_listened_to(queue))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await settle()
-    assert await queue.groups("events") == []
+    await until(lambda: has_groups(queue, 0))
 
 
 async def test_a_slow_subscriber_gets_each_message_once(queue: Queue, clock: ManualClock) -> None:
@@ -67,7 +72,7 @@ async def test_a_slow_subscriber_gets_each_message_once(queue: Queue, clock: Man
     await queue.publish("events", b"old")
     stream = queue.subscribe("events")
     first = asyncio.ensure_future(anext(aiter(stream)))
-    await settle()
+    await until(lambda: is_listened_to(queue))
     await queue.publish("events", b"1")
     assert (await first).value == b"1"
     await clock.advance(300)
@@ -82,7 +87,7 @@ async def test_a_subscriber_whose_topic_goes_is_told(queue: Queue) -> None:
     """Delete: waiters get an error at once."""
     await queue.create_topic("events")
     task = asyncio.create_task(collect(queue, [], 1))
-    await settle()
+    await until(lambda: is_listened_to(queue))
     await queue.delete_topic("events")
     with pytest.raises(NotFoundError):
         await task
@@ -112,16 +117,14 @@ async def test_all_labels_must_match(queue: Queue) -> None:
 
 async def test_waiting_by_labels(queue: Queue, clock: ManualClock) -> None:
     """Consume across every topic of a namespace/task: a long poll sees topics that come later too."""
-    waiting = asyncio.create_task(queue.lease(labels={"task": "process"}, wait=30))
-    await settle()
+    waiting = await poll(queue, None, labels={"task": "process"})
     await queue.create_topic("other")
     await queue.publish("other", b"not this")
-    await settle()
-    assert not waiting.done()
+    assert await waiters(queue) == 1
     await queue.create_topic("late", labels={"task": "process"})
     await queue.publish("late", b"1")
     assert values(await waiting) == [b"1"]
-    waiting = asyncio.create_task(queue.lease(labels={"task": "process"}, wait=30))
+    waiting = await poll(queue, None, labels={"task": "process"})
     await clock.advance(30)
     assert await waiting == []
 

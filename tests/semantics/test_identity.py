@@ -6,8 +6,8 @@ from ortoo import ExistsError, InvalidError, LeaseLostError, NotFoundError, Queu
 
 from .actors import publish, take, values
 
-GOOD_NAMES = ["a/b", "two words", "'; DROP TABLE topics; --", "..", "日本語", "🦊", "%2e%00", "x" * 255, "é" * 127]
-BAD_NAMES = ["", "x" * 256, "é" * 128, "a\nb", "\x00", "tab\t", "\x7f", "\x85", "\ud800"]
+GOOD_NAMES = ["a/b", "two words", "'; DROP TABLE topics; --", ".", "..", "日本語", "🦊", "%2e%00", "x" * 255, "é" * 127]
+BAD_NAMES = ["", "x" * 256, "é" * 128, "a\nb", "\x00", "tab\t", "\x7f", "\x85"]
 
 
 async def test_one_name_in_two_namespaces_is_two_topics(queue: Queue) -> None:
@@ -33,15 +33,28 @@ async def test_any_text_of_up_to_255_bytes_is_a_name(queue: Queue, name: str) ->
 @pytest.mark.parametrize("name", BAD_NAMES)
 async def test_control_characters_and_other_sizes_are_refused(queue: Queue, name: str) -> None:
     """Names are any UTF-8 of 1–255 bytes without control characters."""
-    with pytest.raises(InvalidError, match="topic's name|not valid Unicode"):
+    with pytest.raises(InvalidError, match="topic's name"):
         await queue.publish(name, b"1")
-    with pytest.raises(InvalidError, match="topic's name|not valid Unicode"):
+    with pytest.raises(InvalidError, match="topic's name"):
         await queue.create_topic(name)
     await queue.publish("good", b"1")
-    with pytest.raises(InvalidError, match="group's name|not valid Unicode"):
+    with pytest.raises(InvalidError, match="group's name"):
         await queue.create_group("good", name)
     assert [info.name for info in await queue.topics()] == ["good"]
     assert await queue.groups("good") == []
+
+
+async def test_what_is_not_unicode_is_refused(python_queue: Queue) -> None:
+    """Names are any UTF-8; half a surrogate pair is none, and only Python has strings of it."""
+    with pytest.raises(InvalidError, match="not valid Unicode"):
+        await python_queue.publish("\ud800", b"1")
+    with pytest.raises(InvalidError, match="not valid Unicode"):
+        await python_queue.create_topic("\ud800")
+    await python_queue.publish("good", b"1")
+    with pytest.raises(InvalidError, match="not valid Unicode"):
+        await python_queue.create_group("good", "\ud800")
+    assert [info.name for info in await python_queue.topics()] == ["good"]
+    assert await python_queue.groups("good") == []
 
 
 async def test_a_topic_made_again_is_a_new_incarnation(queue: Queue) -> None:

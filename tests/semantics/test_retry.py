@@ -1,19 +1,17 @@
 """Retry: when a failed message comes back."""
 
-import asyncio
-
 from ortoo import Queue
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import publish, take, values
+from .actors import poll, publish, take, values, waiters
 
 
-async def wait_for_retry(queue: Queue, clock: ManualClock) -> float:
-    """Seconds until the message is ready again."""
-    start = clock.time()
-    while not (await queue.group("orders")).ready:
-        await clock.advance(0.1)
-    return clock.time() - start
+async def expect_retry(queue: Queue, clock: ManualClock, after: float, by: float) -> None:
+    """The message is ready again between so many seconds from now and so many."""
+    await clock.advance(after)
+    assert (await queue.group("orders")).ready == 0
+    await clock.advance(by - after)
+    assert (await queue.group("orders")).ready == 1
 
 
 async def test_a_nack_may_name_its_delay(queue: Queue, clock: ManualClock) -> None:
@@ -35,8 +33,7 @@ async def test_without_a_delay_the_policy_says_how_long(queue: Queue, clock: Man
         [message] = await queue.lease("orders")
         await message.nack()
         expected = min(2 ** (attempt - 1), 300)
-        waited = await wait_for_retry(queue, clock)
-        assert 0.9 * expected - 0.1 <= waited <= expected + 0.1
+        await expect_retry(queue, clock, after=0.9 * expected - 0.001, by=expected)
 
 
 async def test_the_backoff_of_an_expired_lease_is_the_same(queue: Queue, clock: ManualClock) -> None:
@@ -45,7 +42,7 @@ async def test_the_backoff_of_an_expired_lease_is_the_same(queue: Queue, clock: 
     await queue.publish("orders", b"1")
     await queue.lease("orders", lease=1)
     await clock.advance(1)
-    assert 89 <= await wait_for_retry(queue, clock) <= 101
+    await expect_retry(queue, clock, after=89.999, by=100)
 
 
 async def test_the_jitter_is_the_same_every_time() -> None:
@@ -88,8 +85,8 @@ async def test_a_retry_wakes_who_waits(queue: Queue, clock: ManualClock) -> None
     await queue.publish("orders", b"1")
     [message] = await queue.lease("orders")
     await message.nack(delay=5)
-    waiting = asyncio.create_task(queue.lease("orders", wait=30))
+    waiting = await poll(queue)
     await clock.advance(4)
-    assert not waiting.done()
+    assert await waiters(queue) == 1
     await clock.advance(1)
     assert [message.attempt for message in await waiting] == [2]

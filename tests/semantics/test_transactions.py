@@ -231,6 +231,14 @@ async def test_too_much_to_stage_is_refused_when_it_is_staged(queue: Queue) -> N
     tx = await queue.begin("job")
     with pytest.raises(InvalidError, match="3 bytes"):
         await tx.publish("out", b"four")
-    with pytest.raises(InvalidError, match="empty"):
+    with pytest.raises(InvalidError):
         await tx.publish_many("out", [])
     assert await tx.commit() == 0
+
+
+@pytest.mark.parametrize("namespace", ["n" * 300, "a\nb"])
+async def test_a_transaction_needs_a_good_namespace(queue: Queue, namespace: str) -> None:
+    """Named transactions live in a namespace, which is a name like any other."""
+    with pytest.raises(InvalidError, match="a namespace"):
+        await queue.begin("job", namespace=namespace)
+    assert (await queue.stats()).transactions == 0

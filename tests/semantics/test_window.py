@@ -1,13 +1,11 @@
 """The window buffer: messages wait until there are enough of them, or it has been long enough."""
 
-import asyncio
-
 import pytest
 
 from ortoo import ConfigError, Queue
 from ortoo.testing import ManualClock
 
-from .actors import publish, settle, take, values
+from .actors import poll, publish, take, values, waiters
 
 
 async def test_messages_become_leasable_when_the_seconds_are_over(queue: Queue, clock: ManualClock) -> None:
@@ -56,10 +54,10 @@ async def test_redeliveries_bypass_the_window(queue: Queue, clock: ManualClock) 
 async def test_polls_simply_wait(queue: Queue, clock: ManualClock) -> None:
     """Polls simply wait."""
     await queue.create_topic("orders", partitions=1, window_seconds=5)
-    waiting = asyncio.create_task(take(queue, "orders", wait=30))
+    waiting = await poll(queue, max_messages=100)
     await publish(queue, "orders", b"1", b"2")
     await clock.advance(4)
-    assert not waiting.done()
+    assert await waiters(queue) == 1
     await clock.advance(1)
     assert values(await waiting) == [b"1", b"2"]
 
@@ -67,10 +65,9 @@ async def test_polls_simply_wait(queue: Queue, clock: ManualClock) -> None:
 async def test_a_window_that_is_taken_away_frees_what_waits(queue: Queue) -> None:
     """Window buffer is a topic setting: it may be changed."""
     await queue.create_topic("orders", window_seconds=60)
-    waiting = asyncio.create_task(take(queue, "orders", wait=30))
+    waiting = await poll(queue)
     await queue.publish("orders", b"1")
     await queue.update_topic("orders", window_seconds=0)
-    await settle()
     assert values(await waiting) == [b"1"]
 
 

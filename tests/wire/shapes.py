@@ -11,8 +11,42 @@ from hypothesis import strategies as st
 from ortoo.model.names import TopicName
 from ortoo.model.topic import TopicConfig
 
-NUMBERS = [0, 1, 2, 3, 5, 100, 2**40 + 1, 2**40 + 2, -1, -5, 10_001, 2**31, 2**53, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)]
-TEXTS = ["jobs", "jobs", "jobs", "default", "default", "g", "c", "", "x" * 300, "a\x00b", "\x7f", "ä\u2028🐘", "jobs.dlq"]
+NUMBERS = [
+    0,
+    1,
+    2,
+    3,
+    5,
+    100,
+    2**40 + 1,
+    2**40 + 2,
+    -1,
+    -5,
+    10_001,
+    2**31,
+    2**53,
+    2**62 - 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    -(2**63),
+]
+TEXTS = [
+    "jobs",
+    "jobs",
+    "jobs",
+    "default",
+    "default",
+    "g",
+    "c",
+    "",
+    "x" * 300,
+    "a\x00b",
+    "\x7f",
+    "ä\u2028🐘",
+    "jobs.dlq",
+]
 SECONDS = [0.0, 0.001, 1.0, 30.0, -1.0, -0.0, 1e-320, 1e9, 1e12, 1e18, 1e308, float("inf"), float("-inf"), float("nan")]
 
 CONFIGS: list[dict[str, Any]] = [  # a topic's settings have bounds of their own, so that chance would seldom meet them

@@ -57,7 +57,7 @@ _log = logging.getLogger("ortoo.broker")
 _PUBLISHING = (Publish, Stage, Transact)
 
 _PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
-_LINGER_S = 0.005
+_LINGER_MS = 5
 
 
 class Broker(Reader):
@@ -74,7 +74,7 @@ class Broker(Reader):
         self._commit = PendingCommit()
         self._in_flight: PendingCommit | None = None
         self._dirty = asyncio.Event()
-        self._lingering: asyncio.TimerHandle | None = None
+        self._lingering: Alarm | None = None
         self._stirred: set[TopicName] = set()
         self._rooms = Rooms(clock)
         self._alarm: tuple[int, Alarm] | None = None
@@ -293,7 +293,7 @@ class Broker(Reader):
     def _commit_soon(self) -> None:
         """Nobody waits for these, and the next commit that somebody waits for takes them along."""
         if self._lingering is None and not self._dirty.is_set():
-            self._lingering = asyncio.get_running_loop().call_later(_LINGER_S, self._dirty.set)
+            self._lingering = self.clock.call_at(self.now() + _LINGER_MS, self._dirty.set)
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable."""

@@ -27,7 +27,7 @@ def decide_publish(state: State, command: Publish, now: int) -> Decision:
 
 def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
     """Drafts the records that append `outgoing` to the topic."""
-    check_fits(topic, outgoing)
+    total = check_fits(topic, outgoing)
     firsts = _known(slate, topic, outgoing) if outgoing.dedup_ids else {}
     new = len(outgoing) - len(firsts)
     if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
@@ -41,7 +41,7 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
         base = slate.reserve(topic, index, len(chosen))
         whole = len(chosen) == len(outgoing)
         part = batch if whole else pick(batch, chosen)
-        size = sum(map(len, part.values))
+        size = total if whole else sum(map(len, part.values))
         keyed = None
         if hashes is not None and topic.config.ordering == "key":
             keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
@@ -82,10 +82,11 @@ def check_healthy(topic: Topic, partition: int) -> None:
         raise UnavailableError(f"partition {partition} of topic {str(topic.name)!r} is quarantined: {trouble}")
 
 
-def check_fits(topic: Topic, outgoing: Outgoing) -> None:
-    largest = max(map(len, outgoing.values))
-    if largest > topic.config.max_message_bytes:
-        allowed = topic.config.max_message_bytes
+def check_fits(topic: Topic, outgoing: Outgoing) -> int:
+    """Returns the bytes of all values together."""
+    total = sum(map(len, outgoing.values))
+    allowed = topic.config.max_message_bytes
+    if total > allowed and (largest := max(map(len, outgoing.values))) > allowed:
         raise InvalidError(
             f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}"
         )
@@ -98,6 +99,7 @@ def check_fits(topic: Topic, outgoing: Outgoing) -> None:
         lanes = set(outgoing.priorities).union(*(partition.lanes for partition in topic.partitions))
         if len(lanes) > limits.LANES_MAX:
             raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
+    return total
 
 
 def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:

@@ -6,7 +6,9 @@ of problem documents.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from math import isfinite
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -23,7 +25,7 @@ from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import shapes
 from ortoo.model.batch import to_outgoing
-from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Sent, Stats, TopicInfo, Trace
@@ -32,6 +34,7 @@ from tests.doors.http.pushing import Pushing
 T = TypeVar("T")
 Value = bytes | str | dict[str, Any] | list[Any]
 _LIMIT_MAX = 10_000
+_TLS = ssl.create_default_context()  # one for all: making it takes longer than most tests
 
 
 class HttpQueue:
@@ -40,7 +43,7 @@ class HttpQueue:
     ) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=90, limits=limits)
+        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=90, limits=limits, verify=_TLS)
         self._pushing = Pushing(f"ws{url.removeprefix('http')}/v1/stream", headers)
         self._prefetched: dict[int, list[Received]] = {}
         self.namespace = check_name("a namespace", namespace)
@@ -76,10 +79,23 @@ class HttpQueue:
         params = {"namespace": namespace or self.namespace, **given}
         content = None if body is None else encode({n: v for n, v in body.items() if v is not None})
         headers = {} if body is None else {"content-type": "application/json"}
-        response = await self._client.request(method, path, params=params, content=content, headers=headers)
+        with self._ending():
+            response = await self._client.request(method, path, params=params, content=content, headers=headers)
         if response.is_error:
             raise to_error(response)
         return None if answer is type(None) else msgspec.json.decode(response.content, type=answer)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """What httpx says about a client that was closed, in the queue's own words."""
+        if self._client.is_closed:
+            raise ClosedError("the queue was closed")
+        try:
+            yield
+        except httpx.TransportError as error:
+            if self._client.is_closed:
+                raise ClosedError("the queue was closed") from None
+            raise UnavailableError(f"the server cannot be reached: {error!r}") from error
 
     def to_received(self, view: shapes.MessageView) -> Received:
         topic = TopicName(view.namespace, view.topic)
@@ -142,7 +158,7 @@ class HttpQueue:
     async def begin(
         self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
     ) -> HttpNamedTransaction:
-        path = f"/v1/transactions/{quote(name, safe='')}"
+        path = f"/v1/transactions/{quote_name(name)}"
         await self.call("POST", path, shapes.TransactionView, {"timeout": timeout}, namespace)
         return HttpNamedTransaction(self, namespace or self.namespace, name, part or uuid4().hex)
 
@@ -253,7 +269,7 @@ class HttpQueue:
         labels: dict[str, str] | None = None,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
-    ) -> Stream:
+    ) -> Stream[Received]:
         options: dict[str, Any] = {
             "topic": topic,
             "labels": labels,
@@ -270,7 +286,7 @@ class HttpQueue:
 
     def subscribe(
         self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
-    ) -> Stream:
+    ) -> Stream[Received]:
         group = f"subscriber-{uuid4().hex}"
 
         async def begin() -> None:
@@ -358,15 +374,46 @@ class HttpQueue:
             "partition": partition,
         }
         params = {name: value for name, value in query.items() if value is not None}
-        async with self._client.stream("GET", f"{topic_path(topic)}/messages", params=params) as response:
-            if response.is_error:
-                await response.aread()
-                raise to_error(response)
-            rest = b""
-            async for chunk in response.aiter_bytes():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield self.to_received(msgspec.json.decode(line, type=shapes.MessageView))
+        path = f"{topic_path(topic)}/messages"
+        with self._ending():
+            async with self._client.stream("GET", path, params=params) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise to_error(response)
+                rest = b""
+                async for chunk in response.aiter_bytes():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield self.to_received(msgspec.json.decode(line, type=shapes.MessageView))
+
+    async def read_batches(
+        self,
+        topic: str,
+        *,
+        from_offset: int | None = None,
+        from_time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        partition: int,
+        batch: int = 1000,
+        namespace: str | None = None,
+    ) -> AsyncIterator[list[Received]]:
+        """Page by page."""
+        query: dict[str, Any] = {
+            "from_offset": from_offset,
+            "from_time": None if from_time is None else to_seconds(from_time),
+            "to_offset": to_offset,
+            "to_time": None if to_time is None else to_seconds(to_time),
+            "partition": partition,
+        }
+        path = f"{topic_path(topic)}/messages"
+        while True:
+            page = await self.call("GET", path, shapes.MessagePage, None, namespace, limit=batch, **query)
+            if page.messages:
+                yield [self.to_received(view) for view in page.messages]
+            if page.next is None:
+                return
+            query = {"next": page.next}
 
     async def message(self, message_id: str) -> MessageInfo:
         found = await self.call("GET", message_path(message_id), shapes.MessageDetail)
@@ -548,7 +595,7 @@ class HttpNamedTransaction:
     def __init__(self, queue: HttpQueue, namespace: str, name: str, part: str) -> None:
         self._queue = queue
         self._namespace = namespace
-        self._path = f"/v1/transactions/{quote(name, safe='')}"
+        self._path = f"/v1/transactions/{quote_name(name)}"
         self.name = name
         self.part = part
 
@@ -592,10 +639,8 @@ def message_path(message_id: str) -> str:
 
 
 def quote_name(name: str) -> str:
-    try:
-        return quote(name, safe="")
-    except UnicodeEncodeError:
-        raise InvalidError(f"{name!r} is not valid Unicode") from None
+    """A name as one segment of a path. Dots too: `.` and `..` would be steps on the path, `%2E%2E` is a name."""
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def check_text(what: str, text: object) -> str:

@@ -27,14 +27,16 @@ class Pushing:
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         self._url = url
         self._headers = headers
+        self._connecting = asyncio.Lock()
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, Subscription] = {}
 
     async def subscribe(self, **options: Any) -> Subscription:
-        if self._socket is None:
-            self._socket = await connect(self._url, additional_headers=self._headers, max_size=None)
-            self._reader = asyncio.create_task(self._read(self._socket))
+        async with self._connecting:
+            if self._socket is None:
+                self._socket = await connect(self._url, additional_headers=self._headers, max_size=None)
+                self._reader = asyncio.create_task(self._read(self._socket))
         subscription = Subscription(self, uuid4().hex)
         self._subscriptions[subscription.id] = subscription
         await self.send({"type": "subscribe", "id": subscription.id, **options})
@@ -49,11 +51,14 @@ class Pushing:
             raise ClosedError("the socket was closed") from None
 
     async def _read(self, socket: ClientConnection) -> None:
-        async for text in socket:
-            frame = msgspec.json.decode(text, type=_Frame)
-            subscription = self._subscriptions.get(frame.id or "")
-            if subscription is not None:
-                subscription.frames.put_nowait(frame)
+        try:
+            async for text in socket:
+                frame = msgspec.json.decode(text, type=_Frame)
+                subscription = self._subscriptions.get(frame.id or "")
+                if subscription is not None:
+                    subscription.frames.put_nowait(frame)
+        except ConnectionClosed:
+            pass  # by the server
         for subscription in self._subscriptions.values():
             subscription.frames.put_nowait(_Frame("error", code=ClosedError.code, detail="the socket was closed"))
 
@@ -72,6 +77,7 @@ class Subscription:
         self.id = id
         self.frames: asyncio.Queue[_Frame] = asyncio.Queue()
         self._early: list[MessageView] = []
+        self._has_ended = False
 
     async def wait(self, kind: str) -> None:
         """Until a frame of that kind; messages that come before it are kept."""
@@ -81,6 +87,7 @@ class Subscription:
     async def _frame(self) -> _Frame:
         frame = await self.frames.get()
         if frame.type == "error":
+            self._has_ended = True
             self._pushing.forget(self.id)
             raise error_of(frame.code, frame.detail)
         return frame
@@ -95,9 +102,10 @@ class Subscription:
     async def close(self) -> list[MessageView]:
         """What came and was not handed out."""
         try:
-            await self._pushing.send({"type": "unsubscribe", "id": self.id})
-            await self.wait("unsubscribed")
+            if not self._has_ended:
+                await self._pushing.send({"type": "unsubscribe", "id": self.id})
+                await self.wait("unsubscribed")
         except OrtooError:
-            pass  # it has ended already
+            pass  # it ended in the meantime
         self._pushing.forget(self.id)
         return self._early
