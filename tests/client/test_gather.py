@@ -19,7 +19,8 @@ async def test_publishes_of_one_turn_are_one_batch_in_their_order(home: Home) ->
         one = [queue.publish("jobs", b"%d" % number) for number in range(20)]
         many = queue.publish_many("jobs", [Message(b"20", key="k"), b"21"])
         rest = [queue.publish("jobs", b"22", headers={"a": "b"}), queue.publish("jobs", {"is": "json"})]
-        first, middle, last = await asyncio.gather(asyncio.gather(*one), many, asyncio.gather(*rest))
+        singles, batch = asyncio.gather(*one), asyncio.ensure_future(many)
+        first, middle, last = await asyncio.gather(singles, batch, asyncio.gather(*rest))
         assert len(heard) == 1
     assert [sent.offset for sent in [*first, *middle, *last]] == list(range(24))
     stored = [message async for message in home.queue.read("jobs")]

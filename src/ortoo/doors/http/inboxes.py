@@ -32,7 +32,7 @@ class _Asking:
     async def delete_topic(self, topic: str, *, namespace: str) -> None:
         await self._queue.delete_topic(topic, namespace=namespace)
 
-    def consume(self, topic: str, *, auto_ack: bool, namespace: str) -> Stream:
+    def consume(self, topic: str, *, auto_ack: bool, namespace: str) -> Stream[Received]:
         return self._queue.consume(topic, auto_ack=auto_ack, namespace=namespace)
 
     async def publish_many(self, topic: str, messages: list[Message], *, namespace: str) -> None:
