@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,18 +18,36 @@ async def test_publishes_of_one_turn_are_one_batch_in_their_order(home: Home) ->
     await home.queue.create_topic("jobs", partitions=1)
     async with home.connect() as queue:
         heard = overheard(home, Publish)
-        one = [queue.publish("jobs", b"%d" % number) for number in range(20)]
-        many = queue.publish_many("jobs", [Message(b"20", key="k"), b"21"])
-        rest = [queue.publish("jobs", b"22", headers={"a": "b"}), queue.publish("jobs", {"is": "json"})]
-        singles, batch = asyncio.gather(*one), asyncio.ensure_future(many)
-        first, middle, last = await asyncio.gather(singles, batch, asyncio.gather(*rest))
+        one = [asyncio.create_task(queue.publish("jobs", b"%d" % number)) for number in range(20)]
+        many = asyncio.create_task(queue.publish_many("jobs", [Message(b"20", key="k"), b"21"]))
+        with_headers = asyncio.create_task(queue.publish("jobs", b"22", headers={"a": "b"}))
+        with_json = asyncio.create_task(queue.publish("jobs", {"is": "json"}))
+        sent = [*(await asyncio.gather(*one)), *(await many), await with_headers, await with_json]
         assert len(heard) == 1
-    assert [sent.offset for sent in [*first, *middle, *last]] == list(range(24))
+    assert [one.offset for one in sent] == list(range(24))
     stored = [message async for message in home.queue.read("jobs")]
     assert [m.value for m in stored] == [b"%d" % number for number in range(23)] + [b'{"is":"json"}']
     assert [m.key for m in stored[19:22]] == [None, "k", None]
     assert [m.headers for m in stored[21:]] == [{}, {"a": "b"}, {}]
     assert [m.is_json for m in stored[21:]] == [False, False, True]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whoever_calls_first_is_first_however_he_publishes(home: Home, seed: int) -> None:
+    await home.queue.create_topic("jobs", partitions=1)
+    random = Random(seed)
+    async with home.connect() as queue:
+        work: list[asyncio.Task[Any]] = []
+        for number in range(300):
+            value = b"%d" % number
+            if random.random() < 0.5:
+                work.append(asyncio.create_task(queue.publish("jobs", value)))
+            else:
+                work.append(asyncio.create_task(queue.publish_many("jobs", [value])))
+            for _ in range(random.choice([0, 0, 1, 1, 2, 3])):
+                await asyncio.sleep(0)
+        await asyncio.gather(*work)
+    assert [message.value async for message in home.queue.read("jobs")] == [b"%d" % number for number in range(300)]
 
 
 async def test_topics_and_namespaces_are_kept_apart(home: Home) -> None:

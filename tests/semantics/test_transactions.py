@@ -3,6 +3,7 @@
 import pytest
 
 from ortoo import ExistsError, FullError, InvalidError, LeaseLostError, Message, NotFoundError, Queue
+from ortoo.model.commands import Begin
 from ortoo.testing import ManualClock
 
 from .actors import publish, take, values
@@ -242,3 +243,10 @@ async def test_a_transaction_needs_a_good_namespace(queue: Queue, namespace: str
     with pytest.raises(InvalidError, match="a namespace"):
         await queue.begin("job", namespace=namespace)
     assert (await queue.stats()).transactions == 0
+
+
+async def test_an_empty_namespace_is_none(python_queue: Queue) -> None:
+    """Named transactions live in a namespace: a command that names none is refused, whoever sends it."""
+    with pytest.raises(InvalidError, match="a namespace must have 1 to 255 bytes, this one has 0"):
+        await python_queue._link.call(Begin("job", "", 1000))
+    assert (await python_queue.stats()).transactions == 0

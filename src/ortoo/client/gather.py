@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -55,6 +56,7 @@ class Gatherer:
         self._linger = linger
         self._open: dict[TopicName, Gathering] = {}
         self._turn: set[TopicName] = set()  # topics that somebody has published a batch to in this turn
+        self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, topic: TopicName, message: Message) -> asyncio.Future[Sent]:
@@ -63,7 +65,8 @@ class Gatherer:
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> list[Sent]:
         """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
-        if topic not in self._open and (topic not in self._turn or len(batch) >= _LARGE):
+        is_first = topic not in self._open and topic not in self._leaving  # nobody is overtaken
+        if is_first and (topic not in self._turn or len(batch) >= _LARGE):
             self._turn.add(topic)
             asyncio.get_running_loop().call_soon(self._turn.discard, topic)
             return to_sent(await self._send(Publish(topic, batch)))
@@ -89,9 +92,16 @@ class Gatherer:
     def _flush(self, topic: TopicName, gathering: Gathering) -> None:
         if self._open.get(topic) is gathering:
             del self._open[topic]
-            task = asyncio.get_running_loop().create_task(self._publish(topic, gathering.entries))
+            self._leaving[topic] += 1
+            task = asyncio.get_running_loop().create_task(self._leave(topic, gathering.entries))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _leave(self, topic: TopicName, entries: list[Entry]) -> None:
+        self._leaving[topic] -= 1
+        if not self._leaving[topic]:
+            del self._leaving[topic]
+        await self._publish(topic, entries)
 
     async def _publish(self, topic: TopicName, entries: list[Entry]) -> None:
         try:
