@@ -51,7 +51,7 @@ class Simulation:
         self.unsure: list[Message] = []  # published with a dedup id, outcome unknown: to be sent again
         self.broker: Broker
         self.queue: Queue
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], None] = {}  # a set would have another order in each run
 
     async def run(self) -> Verdict:
         await self._boot()
@@ -97,7 +97,7 @@ class Simulation:
         )
 
     async def _reboot(self) -> None:
-        for task in self.tasks:
+        for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.tasks.clear()
@@ -112,8 +112,8 @@ class Simulation:
             weights=[30, 30, 30, 8, 15, 10],
         )[0]
         task = asyncio.create_task(act())
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self.tasks[task] = None
+        task.add_done_callback(lambda done: self.tasks.pop(done, None))
         if self.random.random() < 0.7:  # sometimes several at a time, so that they share a commit
             await settle(12)
             if task.done() and not self.world.crashed.is_set():
