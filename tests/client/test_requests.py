@@ -69,6 +69,19 @@ async def test_so_many_bytes_are_under_way_and_the_others_wait_in_line(monkeypat
         assert (await home.queue.topic("jobs")).messages == 50
 
 
+async def test_nobody_overtakes_those_in_line(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_NUMBERED_MAX", 1)
+    await home.queue.create_topic("jobs", partitions=1)
+
+    async def publish_all(*values: bytes) -> None:
+        for value in values:
+            await publish_alone(queue, value)
+
+    async with home.connect() as queue:
+        await asyncio.gather(publish_all(b"0", b"3", b"5"), publish_all(b"1", b"4"), publish_all(b"2"))
+    assert [m.value async for m in home.queue.read("jobs")] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
 async def test_who_leaves_the_line_does_not_hold_up_those_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_NUMBERED_MAX", 2)
     store = SlowStore()

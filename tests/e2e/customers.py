@@ -92,9 +92,11 @@ class Customers:
         """What lay in the prefetch while its lease went to another is as good as not delivered: its ack is refused."""
         async with self.connect() as queue, queue.consume(TOPIC, group="pushed", prefetch=20) as messages:
             async for message in messages:
-                outcome = (await _acked(queue, [message]))[0]
-                if outcome != "failed":
-                    self._delivered([message])
+                (delivered,) = self._delivered([message])
+                (outcome,) = await _acked(queue, [message])
+                if outcome == "failed":
+                    self.history.remove(delivered)
+                else:
                     self._finished([message], [outcome])
 
     async def poll(self) -> None:
@@ -104,10 +106,12 @@ class Customers:
                 self._delivered(messages)
                 self._finished(messages, await _acked(queue, messages))
 
-    def _delivered(self, messages: list[Received]) -> None:
-        for m in messages:
-            place = (m.partition, m.offset)
-            self.history.append(Delivered(str(m.group), m.value, m.id, m.key, place, m.attempt))
+    def _delivered(self, messages: list[Received]) -> list[Delivered]:
+        found = [
+            Delivered(str(m.group), m.value, m.id, m.key, (m.partition, m.offset), m.attempt) for m in messages
+        ]
+        self.history += found
+        return found
 
     def _finished(self, messages: list[Received], outcomes: list[Outcome]) -> None:
         for m, outcome in zip(messages, outcomes, strict=True):
