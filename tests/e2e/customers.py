@@ -107,9 +107,7 @@ class Customers:
                 self._finished(messages, await _acked(queue, messages))
 
     def _delivered(self, messages: list[Received]) -> list[Delivered]:
-        found = [
-            Delivered(str(m.group), m.value, m.id, m.key, (m.partition, m.offset), m.attempt) for m in messages
-        ]
+        found = [Delivered(str(m.group), m.value, m.id, m.key, (m.partition, m.offset), m.attempt) for m in messages]
         self.history += found
         return found
 
