@@ -95,7 +95,7 @@ class Customers:
                 (delivered,) = self._delivered([message])
                 (outcome,) = await _acked(queue, [message])
                 if outcome == "failed":
-                    self.history.remove(delivered)
+                    self.history = [event for event in self.history if event is not delivered]
                 else:
                     self._finished([message], [outcome])
 
