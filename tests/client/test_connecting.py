@@ -200,3 +200,8 @@ class TestTls:
         for path in (tmp_path / "missing", Path(__file__)):
             with pytest.raises(ConfigError, match="not a CA certificate"):
                 ortoo.connect("ortoos://localhost", tls=path)
+
+
+def test_a_server_is_not_waited_for_longer_than_it_remembers() -> None:
+    with pytest.raises(ortoo.InvalidError, match="timeout must be 0 to 1800 seconds"):
+        ortoo.connect("ortoo://localhost:7632", timeout=3600)

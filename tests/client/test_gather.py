@@ -159,3 +159,12 @@ async def test_a_receipt_that_is_none_fails_its_own_caller_only(home: Home) -> N
         assert isinstance(found[1], LeaseLostError)
         with pytest.raises(InvalidError):
             await queue.ack("nonsense")
+
+
+async def test_closing_waits_for_a_batch_that_is_under_way(home: Home) -> None:
+    await home.queue.create_topic("jobs")
+    queue = await home.connect().open()
+    under_way = asyncio.create_task(queue.publish_many("jobs", [b"1", b"2"]))
+    await asyncio.sleep(0)
+    await queue.close()
+    assert len(await under_way) == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from ortoo.model.errors import ConfigError
+from ortoo.model import limits
+from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.model.version import __version__
 
@@ -14,6 +15,8 @@ from .arguments import check_number
 from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
+
+_TIMEOUT_MAX = limits.PRODUCER_REMEMBERED_MS // 2000
 
 Tls = ssl.SSLContext | str | Path | None
 
@@ -40,6 +43,8 @@ def connect(
     address = parse_url(url)
     context = _context(tls) if address.is_tls else None
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
+    if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
+        raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
     link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
     return Queue(link, namespace=namespace, consumer=consumer, linger=linger)
 

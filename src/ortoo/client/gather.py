@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, join, to_outgoing
@@ -17,6 +17,8 @@ from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
 
 from .settling import merge_runs
+
+T = TypeVar("T")
 
 _LARGE = 500  # messages in a batch that needs no company
 _BYTES_MAX = 8 * 1024 * 1024  # gathered; more gains nothing
@@ -48,6 +50,27 @@ class Gathering:
         self.bytes += size
 
 
+class Lone:
+    """Calls that were made at once, without company, and are under way."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._fewer = asyncio.Event()
+
+    async def make(self, call: Awaitable[T]) -> T:
+        self._count += 1
+        try:
+            return await call
+        finally:
+            self._count -= 1
+            self._fewer.set()
+
+    async def drain(self) -> None:
+        while self._count:
+            self._fewer.clear()
+            await self._fewer.wait()
+
+
 class Gatherer:
     """Publishes, a batch per topic. `linger`: seconds to wait for more before a batch leaves."""
 
@@ -55,6 +78,7 @@ class Gatherer:
         self._send = send
         self._linger = linger
         self._open: dict[TopicName, Gathering] = {}
+        self._lone = Lone()
         self._turn: set[TopicName] = set()  # topics that somebody has published a batch to in this turn
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +93,7 @@ class Gatherer:
         if is_first and (topic not in self._turn or len(batch) >= _LARGE):
             self._turn.add(topic)
             asyncio.get_running_loop().call_soon(self._turn.discard, topic)
-            return to_sent(await self._send(Publish(topic, batch)))
+            return to_sent(await self._lone.make(self._send(Publish(topic, batch))))
         sent: list[Sent] = await self._add(topic, batch, len(batch), sum(map(len, batch.values)))
         return sent
 
@@ -124,6 +148,7 @@ class Gatherer:
             self._flush(topic, gathering)
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._lone.drain()
 
 
 def _together(entries: list[Entry]) -> Outgoing:
@@ -154,8 +179,7 @@ class AckGatherer:
         self._is_turn = False  # somebody has acked in this turn
         self._open: list[Acking] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alone = 0  # under way
-        self._quiet = asyncio.Event()
+        self._lone = Lone()
 
     async def ack(self, runs: list[Run]) -> Settled:
         """The answer is as if these had been acked alone."""
@@ -166,12 +190,7 @@ class AckGatherer:
             return await future
         self._is_turn = True
         loop.call_soon(self._flush)
-        self._alone += 1
-        try:
-            return await self._call(Settle("ack", runs))
-        finally:
-            self._alone -= 1
-            self._quiet.set()
+        return await self._lone.make(self._call(Settle("ack", runs)))
 
     def _flush(self) -> None:
         self._is_turn = False
@@ -208,9 +227,7 @@ class AckGatherer:
         self._flush()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        while self._alone:
-            self._quiet.clear()
-            await self._quiet.wait()
+        await self._lone.drain()
 
 
 def _share(runs: list[Run], lost: set[tuple[LeaseId, int, int]]) -> Settled:
