@@ -21,11 +21,14 @@ def is_large(topic: Topic | None) -> bool:
 
 
 def bound_lease(topic: Topic | None, command: Lease) -> Lease:
-    """Asks for no more than about fits. What is acked as it leaves cannot go back, so there the guess is a careful one."""
+    """Asks for no more than about fits. What is acked as it leaves cannot go back, so there it must fit for certain."""
     if topic is None:
         return command
-    mean = sum(log.bytes_held for log in topic.partitions) // max(1, topic.messages()) + 1
-    count = max(1, (ROOM if command.auto_ack else _MARGIN * ROOM) // mean)
+    if command.auto_ack:
+        count = max(1, 2 * ROOM // topic.config.max_message_bytes)
+    else:
+        mean = sum(log.bytes_held for log in topic.partitions) // max(1, topic.messages()) + 1
+        count = max(1, _MARGIN * ROOM // mean)
     return msgspec.structs.replace(command, max_messages=count) if count < command.max_messages else command
 
 
