@@ -17,7 +17,7 @@ serve: .venv/.ready ## Run the queue, with its data in ./data (ARGS="--http-port
 	@$(BIN)/ortoo serve $(ARGS)
 
 test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
 	$(BIN)/ruff format --check $(SOURCES)
@@ -43,7 +43,7 @@ soak: .venv/.ready ## Run the long randomised tests
 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--group dev pyproject.toml --output-file requirements.lock $(ARGS)
+		--group dev --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
 
 clean: ## Remove the environment, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

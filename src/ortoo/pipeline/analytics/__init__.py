@@ -1,0 +1,1 @@
+"""What the archive tells about a queue's days: throughput, lag, latencies, failures."""

@@ -1,0 +1,132 @@
+"""The analytics job: from the lake's messages and history to tables, a JSON file and a report."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.storagelevel import StorageLevel
+
+from ortoo.model.analytics import (
+    ConsumerFigures,
+    ErrorFigures,
+    Figures,
+    HourFigures,
+    KeyFigures,
+    ProducerFigures,
+    Report,
+)
+from ortoo.model.errors import InvalidError
+
+from .backlog import Span, backlog
+from .failures import error_figures, key_figures
+from .figures import hourly_figures, whole_figures
+from .results import Results, in_order, open_results, to_rows
+from .shares import consumer_figures, producer_figures, published_figures
+from .tables import MICROS, Lake, to_micros
+from .timeline import timeline
+
+TABLE_TOP = 1000  # rows of each ranking in Parquet; in JSON it is this many
+REPORT_TOP = 20
+REPORT_HOURS = 31 * 24
+REPORT_ROWS = 50_000  # of hours, whatever the number of groups
+
+T = TypeVar("T", bound=msgspec.Struct)
+Rows = list[dict[str, Any]]
+_GROUP = ["topic", "group"]
+
+
+def analyze(
+    spark: SparkSession,
+    lake: Path | str,
+    *,
+    since: float | datetime | None = None,
+    until: float | datetime | None = None,
+    topics: Sequence[str] | None = None,
+) -> Report:
+    """Counts what happened from `since` up to `until`, writes it to LAKE/analytics, and gives it back.
+
+    Instants are seconds since 1970 or datetimes. Running it again replaces what the last run wrote. NotFoundError when there is
+    no lake, or when a topic is not in it.
+    """
+    path = Path(lake)
+    begin, end = to_micros(since, "since"), to_micros(until, "until")
+    if begin is not None and end is not None and begin >= end:
+        raise InvalidError("since must lie before until")
+    tables = Lake(spark, path, topics, end)
+    told = _told_until(tables)
+    if told is None:
+        span = Span(begin, 1 if end is None else end)
+    else:
+        span = Span(begin, told if end is None else min(told, end))
+    with open_results(path) as results:
+        report = _report(tables, span, told is not None, results)
+        results.show(report)
+    return report
+
+
+def _told_until(lake: Lake) -> int | None:
+    """One microsecond after the last thing the lake knows: nothing can be said of later."""
+    last = lake.everything("messages").select("us").union(lake.everything("history").select("us"))
+    newest: int | None = last.agg(f.max("us")).collect()[0][0]
+    return None if newest is None else newest + 1
+
+
+def _report(lake: Lake, span: Span, is_told: bool, results: Results) -> Report:
+    happened = timeline(lake).persist(StorageLevel.MEMORY_AND_DISK)
+    published = published_figures(lake, span).persist(StorageLevel.MEMORY_AND_DISK)
+    waits = backlog(happened, span).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        hourly = results.save("hourly", hourly_figures(happened, published, waits, span), [*_GROUP, "hour"])
+        whole = in_order(whole_figures(happened, published, waits, span).toArrow(), _GROUP)
+        errors = results.save("errors", error_figures(lake, span, TABLE_TOP), ["topic", "rank"])
+        keys = results.save("keys", key_figures(lake, span, TABLE_TOP), ["topic", "rank"])
+        consumers = results.save("consumers", consumer_figures(happened, span, TABLE_TOP), [*_GROUP, "rank"])
+        producers = results.save("producers", producer_figures(published, TABLE_TOP), ["topic", "rank"])
+    finally:
+        for cached in (waits, published, happened):
+            cached.unpersist()
+    hours, hours_since = _newest(hourly, span)
+    return Report(
+        generated_at=time.time(),
+        since=None if span.since is None else span.since / MICROS,
+        until=span.end / MICROS if is_told else None,
+        hours_since=hours_since,
+        topics=msgspec.convert(to_rows(whole), list[Figures]),
+        hourly=msgspec.convert(hours, list[HourFigures]),
+        errors=_top(errors, ErrorFigures),
+        keys=_top(keys, KeyFigures),
+        consumers=_top(consumers, ConsumerFigures),
+        producers=_top(producers, ProducerFigures),
+    )
+
+
+def _newest(hourly: pa.Table, span: Span) -> tuple[Rows, float | None]:
+    """The last 31 days, or fewer when that were too many rows; and where they begin, if some were left out."""
+    first = (span.last_hour + 1 - REPORT_HOURS) * 3600
+    rows = to_rows(hourly)
+    kept = [row for row in rows if row["hour"] >= first]
+    if len(kept) > REPORT_ROWS:
+        first = sorted(row["hour"] for row in kept)[-REPORT_ROWS] + 3600  # whole hours only
+        kept = [row for row in kept if row["hour"] >= first]
+    return kept, None if len(kept) == len(rows) else first
+
+
+def _top(table: pa.Table, kind: type[T]) -> list[T]:
+    """The first of each topic, or of each group where there is a rank in every group."""
+    seen: Counter[Any] = Counter()
+    kept = []
+    for row in to_rows(table):
+        place = (row["topic"], row["group"] if kind is ConsumerFigures else None)
+        seen[place] += 1
+        if seen[place] <= REPORT_TOP:
+            kept.append(row)
+    return msgspec.convert(kept, list[kind])  # type: ignore[valid-type]

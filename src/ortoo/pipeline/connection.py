@@ -1,0 +1,54 @@
+"""Connections to servers, one per process and server: Spark's Python workers live on, so the next batch finds it open."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ortoo.client import SyncQueue
+from ortoo.client.connecting import connect_sync
+from ortoo.model.errors import ClosedError, OrtooError
+from ortoo.model.names import DEFAULT_NAMESPACE
+
+from .options import Given
+
+DEFAULT_URL = "ortoo://localhost:7632"
+
+
+class Address(NamedTuple):
+    url: str = DEFAULT_URL
+    token: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    timeout: float = 30.0  # how long a server that is away is waited for
+
+
+def to_address(given: Given) -> Address:
+    return Address(
+        given.text("url") or DEFAULT_URL,
+        given.text("token"),
+        given.text("namespace") or DEFAULT_NAMESPACE,
+        given.seconds("timeout", 30.0),
+    )
+
+
+_open: dict[tuple[int, Address], SyncQueue] = {}
+
+
+def queue_at(address: Address) -> SyncQueue:
+    """Open already, or opened now. A worker is forked, and what its parent had open is not its own."""
+    place = (os.getpid(), address)
+    queue = _open.get(place)
+    if queue is None:
+        queue = connect_sync(address.url, token=address.token, namespace=address.namespace, timeout=address.timeout)
+        _open[place] = queue
+    return queue
+
+
+def forget(address: Address) -> None:
+    """Closes the connection, if there is one."""
+    queue = _open.pop((os.getpid(), address), None)
+    if queue is not None:
+        try:
+            queue.close()
+        except (OrtooError, ClosedError):
+            pass  # it is not needed any more

@@ -1,0 +1,1 @@
+"""Pipelines declared in one file: sources, steps, sinks."""

@@ -1,0 +1,1 @@
+"""The archive: topics and their history as Parquet files that anything can read."""

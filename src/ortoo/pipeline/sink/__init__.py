@@ -1,0 +1,1 @@
+"""Writing: a DataFrame's rows become messages, exactly once."""

@@ -1,0 +1,1 @@
+"""Reading: topics, their history and their dead letters as tables."""

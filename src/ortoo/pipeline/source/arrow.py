@@ -1,0 +1,156 @@
+"""From columns to Arrow, a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ortoo.model.replies import Columns, join_columns
+from ortoo.model.topic import ANY_PRIORITY
+
+from .origin import Happened, Range
+from .schema import HEADER, TIMESTAMP, Column
+
+ROWS = 10_000  # of a batch, about: fewer cost Spark more than they hold
+
+# What the dead-letter queue writes about each letter, and the column that tells it.
+_LETTER = {
+    "origin": "ortoo-origin",
+    "origin_group": "ortoo-group",
+    "reason": "ortoo-reason",
+    "attempts": "ortoo-attempts",
+    "error": "ortoo-error",
+}
+
+
+def message_batches(parts: Iterable[Columns], where: Range, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    held: list[Columns] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= ROWS:
+            yield _message_batch(join_columns(held), where, columns)
+            held = []
+    if any(map(len, held)):
+        yield _message_batch(join_columns(held), where, columns)
+
+
+def _message_batch(rows: Columns, where: Range, columns: Sequence[Column]) -> pa.RecordBatch:
+    return pa.record_batch(
+        [_MESSAGE[column.name](rows, where) for column in columns], pa.schema([(c.name, c.arrow) for c in columns])
+    )
+
+
+def _times(milliseconds: list[int]) -> pa.Array:
+    return pa.array(np.array(milliseconds, np.int64) * 1000).view(TIMESTAMP)
+
+
+def _ids(offsets: pa.Array, where: Range) -> pa.Array:
+    return pc.binary_join_element_wise(f"{where.topic_id}.{where.partition}", offsets.cast(pa.string()), ".")
+
+
+def _constant(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _offsets(rows: Columns) -> pa.Array:
+    return pa.array(rows.offsets, pa.int64())
+
+
+def _keys(rows: Columns) -> pa.Array:
+    return pa.nulls(len(rows), pa.binary()) if rows.keys is None else pa.array(rows.keys, pa.string()).cast(pa.binary())
+
+
+def _headers(rows: Columns) -> pa.Array:
+    """Null where a message has none."""
+    kind = pa.list_(pa.field("element", HEADER))
+    if rows.headers is None:
+        return pa.nulls(len(rows), kind)
+    given = [headers or {} for headers in rows.headers]
+    counts = np.fromiter(map(len, given), np.int32, len(given))
+    ends = np.concatenate([np.zeros(1, np.int32), counts.cumsum(dtype=np.int32)])
+    names = pa.array(list(chain.from_iterable(given)), pa.string())
+    values = pa.array([value for one in given for value in one.values()], pa.string()).cast(pa.binary())
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER))
+    starts = pa.array(ends, pa.int32(), mask=np.append(counts == 0, False))
+    return pa.ListArray.from_arrays(starts, pairs, type=kind)
+
+
+def _priorities(rows: Columns) -> pa.Array:
+    if rows.priorities is None:
+        return _constant(ANY_PRIORITY, pa.int32(), len(rows))
+    return pa.array(rows.priorities, pa.int32())
+
+
+def _json(rows: Columns) -> pa.Array:
+    return _constant(False, pa.bool_(), len(rows)) if rows.json is None else pa.array(rows.json, pa.bool_())
+
+
+def _letter(name: str) -> Callable[[Columns, Range], pa.Array]:
+    header = _LETTER[name]
+
+    def column(rows: Columns, where: Range) -> pa.Array:
+        values = [(headers or {}).get(header) for headers in rows.headers or [None] * len(rows)]
+        array = pa.array(values, pa.string())
+        return array.cast(pa.int32()) if name == "attempts" else array
+
+    return column
+
+
+_MESSAGE: dict[str, Callable[[Columns, Range], pa.Array]] = {
+    "key": lambda rows, where: _keys(rows),
+    "value": lambda rows, where: pa.array(rows.values, pa.binary()),
+    "topic": lambda rows, where: _constant(where.topic, pa.string(), len(rows)),
+    "partition": lambda rows, where: _constant(where.partition, pa.int32(), len(rows)),
+    "offset": lambda rows, where: _offsets(rows),
+    "timestamp": lambda rows, where: _times(rows.timestamps),
+    "headers": lambda rows, where: _headers(rows),
+    "priority": lambda rows, where: _priorities(rows),
+    "id": lambda rows, where: _ids(_offsets(rows), where),
+    "json": lambda rows, where: _json(rows),
+    **{name: _letter(name) for name in _LETTER},
+}
+
+
+def history_batches(parts: Iterable[Happened], where: Range, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([(column.name, column.arrow) for column in columns])
+    for part in parts:
+        if part.columns.offsets:
+            yield pa.record_batch([_HISTORY[column.name](part, where) for column in columns], schema)
+
+
+def _maybe_times(milliseconds: list[int | None]) -> pa.Array:
+    return pc.multiply(pa.array(milliseconds, pa.int64()), 1000).view(TIMESTAMP)
+
+
+def _plain(name: str, kind: pa.DataType) -> Callable[[Happened, Range], pa.Array]:
+    def column(rows: Happened, where: Range) -> pa.Array:
+        values: list[Any] = getattr(rows.columns, name)
+        return pa.array(values, kind)
+
+    return column
+
+
+def _groups(rows: Happened) -> pa.Array:
+    return pa.array(list(map(rows.groups.get, rows.columns.group_ids)), pa.string())  # type: ignore[arg-type]
+
+
+_HISTORY: dict[str, Callable[[Happened, Range], pa.Array]] = {
+    "position": _plain("positions", pa.int64()),
+    "topic": lambda rows, where: _constant(where.topic, pa.string(), len(rows.columns.offsets)),
+    "partition": lambda rows, where: _constant(where.partition, pa.int32(), len(rows.columns.offsets)),
+    "offset": _plain("offsets", pa.int64()),
+    "id": lambda rows, where: _ids(pa.array(rows.columns.offsets, pa.int64()), where),
+    "timestamp": lambda rows, where: _times(rows.columns.times),
+    "event": _plain("events", pa.string()),
+    "group": lambda rows, where: _groups(rows),
+    "consumer": _plain("consumers", pa.string()),
+    "lease": _plain("leases", pa.int64()),
+    "reason": _plain("reasons", pa.string()),
+    "error": _plain("errors", pa.string()),
+    "due": lambda rows, where: _maybe_times(rows.columns.dues),
+}

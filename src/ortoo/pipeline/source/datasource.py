@@ -1,0 +1,70 @@
+"""The data source `ortoo`, as Spark sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ortoo.pipeline.options import Given
+
+from .options import read_options
+from .schema import TABLES, chosen, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+
+class OrtooDataSource(DataSource):
+    """Topics as tables, to read and to write, in batches and in streams."""
+
+    takes_filters = False  # Spark fails a query whose reader takes filters, unless a setting allows it
+
+    @classmethod
+    def name(cls) -> str:
+        return "ortoo"
+
+    def schema(self) -> str:
+        given = Given(self.options)
+        return ddl(given.one_of("table", tuple(TABLES), "messages"), given.flag("includeHeaders", True))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .batch import BatchReader, FilteredBatchReader
+
+        options = read_options(self.options, streaming=False)
+        takes_filters = self.takes_filters if options.pushdown is None else options.pushdown
+        return (FilteredBatchReader if takes_filters else BatchReader)(options, chosen(options.table, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from .stream import StreamReader
+
+        options = read_options(self.options, streaming=True)
+        return StreamReader(options, chosen(options.table, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from ortoo.pipeline.sink.writer import batch_writer
+
+        return batch_writer(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from ortoo.pipeline.sink.writer import stream_writer
+
+        return stream_writer(schema, self.options, overwrite)
+
+
+class FilteringDataSource(OrtooDataSource):
+    """The same, in a session that allows filters to be handed down."""
+
+    takes_filters = True
+
+
+def register(spark: Any) -> None:
+    """Makes the format known to the session. Filters are handed down from then on, which Spark by itself does not allow."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(FilteringDataSource)

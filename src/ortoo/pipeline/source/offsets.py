@@ -1,0 +1,67 @@
+"""A place in several topics: one offset per partition, and the incarnation of each topic.
+
+Spark compares the offsets of a stream as JSON text, so equal places must be written alike: everything is in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ortoo.model.errors import InvalidError
+from ortoo.model.names import TopicId
+
+
+class TopicPlace(NamedTuple):
+    id: TopicId
+    offsets: dict[int, int]  # by partition
+
+
+Places = dict[str, TopicPlace]
+
+
+def to_offset(places: Places) -> dict[str, dict[str, int]]:
+    """As a stream's offset: {"orders": {"0": 41, "1": 7, "id": 3}}."""
+    return {
+        topic: {**{str(index): place.offsets[index] for index in sorted(place.offsets)}, "id": place.id}
+        for topic, place in sorted(places.items())
+    }
+
+
+def from_offset(offset: dict[str, Any]) -> Places:
+    places = {}
+    for topic, place in offset.items():
+        try:
+            numbers = {int(name): int(value) for name, value in place.items() if name != "id"}
+            places[topic] = TopicPlace(TopicId(int(place["id"])), numbers)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidError(
+                f"the checkpoint's offset of topic {topic!r} is {place!r}, which this source did not write; "
+                "begin with a new checkpointLocation"
+            ) from None
+    return places
+
+
+def share_out(start: Places, end: Places, most: int) -> Places:
+    """Up to `most` more messages than `start`, each partition in proportion to what it has; at least one moves on."""
+    waiting = {
+        (topic, index): upto - start[topic].offsets.get(index, upto)
+        for topic, place in end.items()
+        for index, upto in place.offsets.items()
+    }
+    total = sum(waiting.values())
+    if total <= most:
+        return end
+    granted = {where: count * most // total for where, count in waiting.items()}
+    left = most - sum(granted.values())
+    for where in sorted(waiting, key=lambda where: granted[where] - waiting[where] * most / total):
+        if not left:
+            break
+        more = min(1, waiting[where] - granted[where])
+        granted[where] += more
+        left -= more
+    return {
+        topic: TopicPlace(
+            place.id, {index: start[topic].offsets[index] + granted[topic, index] for index in place.offsets}
+        )
+        for topic, place in end.items()
+    }

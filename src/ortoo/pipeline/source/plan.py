@@ -1,0 +1,121 @@
+"""From what is asked for to ranges: which topics, from where, to where, and what is gone already."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from ortoo.model.errors import InvalidError, NotFoundError
+
+from .files import Files
+from .offsets import Places, TopicPlace
+from .options import EARLIEST, LATEST, Bound, ReadOptions
+from .origin import DataLostError, Known, Origin, Range, no_such_topic
+from .served import Served
+
+log = logging.getLogger("ortoo.pipeline")
+
+
+def open_origin(options: ReadOptions) -> Origin:
+    if options.path is not None:
+        return Files(options.path, options.address.namespace, options.table, options.keys)
+    return Served(options.address, options.table)
+
+
+class Planner:
+    """Stands between a reader and its origin. Looks nothing up before it is asked."""
+
+    def __init__(self, options: ReadOptions, origin: Origin | None = None) -> None:
+        self.options = options
+        self.origin = origin or open_origin(options)
+
+    def topics(self) -> dict[str, Known]:
+        """Those that are to be read now; a pattern may match others later."""
+        options = self.options
+        if options.pattern is not None:
+            found = {name: known for name, known in self.origin.topics().items() if re.fullmatch(options.pattern, name)}
+        else:
+            names = options.topics or tuple(options.assigned or {})
+            found = {name: self.origin.topic(name) for name in names}
+        return found if options.table != "dead_letters" else self._letters(found)
+
+    def _letters(self, topics: dict[str, Known]) -> dict[str, Known]:
+        """The dead-letter topics in their place; one that nobody needed yet is not there, and empty."""
+        there = self.origin.topics()
+        return {known.dlq: there[known.dlq] for known in topics.values() if known.dlq in there}
+
+    def _partitions(self, topic: str, count: int) -> list[int]:
+        assigned = None if self.options.assigned is None else self.options.assigned.get(topic)
+        if assigned is None:
+            return list(range(count))
+        for index in assigned:
+            if not 0 <= index < count:
+                raise InvalidError(f"topic {topic!r} has partitions 0 to {count - 1}, not {index}")
+        return sorted(set(assigned))
+
+    def places(self, topics: dict[str, Known], bound: Bound) -> Places:
+        """Where that is in each of the topics."""
+        self._check_named(bound, topics)
+        return {name: TopicPlace(known.id, self._offsets(name, bound)) for name, known in topics.items()}
+
+    def _check_named(self, bound: Bound, topics: dict[str, Known]) -> None:
+        for name in bound.offsets or {}:
+            if name not in topics:
+                raise no_such_topic(name, list(topics))
+
+    def _offsets(self, topic: str, bound: Bound) -> dict[int, int]:
+        origin = self.origin
+        end = origin.end(topic)
+        if bound.at == LATEST:
+            found = end
+        elif bound.time is not None:
+            found = [min(*pair) for pair in zip(origin.at(topic, bound.time), end, strict=False)]
+        else:
+            found = origin.first(topic)
+        offsets = {index: found[index] for index in self._partitions(topic, len(found))}
+        for index, offset in (bound.offsets or {}).get(topic, {}).items():
+            if index not in offsets:
+                raise InvalidError(f"topic {topic!r} has no partition {index} here; it has {_listed(offsets)}")
+            if offset > end[index]:
+                raise InvalidError(f"partition {index} of topic {topic!r} ends at offset {end[index]}, before {offset}")
+            offsets[index] = {EARLIEST: offsets[index], LATEST: end[index]}.get(offset, offset)
+        return offsets
+
+    def ranges(self, start: Places, end: Places) -> list[Range]:
+        """From the one place to the other. What is gone already is an error, or a warning when it may be."""
+        found = []
+        for topic, place in end.items():
+            begun = start.get(topic)
+            if begun is not None and begun.id != place.id:
+                self.lost(f"topic {topic!r} was deleted and made again since it was read last")
+                begun = None
+            first = self.first(topic)
+            for index, upto in place.offsets.items():
+                low = first[index] if index < len(first) else upto
+                wanted = low if begun is None else begun.offsets.get(index, low)
+                if wanted < min(low, upto):
+                    self.lost(
+                        f"messages {wanted} to {min(low, upto) - 1} of partition {index} of topic {topic!r} were removed, by "
+                        "retention or a purge, before they were read"
+                    )
+                    wanted = low
+                if wanted < upto:
+                    found.append(Range(topic, place.id, index, wanted, upto))
+        return found
+
+    def first(self, topic: str) -> list[int]:
+        try:
+            return self.origin.first(topic)
+        except NotFoundError:
+            self.lost(f"topic {topic!r} was deleted")
+            return []
+
+    def lost(self, what: str) -> None:
+        told = {"history": what.replace("messages", "records", 1)}.get(self.options.table, what)
+        if self.options.fail_on_data_loss:
+            raise DataLostError(f"{told}; to go on without them, set the option failOnDataLoss to false")
+        log.warning("%s; going on without them", told)
+
+
+def _listed(offsets: dict[int, int]) -> str:
+    return ", ".join(map(str, offsets)) or "none"

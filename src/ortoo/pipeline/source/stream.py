@@ -1,0 +1,160 @@
+"""Streams: the same, micro-batch after micro-batch. Where it stands is in Spark's checkpoint, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .offsets import Places, TopicPlace, from_offset, share_out, to_offset
+from .options import LATEST, Bound, ReadOptions
+from .origin import Known
+from .plan import Planner
+from .reading import read_split
+from .schema import Column
+from .splits import Split, split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LATEST = Bound(LATEST)
+_TOPICS_SECONDS = 1.0  # how often is looked for topics that match a pattern, and for topics made again
+_PAUSES = (
+    0.01,
+    0.05,
+)  # Spark asks a hundred times a second; the longer nothing came, the longer the answer stays the same
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark makes several of these in several processes; each looks things up when it is asked first."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._planner: Planner | None = None
+        self._initial: Places | None = None
+        self._pinned = False
+        self._upto: Places | None = None  # where a run ends that takes only what is there
+        self._topics: dict[str, Known] = {}
+        self._topics_until = 0.0
+        self._end: Places = {}
+        self._end_until = 0.0
+        self._pause = _PAUSES[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task needs."""
+        return {**self.__dict__, "_planner": None}
+
+    @property
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner
+
+    # -- where the stream stands
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Asked for twice; what comes in between must not make a difference."""
+        if self._initial is None:
+            self._initial = self._plan.places(self._known_topics(), self._options.starting)
+        return to_offset(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        most = self._options.max_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        if self._must_pin(start):
+            self._pinned = True
+            return start  # an empty batch, which makes the beginning durable
+        begun, end = from_offset(start), self._upto or self._current()
+        begun = self._with_new(begun, end)
+        end = {topic: _not_before(place, begun[topic]) for topic, place in end.items()}
+        if isinstance(limit, ReadMaxRows):
+            end = share_out(begun, end, limit.max_rows)
+        return to_offset(end)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the topics end: how far behind a stream is, stands in its progress."""
+        end = self._current()
+        whole = {topic: self._plan.origin.whole_end(topic) for topic in end} if self._options.path is not None else {}
+        return to_offset(
+            {
+                topic: TopicPlace(
+                    place.id, {index: max(upto, _at(whole.get(topic), index)) for index, upto in place.offsets.items()}
+                )
+                for topic, place in end.items()
+            }
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._upto = self._current()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing hangs on it: Spark says it one batch late, and of the last batch never."""
+
+    def _must_pin(self, start: dict[str, Any]) -> bool:
+        """A stream that begins at the end would, were it to crash in its first batch, begin at another end."""
+        starting = self._options.starting
+        moves = starting.at == LATEST or any(LATEST in named.values() for named in (starting.offsets or {}).values())
+        return moves and not self._pinned and self._initial is not None and start == to_offset(self._initial)
+
+    def _known_topics(self) -> dict[str, Known]:
+        now = monotonic()
+        if now >= self._topics_until:
+            self._topics = self._plan.topics()
+            self._topics_until = now + _TOPICS_SECONDS
+        return self._topics
+
+    def _current(self) -> Places:
+        now = monotonic()
+        if now < self._end_until:
+            return self._end
+        end = self._plan.places(self._known_topics(), _LATEST)
+        self._pause = _PAUSES[0] if end != self._end else min(_PAUSES[1], self._pause * 1.5)
+        self._end, self._end_until = end, now + self._pause
+        return end
+
+    def _with_new(self, begun: Places, end: Places) -> Places:
+        """Topics and partitions that are new are read from their beginning."""
+        places = {}
+        for topic, place in end.items():
+            known = begun.get(topic)
+            same = known is not None and known.id == place.id
+            offsets = known.offsets if known is not None and same else {}
+            if offsets.keys() >= place.offsets.keys():
+                places[topic] = TopicPlace(place.id, {index: offsets[index] for index in place.offsets})
+                continue
+            first = self._plan.first(topic)
+            places[topic] = TopicPlace(
+                place.id, {index: offsets.get(index, _at(first, index)) for index in place.offsets}
+            )
+        return places
+
+    # -- a micro-batch
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begun, ended = from_offset(start), from_offset(end)
+        for topic in begun.keys() - ended.keys():
+            self._plan.lost(f"topic {topic!r} was deleted")
+        return split(self._plan.ranges(begun, ended), self._options.min_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Split)
+        return read_split(self._options, self._columns, partition)
+
+
+def _at(numbers: list[int] | None, index: int) -> int:
+    return numbers[index] if numbers is not None and index < len(numbers) else 0
+
+
+def _not_before(place: TopicPlace, begun: TopicPlace) -> TopicPlace:
+    return TopicPlace(place.id, {index: max(upto, begun.offsets[index]) for index, upto in place.offsets.items()})

@@ -1,0 +1,1 @@
+"""What Spark itself needs: Java, the right Python, a session."""
