@@ -8,12 +8,12 @@ export UV_NATIVE_TLS := 1
 SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix docs bench rivals soak lock clean
+.PHONY: help serve test check fix docs bench bench-spark rivals soak lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-serve: .venv/.ready ## Run the queue, with its data in ./data (ARGS="--http-port 8080" passes options on)
+serve: .venv/.serves ## Run the queue, with its data in ./data (ARGS="--http-port 8080" passes options on)
 	@$(BIN)/ortoo serve $(ARGS)
 
 test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
@@ -34,6 +34,9 @@ docs: .venv/.ready ## Rewrite the generated parts of the documents
 
 bench: .venv/.ready ## Run the benchmarks (ARGS passes options on)
 	$(BIN)/python -m bench $(ARGS)
+
+bench-spark: .venv/.ready ## Run the benchmarks of the pipeline on Spark (ARGS passes options on)
+	$(BIN)/python -m bench.spark $(ARGS)
 
 rivals: .venv/.ready ## Install the other queues that the benchmarks compare with
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group rivals
@@ -59,7 +62,12 @@ $(BIN)/uv:
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
 
+# What runs the queue, and no more: Spark and the tools of development take ten times as long to install.
+.venv/.serves: requirements.lock pyproject.toml | $(BIN)/uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable .
+	@touch $@
+
 .venv/.ready: requirements.lock pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
-	@touch $@
+	@touch .venv/.serves $@

@@ -176,7 +176,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "retention_seconds": "Messages older than this are removed. Age counts from publication, or from the due time if later.",
         "retention_bytes": "When the values of the topic take more than this, the oldest messages are removed.",
         "retention_done_seconds": "Messages that every durable group settled at least this long ago are removed.",
-        "retention_waits_for_archive": "Removes nothing. It is meant for an archive, which does not exist yet.",
+        "retention_waits_for_archive": (
+            "Removes only what the archive has: see `ortoo pipeline archive`, or `mark_archived` for an archive of your own."
+        ),
     },
     "Storage": {
         "durability": (
@@ -223,7 +225,7 @@ LIMITS: dict[str, str] = {
     "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
     "WAITERS_MAX": "waiting leases at a time",
-    "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers for traces",
+    "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers, for traces and for histories",
 }
 
 _CENTURY_SECONDS = 100 * 366 * 86_400

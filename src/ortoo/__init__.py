@@ -37,6 +37,7 @@ from .model.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from .model.history import HistoryEvent
 from .model.message import Message, Received
 from .model.replies import GroupInfo, MessageInfo, PartitionInfo, Sent, Stats, TopicInfo, Trace, TraceEvent
 from .model.topic import TopicConfig
@@ -54,6 +55,7 @@ __all__ = [
     "ForbiddenError",
     "FullError",
     "GroupInfo",
+    "HistoryEvent",
     "InvalidError",
     "LeaseLostError",
     "Message",

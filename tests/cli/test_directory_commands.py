@@ -171,6 +171,33 @@ def test_repair_of_a_good_directory_loses_nothing(data: Path) -> None:
     assert values(data) == EVERYTHING
 
 
+def history(path: Path) -> list[list[ortoo.HistoryEvent]]:
+    with ortoo.open_sync(path) as queue:
+        histories = [queue.read_history("orders", partition=index) for index in range(PARTITIONS)]
+        return [[event for events in each for event in events] for each in histories]
+
+
+def test_repair_leaves_what_happened_its_positions(data: Path) -> None:
+    before = history(data)
+    run("repair", data)
+    assert history(data) == before
+
+
+@pytest.mark.parametrize("share", [0.2, 0.99])
+def test_whoever_follows_a_history_that_lost_some_goes_on_with_what_is_new(data: Path, share: float) -> None:
+    before = history(data)[0]
+    damage(newest(data, "history/*/0/*.hist"), share)
+    run("repair", data)
+    after = history(data)[0]
+    assert 0 < len(after) < len(before)
+    assert after[-1].position == before[-1].position
+    with ortoo.open_sync(data) as queue:
+        end = after[-1].position
+        queue.ack(queue.lease("orders", partition=0))
+        [first, *_] = next(queue.read_history("orders", partition=0, from_position=end + 1))
+        assert (first.position, first.what) == (end + 1, "delivered")
+
+
 def test_repair_refuses_a_directory_that_is_open(data: Path) -> None:
     with ortoo.open_sync(data):
         result = run("repair", data)

@@ -95,6 +95,7 @@ records: st.SearchStrategy[r.Record] = st.one_of(
     st.builds(r.TopicChanged, times, _topic, configs),
     st.builds(r.TopicDeleted, times, _topic),
     st.builds(r.TopicPurged, times, _topic),
+    st.builds(r.Archived, times, _topic, _cursors),
     st.builds(r.GroupCreated, times, _topic, _group, texts, _cursors, st.booleans()),
     st.builds(r.GroupDeleted, times, _topic, _group),
     st.builds(r.GroupSought, times, _topic, _group, _cursors, st.none() | _cursors),

@@ -125,6 +125,7 @@ class Group:
 class Partition:
     index: int
     start: int = 0
+    archived: int = 0
     end: int = 0
     windowed: int | None = None
     messages: dict[int, Message] = field(default_factory=dict)  # by offset, of those not trimmed
@@ -369,6 +370,16 @@ class Model:
             group.forget_leases()
             group.deliveries.clear()
         return kept
+
+    def mark_archived(self, command: c.MarkArchived) -> list[int]:
+        """All or none; never back."""
+        partitions = self.topic(command.topic).partitions
+        for index, end in command.ends.items():
+            if index not in range(len(partitions)) or end not in range(partitions[index].end + 1):
+                raise InvalidError("archived")
+        for index, end in command.ends.items():
+            partitions[index].archived = max(partitions[index].archived, end)
+        return [partition.archived for partition in partitions]
 
     def create_group(self, command: c.CreateGroup, now: int) -> GroupId:
         topic = self.topic(command.topic)
@@ -1090,13 +1101,14 @@ class Model:
     def too_old(self, topic: Topic, index: int, now: int) -> int:
         """How far age trims: counted from publication or due time, whichever is later; never what is not due."""
         partition = topic.partitions[index]
-        if topic.config.retention_seconds is None or topic.config.retention_waits_for_archive:
+        if topic.config.retention_seconds is None:
             return partition.start
         cutoff = now - topic.config.retention_seconds * 1000
+        bound = partition.archived if topic.config.retention_waits_for_archive else partition.end
         for offset, message in sorted(partition.messages.items()):
             if message.delayed or max(message.time, message.due) > cutoff:
-                return offset
-        return partition.end
+                return min(offset, max(bound, partition.start))
+        return min(partition.end, max(bound, partition.start))
 
     def restart(self) -> None:
         """Consumers are remembered by nobody; everything else comes back."""

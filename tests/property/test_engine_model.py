@@ -69,6 +69,8 @@ FEATURES: list[dict[str, Any]] = [
     {"retention_bytes": 12},
     {"retention_done_seconds": 0.0},
     {"retention_done_seconds": 15.0},
+    {"retention_waits_for_archive": True},
+    {"retention_waits_for_archive": True, "retention_seconds": 5.0, "retention_bytes": 12},
     {"labels": {"task": "t"}},
     {"labels": {"task": "t"}, "priority": 1},
     {"partitions": 1},
@@ -209,6 +211,7 @@ def engine_state(engine: Engine) -> dict[str, Any]:
                 "partitions": [
                     {
                         "start": partition.start,
+                        "archived": partition.archived,
                         "end": partition.end,
                         "delayed": list(partition.delayed),
                         "windowed": partition.windowed,
@@ -250,6 +253,7 @@ def topic_model_state(topic: Topic) -> dict[str, Any]:
         "partitions": [
             {
                 "start": partition.start,
+                "archived": partition.archived,
                 "end": partition.end,
                 "delayed": [offset for offset, message in sorted(partition.messages.items()) if message.delayed],
                 "windowed": partition.windowed,
@@ -509,6 +513,8 @@ class EngineMachine(RuleBasedStateMachine):
                 start = trims.get((topic.id, partition.index), partition.start)
                 by_age = self.model.too_old(topic, partition.index, self.now)
                 assert start >= by_age, f"{topic.name} {partition.index} keeps what is too old"
+                if topic.config.retention_waits_for_archive and start > partition.start:
+                    assert start <= partition.archived, "trimmed what the archive does not have"
                 if start > by_age:
                     assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
                 for group, offsets in self.model.trim(topic, partition.index, start).items():
@@ -655,6 +661,11 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(topic=topics)
     def purge_topic(self, topic: str) -> None:
         self.do(c.PurgeTopic(self.topic(topic)), lambda m, cmd, _: m.purge_topic(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, ends=st.dictionaries(st.integers(0, 3), st.integers(-1, 9), max_size=3))
+    def mark_archived(self, topic: str, ends: dict[int, int]) -> None:
+        self.do(c.MarkArchived(self.topic(topic), ends), lambda m, cmd, _: m.mark_archived(cmd))
 
     @precondition(lambda self: self.turn % 3 == 0)
     @rule(topic=topics, group=groups, start=positions, ephemeral=st.booleans())

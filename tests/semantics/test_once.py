@@ -20,6 +20,7 @@ from ortoo.model.commands import (
     CreateTopic,
     DeleteTopic,
     Lease,
+    MarkArchived,
     Once,
     PlainCommand,
     Publish,
@@ -87,6 +88,7 @@ async def test_every_kind_of_change_is_answered_the_same(broker: Broker) -> None
         Commit("tx"),
         CreateTopic(TopicName("default", "more"), TopicConfig(), exist_ok=False),
         CreateGroup(JOBS, "h"),
+        MarkArchived(JOBS, {0: 5}),
         PurgeTopic(JOBS),
         DeleteTopic(TopicName("default", "more")),
     ]

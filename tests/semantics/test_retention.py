@@ -1,11 +1,14 @@
 """Retention: what the log keeps, and what slow groups lose."""
 
+import asyncio
+
 import pytest
 
-from ortoo import Queue
+from ortoo import InvalidError, NotFoundError, Queue
 from ortoo.testing import ManualClock
 
 from .actors import publish, take, values
+from .stores import LastingStore, SlowStore, queue_on
 
 
 async def kept(queue: Queue) -> list[bytes]:
@@ -122,7 +125,90 @@ async def test_a_lease_of_a_trimmed_message_is_lost(queue: Queue, clock: ManualC
 
 async def test_retention_may_wait_for_the_archive(queue: Queue, clock: ManualClock) -> None:
     """Retention may wait for it (the archive)."""
-    await queue.create_topic("orders", retention_seconds=10, retention_waits_for_archive=True)
-    await queue.publish("orders", b"1")
+    await queue.create_topic("orders", partitions=1, retention_seconds=10, retention_waits_for_archive=True)
+    await publish(queue, "orders", b"1", b"2", b"3")
     await clock.advance(100)
+    assert await kept(queue) == [b"1", b"2", b"3"]
+    assert await queue.mark_archived("orders", {0: 2}) == [2]
+    await clock.advance(10)
+    assert await kept(queue) == [b"3"]
+    await queue.update_topic("orders", retention_waits_for_archive=False)
+    await clock.advance(10)
+    assert await kept(queue) == []
+
+
+@pytest.mark.parametrize("setting", ["retention_seconds", "retention_bytes", "retention_done_seconds"])
+async def test_whatever_removes_waits_for_the_archive(queue: Queue, clock: ManualClock, setting: str) -> None:
+    await queue.create_topic("orders", partitions=2, retention_waits_for_archive=True)
+    await queue.update_topic("orders", **{setting: 1})  # type: ignore[arg-type]
+    for _ in range(3):
+        await publish(queue, "orders", b"old", partition=0)
+        await publish(queue, "orders", b"old", partition=1)
+        await clock.advance(1)
+    await queue.ack(await take(queue, "orders"))
+    await clock.advance(60)
+    assert await queue.offsets("orders", at="start") == [0, 0]
+    await queue.mark_archived("orders", {1: 2})
+    await clock.advance(60)
+    assert await queue.offsets("orders", at="start") == [0, 2]
+
+
+async def test_what_is_archived_and_young_stays(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders", partitions=1, retention_seconds=60, retention_waits_for_archive=True)
+    await publish(queue, "orders", b"1")
+    await queue.mark_archived("orders", {0: 1})
+    await clock.advance(30)
     assert await kept(queue) == [b"1"]
+
+
+async def test_a_mark_never_goes_back(queue: Queue) -> None:
+    await queue.create_topic("orders", partitions=2)
+    await publish(queue, "orders", b"1", b"2", partition=0)
+    await publish(queue, "orders", b"3", partition=1)
+    assert await queue.mark_archived("orders", {0: 2}) == [2, 0]
+    assert await queue.mark_archived("orders", {0: 1, 1: 1}) == [2, 1]
+    assert await queue.mark_archived("orders", {}) == [2, 1]
+    assert [partition.archived for partition in (await queue.topic("orders")).partitions] == [2, 1]
+
+
+@pytest.mark.parametrize("ends", [{0: 3}, {1: 1}, {2: 0}, {0: -1}, {-1: 0}, {0: 1, 5: 0}])
+async def test_what_cannot_be_archived_is_refused(queue: Queue, ends: dict[int, int]) -> None:
+    await queue.create_topic("orders", partitions=2)
+    await publish(queue, "orders", b"1", b"2", partition=0)
+    with pytest.raises(InvalidError):
+        await queue.mark_archived("orders", ends)
+    assert await queue.mark_archived("orders", {}) == [0, 0]
+    with pytest.raises(NotFoundError):
+        await queue.mark_archived("nothing", {0: 0})
+
+
+async def test_what_is_not_durable_yet_cannot_be_archived(clock: ManualClock) -> None:
+    store = SlowStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        store.writing.clear()
+        publishing = asyncio.create_task(queue.publish("orders", b"1"))
+        await clock.advance(0)
+        with pytest.raises(InvalidError, match="up to offset 0"):
+            await queue.mark_archived("orders", {0: 1})
+        store.writing.set()
+        await publishing
+        assert await queue.mark_archived("orders", {0: 1}) == [1]
+
+
+async def test_marks_outlast_a_restart(clock: ManualClock) -> None:
+    store = LastingStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        await publish(queue, "orders", b"1", b"2")
+        await queue.mark_archived("orders", {0: 1})
+    async with queue_on(store, clock) as queue:
+        assert (await queue.topic("orders")).partitions[0].archived == 1
+
+
+async def test_a_purge_does_not_wait_for_the_archive(queue: Queue) -> None:
+    await queue.create_topic("orders", partitions=1, retention_waits_for_archive=True)
+    await publish(queue, "orders", b"1")
+    assert await queue.purge("orders") == 1
+    assert await kept(queue) == []
+    assert await queue.mark_archived("orders", {0: 1}) == [1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -86,6 +87,8 @@ class _Work:
         self.frames: dict[tuple[TopicId, int], list[SavedFrame]] = {}
         self.appended: list[r.Published] = []
         self.happenings: dict[tuple[TopicId, int], list[r.Happening]] = {}
+        self.first_numbers: dict[tuple[TopicId, int], int] = {}  # of the happenings
+        self.left_out: Counter[tuple[TopicId, int]] = Counter()  # happenings that had a number
 
     # -- reading
 
@@ -99,12 +102,17 @@ class _Work:
         for records in self.salvage.commits(checkpoint.number if checkpoint is not None else 0):
             for record in records:
                 self._take(record)
-        for topic, partition in self.frames:
-            self.happenings[topic, partition] = self.salvage.happenings(topic, partition) + self.happenings.get(
-                (topic, partition), []
-            )
+        ends = {(history.topic, history.partition): history.end for history in manifest.histories} if manifest else {}
+        for place in self.frames:
+            self._read_history(place, ends.get(place, 0))
         if any("encryption key" in complaint for complaint in self.salvage.complaints):
             raise UnavailableError("some topics are encrypted and their keys were not given; repairing would lose them")
+
+    def _read_history(self, place: tuple[TopicId, int], known_end: int) -> None:
+        """Where some are lost, the older ones close up: what happens next must not get a number that was told already."""
+        saved, end = self.salvage.happenings(*place)
+        self.first_numbers[place] = max(end, known_end) - len(saved) + self.left_out[place]
+        self.happenings[place] = saved + self.happenings.get(place, [])
 
     def _read_frames(self, manifest: Manifest | None) -> None:
         if manifest is None:
@@ -150,6 +158,8 @@ class _Work:
             self.engine.apply(record)
         except (KeyError, IndexError, AssertionError):
             self.repair.skipped_records += 1
+            if isinstance(record, r.HAPPENINGS):
+                self.left_out[record.topic, record.partition] += 1
             return
         if isinstance(record, r.HAPPENINGS):
             self.happenings.setdefault((record.topic, record.partition), []).append(record)
@@ -199,10 +209,9 @@ class _Work:
             if appended.topic in state.topics:
                 self.repair.messages += appended.count
                 store.adopt(appended)
-        for (topic_id, _), happenings in self.happenings.items():
-            if topic_id in state.topics:
-                for happening in happenings:
-                    store.adopt(happening)
+        for place, happenings in self.happenings.items():
+            if place[0] in state.topics:
+                store.adopt_history(*place, self.first_numbers.get(place, self.left_out[place]), happenings)
         await store.checkpoint(self.engine.snapshot(), state.now)
         await store.close()
 

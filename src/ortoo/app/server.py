@@ -126,7 +126,12 @@ class Server:
         doors: dict[str, Door] = {}
         if "http" in self._gates:
             doors["http"] = HttpDoor(
-                self._gates["http"], self.settings.http, tls=tls, metrics=self._metrics.render, ready=self.ready
+                self._gates["http"],
+                self.settings.http,
+                tls=tls,
+                metrics=self._metrics.render,
+                ready=self.ready,
+                lake=self.settings.lake,
             )
         if "tcp" in self._gates:
             doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls, server=f"ortoo/{__version__}")

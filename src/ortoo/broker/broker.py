@@ -38,9 +38,9 @@ from ortoo.model.errors import (
     StoreFailedError,
 )
 from ortoo.model.histogram import Histogram
-from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import LeasedRun, LeaseTaken, Placed, Trace
+from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import Observer, PendingCommit, tell
@@ -231,10 +231,6 @@ class Broker(Reader):
             merged.setdefault((run.topic_id, run.group_id, run.lease, run.partition), []).extend(run.offsets)
         if merged and self._refusal is None:
             self.submit(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))
-
-    async def trace(self, ref: MessageRef) -> Trace:
-        await self.flush()  # a history is made of what is durable
-        return await super().trace(ref)
 
     # -- time
 

@@ -9,7 +9,17 @@ from typing import Any
 from ortoo.model.commands import Command, Lease, Once, Position, Publish, Settle
 from ortoo.model.errors import OrtooError, TooManyError
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
+from ortoo.model.replies import (
+    HistoryPage,
+    LeasedRun,
+    MessageInfo,
+    MessageState,
+    Page,
+    Placed,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 from ortoo.model.settings import LimitSettings
 
 from .access import HOST, Access, Principal
@@ -149,6 +159,12 @@ class Guest:
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page:
         return await self._meters.timed("read", self._broker.scan(name, partition, start, until, count))
+
+    async def offsets(self, name: TopicName, position: Position) -> list[int]:
+        return await self._meters.timed("read", self._broker.offsets(name, position))
+
+    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
+        return await self._meters.timed("read", self._broker.scan_history(name, partition, start, count))
 
     async def message(self, ref: MessageRef) -> MessageInfo:
         return await self._meters.timed("read", self._broker.message(ref))

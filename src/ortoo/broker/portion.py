@@ -9,6 +9,7 @@ import msgspec
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
 from ortoo.model.commands import Lease, Run
+from ortoo.model.records import Happening, encode_records
 from ortoo.model.replies import Columns, LeasedRun
 
 ROOM = limits.ANSWER_BYTES_MAX
@@ -46,6 +47,16 @@ def fit(columns: Columns, room: int) -> int:
         return len(columns)
     within = sum(1 for size in accumulate(map(len, columns.values)) if size <= room)
     return max(1, within)
+
+
+def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:
+    """How many of the first records fit, one at least, and those as bytes."""
+    count = len(records)
+    data = encode_records([*records])
+    while len(data) > room and count > 1:
+        count = max(1, min(count // 2, count * room // len(data)))
+        data = encode_records([*records[:count]])
+    return count, data
 
 
 def cut_columns(columns: Columns, count: int) -> Columns:

@@ -10,11 +10,12 @@ from ortoo.engine.topic import Topic
 from ortoo.engine.view import message_states, offsets_in_state, topic_info
 from ortoo.model import limits
 from ortoo.model.commands import Position
-from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError, UnavailableError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.message import Delivery
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import (
     Columns,
+    HistoryPage,
     MessageInfo,
     MessageState,
     Page,
@@ -28,7 +29,7 @@ from ortoo.model.replies import (
 )
 from ortoo.ports import Store
 
-from .portion import bound_count, cut_columns, fit
+from .portion import bound_count, cut_columns, encode_fitting, fit
 from .trace import compose
 from .waiters import Waiters
 
@@ -41,6 +42,10 @@ class Reader:
     @property
     def _state(self) -> State:
         return self.engine.state
+
+    async def flush(self) -> None:
+        """Returns when everything submitted so far is durable: a history is made of that."""
+        raise NotImplementedError
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
         found = [t for t in self._state.topics.values() if namespace is None or t.name.namespace == namespace]
@@ -89,14 +94,8 @@ class Reader:
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page:
         """Messages from `start` on, up to the end of what is durable: replay, without a group."""
-        topic = self._state.topic(name)
-        if not 0 <= partition < len(topic.partitions):
-            raise InvalidError(f"topic {str(name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
-        if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
-            raise InvalidError(f"count must be 1 to {limits.BATCH_MESSAGES_MAX}, not {count}")
+        topic = self._to_scan(name, partition, count)
         log = topic.partitions[partition]
-        if log.trouble is not None:
-            raise UnavailableError(f"partition {partition} of topic {str(name)!r} is quarantined: {log.trouble}")
         first = resolve(log, start)
         end = log.durable if until is None else min(resolve(log, until), log.durable)
         count = bound_count(topic, partition, min(count, end - first))
@@ -109,6 +108,34 @@ class Reader:
         if log.deleted:
             columns = filter_columns(columns, log.deleted)
         return Page(name, topic.id, partition, columns, after, end)
+
+    async def offsets(self, name: TopicName, position: Position) -> list[int]:
+        """What the position means in each partition, and never beyond what is durable. Cheap enough to be asked all the time."""
+        topic = self._state.topic(name)
+        for log in topic.partitions:
+            check_healthy(topic, log.index)
+        return [min(resolve(log, position), log.durable) for log in topic.partitions]
+
+    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
+        """What happened to a partition's messages, from the record of that number on: for whoever follows it."""
+        await self.flush()
+        topic = self._to_scan(name, partition, count)
+        if start < 0:
+            raise InvalidError(f"a position in a history is 0 or more, not {start}")
+        found = await self.store.happenings(topic.id, partition, start, count)
+        taken, records = encode_fitting(found.records, limits.ANSWER_BYTES_MAX)
+        groups = {int(group.id): group.name for group in topic.groups.values()}
+        after = found.start + taken
+        return HistoryPage(name, topic.id, partition, records, found.start, after, found.first, found.end, groups)
+
+    def _to_scan(self, name: TopicName, partition: int, count: int) -> Topic:
+        topic = self._state.topic(name)
+        if not 0 <= partition < len(topic.partitions):
+            raise InvalidError(f"topic {str(name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
+        if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
+            raise InvalidError(f"count must be 1 to {limits.BATCH_MESSAGES_MAX}, not {count}")
+        check_healthy(topic, partition)
+        return topic
 
     async def message(self, ref: MessageRef) -> MessageInfo:
         topic, _ = self._state.message(ref)
@@ -135,6 +162,7 @@ class Reader:
         return pages
 
     async def trace(self, ref: MessageRef) -> Trace:
+        await self.flush()
         topic = self._topic_of(ref)
         columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
         history = await self.store.history(ref.topic, ref.partition, ref.offset)

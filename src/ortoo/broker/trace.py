@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from ortoo.engine.topic import Topic
 from ortoo.model import records as r
+from ortoo.model.history import event_of, group_name, reason_of
 from ortoo.model.names import MessageRef
 from ortoo.model.replies import Trace, TraceEvent, TraceKind
 
 
 def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.Happening], now: int) -> Trace:
-    names = {group.id: group.name for group in topic.groups.values()}
+    names: dict[int, str] = {group.id: group.name for group in topic.groups.values()}
     events = [] if published_ms is None else [TraceEvent(published_ms / 1000, "published")]
     attempts: dict[int, int] = {}
     leases: dict[int, str] = {}
     for record in history:
-        group = None if isinstance(record, r.Deleted) else names.get(record.group, f"(deleted group {record.group})")
+        group = None if isinstance(record, r.Deleted) else group_name(names, record.group)
         events.append(_event(record, ref.offset, group, attempts, leases))
     events.extend(_planned(topic, ref, now))
     events.sort(key=lambda event: event.time)
@@ -24,37 +25,27 @@ def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: li
 def _event(
     record: r.Happening, offset: int, group: str | None, attempts: dict[int, int], leases: dict[int, str]
 ) -> TraceEvent:
-    time = record.at / 1000
+    """Told of one message alone, so that it can be counted which delivery it is, and who held the lease."""
+    time, what, reason = record.at / 1000, event_of(record), reason_of(record)
     match record:
         case r.Leased():
             attempt = attempts.get(record.group, 0) + 1
             leases[record.lease] = record.consumer
-            what: TraceKind = "delivered" if attempt == 1 else "redelivered"
-            until = record.until / 1000
-            return TraceEvent(time, what, group, record.consumer, attempt, until=until)
-        case r.Acked():
-            return TraceEvent(time, "acknowledged", group, leases.get(record.lease))
+            again: TraceKind = what if attempt == 1 else "redelivered"
+            return TraceEvent(time, again, group, record.consumer, attempt, until=record.until / 1000)
         case r.Retried():
-            attempts[record.group] = attempts.get(record.group, 0) + 1
+            attempts[record.group] = attempt = attempts.get(record.group, 0) + 1
             due = record.dues[record.offsets.index(offset)] / 1000
-            failed: TraceKind = "nacked" if record.reason == "nack" else "lease expired"
-            consumer = leases.get(record.lease)
-            return TraceEvent(time, failed, group, consumer, attempts[record.group], error=record.error, until=due)
-        case r.Released():
-            return TraceEvent(time, "released", group, leases.get(record.lease), reason=record.reason)
-        case r.Dropped():
-            return TraceEvent(time, "dropped", group, reason=record.reason, error=record.error)
-        case r.DeadLettered():
-            return TraceEvent(time, "dead-lettered", group, reason=record.reason, error=record.error)
+            return TraceEvent(time, what, group, leases.get(record.lease), attempt, error=record.error, until=due)
+        case r.Acked() | r.Released():
+            return TraceEvent(time, what, group, leases.get(record.lease), reason=reason)
+        case r.Dropped() | r.DeadLettered():
+            return TraceEvent(time, what, group, reason=reason, error=record.error)
         case r.Redriven():
             attempts[record.group] = 0
-            return TraceEvent(time, "redriven", group)
-        case r.Hastened():
-            return TraceEvent(time, "retried now", group)
-        case r.Deleted():
-            return TraceEvent(time, "deleted")
-        case r.Skipped():
-            return TraceEvent(time, "skipped", group, reason="retention")
+            return TraceEvent(time, what, group)
+        case r.Hastened() | r.Deleted() | r.Skipped():
+            return TraceEvent(time, what, group, reason=reason)
 
 
 def _planned(topic: Topic, ref: MessageRef, now: int) -> list[TraceEvent]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from .help import examples
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
+    from ortoo.pipeline.lake.layout import Lake
 
 EXAMPLES = examples(
     "ortoo consume orders",
@@ -32,6 +34,7 @@ EXAMPLES = examples(
     "ortoo consume orders --follow --json | jq .value",
     "ortoo consume orders --no-ack --max 5",
     "ortoo consume orders --from-time -1h",
+    "ortoo consume orders --from-snapshot 2026-01-01 --include-deleted",
 )
 
 _BATCH = 500  # taken, printed and acknowledged together
@@ -72,6 +75,21 @@ def consume(
     partition: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="this one only", show_default=False, rich_help_panel=_REPLAY)
     ] = None,
+    from_snapshot: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse.past, metavar="TIME", help="e.g. 2026-01-31", show_default=False, rich_help_panel=_REPLAY
+        ),
+    ] = None,
+    include_deleted: Annotated[
+        bool,
+        typer.Option(
+            "--include-deleted", help="also what only the archive still has, in --lake", rich_help_panel=_REPLAY
+        ),
+    ] = False,
+    lake: Annotated[
+        Path, typer.Option(metavar="DIR", envvar="ORTOO_LAKE", help="the archive", rich_help_panel=_REPLAY)
+    ] = Path("lake"),
 ) -> None:
     """Take messages, print them, acknowledge them.
 
@@ -81,16 +99,25 @@ def consume(
 
     With --from-offset, --from-time, --to-time or --partition nothing is taken: the log is read, done messages included, no
     group moves, and nobody notices.
+
+    --from-snapshot goes back to a day or an instant. With --include-deleted it also brings what the log no longer has,
+    because retention removed it or someone deleted it: first from the archive that `ortoo pipeline archive` keeps, then from
+    the log, each message once.
     """
-    replay = any(given is not None for given in (from_offset, from_time, to_time, partition))
-    if from_offset is not None and from_time is not None:
-        raise typer.BadParameter("give --from-offset or --from-time, not both")
+    since = [given for given in (from_offset, from_time, from_snapshot) if given is not None]
+    if len(since) > 1:
+        raise typer.BadParameter("give one of --from-offset, --from-time and --from-snapshot")
+    if include_deleted and from_snapshot is None:
+        raise typer.BadParameter("--include-deleted needs --from-snapshot, which says how far to go back")
+    replay = bool(since) or to_time is not None or partition is not None
     if no_ack and (follow or replay):
         raise typer.BadParameter("--no-ack shows what is ready now; with --from-offset nothing needs an ack anyway")
     printer = Printer(raw, json)
     with target.open() as queue:
         if replay:
-            reader = Reader(queue, topic, partition, from_offset, from_time, to_time)
+            begin = from_time if from_snapshot is None else from_snapshot
+            archive = _archive(lake) if include_deleted else None
+            reader = Reader(queue, topic, partition, from_offset, begin, to_time, archive)
             batches = reader.follow() if follow else in_batches(reader.read())
             for batch in at_most(limit, batches):
                 printer.print(batch)
@@ -98,6 +125,15 @@ def consume(
             Consumer(queue, topic, group, printer).peek(BATCH_MESSAGES_MAX if limit is None else limit)
         else:
             Consumer(queue, topic, group, printer).work(limit, follow)
+
+
+def _archive(lake: Path) -> Lake:
+    from ortoo.pipeline.spark.needed import check_packages
+
+    check_packages()
+    from ortoo.pipeline.lake.layout import Lake
+
+    return Lake.existing(lake)
 
 
 class Printer:
@@ -210,6 +246,7 @@ class Reader:
         from_offset: int | None,
         from_time: float | None,
         to_time: float | None,
+        archive: Lake | None = None,
     ) -> None:
         self._queue = queue
         self._topic = topic
@@ -217,9 +254,12 @@ class Reader:
         self._from_offset = from_offset
         self._from_time = from_time
         self._to_time = to_time
+        self._archive = archive
 
     def read(self) -> Iterator[Received]:
         """Oldest first over all partitions. In batches, because each step of a blocking iterator crosses threads."""
+        if self._archive is not None:
+            return self._read_all(self._archive)
         count = len(self._queue.topic(self._topic).partitions)
         readers = [
             self._queue.read_batches(
@@ -232,6 +272,24 @@ class Reader:
             for partition in (range(count) if self._partition is None else [self._partition])
         ]
         return merge(*map(chain.from_iterable, readers), key=lambda message: message.timestamp_ms)
+
+    def _read_all(self, archive: Lake) -> Iterator[Received]:
+        """From the archive on. What is in neither is told, for nobody can tell what it was."""
+        from ortoo.pipeline.lake.replay import Replay
+
+        def tell(what: str) -> None:
+            show.err.print(f"[yellow]warning[/yellow]: {what}")
+
+        job = Replay(
+            self._queue,
+            archive,
+            self._topic,
+            from_time=self._from_time,
+            to_time=self._to_time,
+            partition=self._partition,
+            tell=tell,
+        )
+        return chain.from_iterable(job.batches())
 
     def follow(self) -> Iterator[list[Received]]:
         """What is there, then what comes; a partition's end is where the next look begins."""

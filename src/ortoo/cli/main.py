@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 
-from . import bench, consume, directory, dlq, groups, messages, publish, serve, show, top, topics
+from . import bench, consume, directory, dlq, groups, messages, pipeline, publish, serve, show, top, topics
 from .help import examples, exit_codes, unwrap
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 
 _WORK, _CARE, _WATCH, _SERVER = "Messages", "Topics and groups", "Watching", "Server and data directories"
+_TABLES = "Topics as tables"
 
 app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
 app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
@@ -40,6 +41,7 @@ app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data"))(directory.check)

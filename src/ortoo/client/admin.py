@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,7 @@ from ortoo.model.commands import (
     DeleteTopic,
     Heartbeat,
     Leave,
+    MarkArchived,
     Position,
     PurgeTopic,
     Redrive,
@@ -90,11 +91,32 @@ class Admin:
         count: int = await self._link.call(PurgeTopic(self._name(topic, namespace)))
         return count
 
+    async def mark_archived(self, topic: str, ends: Mapping[int, int], *, namespace: str | None = None) -> list[int]:
+        """Says that messages below these offsets, by partition, are kept elsewhere. Returns the mark of each partition.
+
+        A topic with `retention_waits_for_archive` removes nothing above its marks. They never go back.
+        """
+        marks = {check_count("partition", index): check_count("an end", end) for index, end in ends.items()}
+        found: list[int] = await self._link.call(MarkArchived(self._name(topic, namespace), marks))
+        return found
+
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
         return await self._link.topics(namespace or self.namespace)
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self._link.topic(self._name(topic, namespace))
+
+    async def offsets(
+        self,
+        topic: str,
+        *,
+        at: Literal["start", "end"] = "end",
+        time: Time | None = None,
+        namespace: str | None = None,
+    ) -> list[int]:
+        """An offset for each partition: its first, the one that the next message gets, or the first since a time."""
+        position = to_position(at if time is None else None, None, time)
+        return await self._link.offsets(self._name(topic, namespace), position)
 
     async def stats(self) -> Stats:
         return await self._link.stats()

@@ -4,7 +4,17 @@ from typing import Any, Protocol
 
 from ortoo.model.commands import Command, Lease, Position, Publish
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
+from ortoo.model.replies import (
+    HistoryPage,
+    LeasedRun,
+    MessageInfo,
+    MessageState,
+    Page,
+    Placed,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 
 
 class Subscription(Protocol):
@@ -39,6 +49,11 @@ class Link(Protocol):
     async def scan(
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page: ...
+
+    async def offsets(self, name: TopicName, position: Position) -> list[int]:
+        """Of each partition; of the end, as far as it is durable."""
+
+    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage: ...
 
     async def message(self, ref: MessageRef) -> MessageInfo: ...
 

@@ -116,9 +116,13 @@ class Queue(Streams):
         self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
     ) -> NamedTransaction:
         """Opens, or joins, a named transaction. `part` names this contributor; a commit may choose among parts."""
-        namespace = namespace or self.namespace
-        await self._link.call(Begin(name, namespace, to_ms("timeout", timeout)))
-        return NamedTransaction(self._link, namespace, name, part or uuid4().hex)
+        transaction = self.named(name, part=part, namespace=namespace)
+        await self._link.call(Begin(name, namespace or self.namespace, to_ms("timeout", timeout)))
+        return transaction
+
+    def named(self, name: str, *, part: str | None = None, namespace: str | None = None) -> NamedTransaction:
+        """A named transaction that was begun already, perhaps by somebody else: to commit it, abort it or stage more."""
+        return NamedTransaction(self._link, namespace or self.namespace, name, part or uuid4().hex)
 
     # -- request and response
 

@@ -17,7 +17,17 @@ from ortoo.model.answers import ANSWERS
 from ortoo.model.commands import Command, Lease, Position, Publish
 from ortoo.model.errors import ClosedError, OrtooError, UnavailableError
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import LeasedRun, MessageInfo, MessageState, Page, Placed, Stats, TopicInfo, Trace
+from ortoo.model.replies import (
+    HistoryPage,
+    LeasedRun,
+    MessageInfo,
+    MessageState,
+    Page,
+    Placed,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 from ortoo.wire import protocol as p
 
 from .address import Address
@@ -261,6 +271,14 @@ class RemoteLink:
         self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
     ) -> Page:
         found: Page = await self._question(p.Scan(name, partition, start, until, count))
+        return found
+
+    async def offsets(self, name: TopicName, position: Position) -> list[int]:
+        found: list[int] = await self._question(p.GetOffsets(name, position))
+        return found
+
+    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
+        found: HistoryPage = await self._question(p.ScanHistory(name, partition, start, count))
         return found
 
     async def message(self, ref: MessageRef) -> MessageInfo:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from heapq import heappop, heappush
 from typing import Literal, TypeVar
 from uuid import uuid4
 
+import msgspec
+
 from ortoo.model import limits
 from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import LeaseLostError, NotFoundError, UnavailableError
+from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.replies import Columns, HistoryPage, Page
 
 from .admin import Admin, Time, to_position
 from .arguments import check_count
@@ -175,22 +181,58 @@ class Streams(Admin, Receiving):
         namespace: str | None = None,
     ) -> AsyncIterator[list[Received]]:
         """One partition's messages in batches: the fast way to replay."""
+        pages = self.read_pages(
+            topic,
+            from_offset=from_offset,
+            from_time=from_time,
+            to_offset=to_offset,
+            to_time=to_time,
+            partition=partition,
+            batch=batch,
+            namespace=namespace,
+        )
+        async for page in pages:
+            if len(page.columns):
+                yield page.to_messages()
+
+    async def read_pages(
+        self,
+        topic: str,
+        *,
+        from_offset: int | None = None,
+        from_time: Time | None = None,
+        to_offset: int | None = None,
+        to_time: Time | None = None,
+        partition: int,
+        batch: int = 1000,
+        namespace: str | None = None,
+    ) -> AsyncIterator[Page]:
+        """The same as columns, for programs that have no use for single messages. The next page is asked for meanwhile."""
         name = self._name(topic, namespace)
-        start = to_position(None, from_offset, from_time)
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
+        start = to_position(None, from_offset, from_time)
+        asked = asyncio.ensure_future(self._link.scan(name, partition, start, until, batch))
         end: int | None = None
-        while True:
-            page = await self._link.scan(name, partition, start, until, batch)
-            end = page.end if end is None else end  # what is published meanwhile is not chased
-            messages = page.to_messages()
-            if messages and messages[-1].offset >= end:
-                messages = [message for message in messages if message.offset < end]
-            if messages:
-                yield messages
-            if page.next_offset >= end:
-                return
-            start = Position(offset=page.next_offset)
+        try:
+            while True:
+                page = await asked
+                end = page.end if end is None else end  # what is published meanwhile is not chased
+                is_last = page.next_offset >= end
+                if not is_last:
+                    start = Position(offset=page.next_offset)
+                    asked = asyncio.ensure_future(self._link.scan(name, partition, start, until, batch))
+                yield page if page.next_offset <= end else _upto(page, end)
+                if is_last:
+                    return
+        finally:
+            asked.cancel()
+
+    async def history_page(
+        self, topic: str, *, partition: int, start: int = 0, count: int = 1000, namespace: str | None = None
+    ) -> HistoryPage:
+        """What happened to the messages of one partition, as records: what `read_history` is made of."""
+        return await self._link.scan_history(self._name(topic, namespace), partition, start, count)
 
     async def read(
         self,
@@ -236,6 +278,34 @@ class Streams(Admin, Receiving):
                 heappush(heads, (messages[-1].timestamp_ms, which, messages))
             else:
                 await _push(heads, which, readers[which])
+
+    async def read_history(
+        self, topic: str, *, partition: int, from_position: int = 0, namespace: str | None = None
+    ) -> AsyncIterator[list[HistoryEvent]]:
+        """What happened to the messages of one partition, in order and in lists, up to now.
+
+        Each thing that happens has a position, which is never given twice: go on from the last one's plus 1.
+        """
+        name = self._name(topic, namespace)
+        start = check_count("from_position", from_position)
+        end: int | None = None
+        while True:
+            page = await self._link.scan_history(name, partition, start)
+            end = page.end if end is None else end  # what happens meanwhile is not chased
+            events = [event for event in to_events(page) if event.position < end]
+            if events:
+                yield events
+            if page.next >= end:
+                return
+            start = page.next
+
+
+def _upto(page: Page, end: int) -> Page:
+    """Without the messages from that offset on."""
+    count = bisect_left(page.columns.offsets, end)
+    columns = {name: getattr(page.columns, name) for name in Columns.__struct_fields__}
+    cut = Columns(**{name: column and column[:count] for name, column in columns.items()})
+    return msgspec.structs.replace(page, columns=cut, next_offset=end)
 
 
 def _pop(ahead: list[Received], count: int) -> list[Received]:

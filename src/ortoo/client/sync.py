@@ -6,10 +6,11 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ortoo.model.batch import Outgoing
 from ortoo.model.errors import ClosedError
 
 from .queue import Queue
@@ -55,12 +56,15 @@ class SyncQueue:
             raise
         self._queue._settler = self  # type: ignore[assignment]  # message.ack() then blocks, and has nothing to await
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._closing:
             if self._closed:
                 work.close()
                 raise ClosedError("the queue was closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._start(work)
         try:
             return future.result()
         except CancelledError:
@@ -121,14 +125,19 @@ class SyncQueue:
     subscribe = _iterating(Queue.subscribe)
     read = _iterating(Queue.read)
     read_batches = _iterating(Queue.read_batches)
+    read_history = _iterating(Queue.read_history)
+    read_pages = _iterating(Queue.read_pages)
+    history_page = _blocking(Queue.history_page)
     request = _blocking(Queue.request)
     reply = _blocking(Queue.reply)
     create_topic = _blocking(Queue.create_topic)
     update_topic = _blocking(Queue.update_topic)
     delete_topic = _blocking(Queue.delete_topic)
     purge = _blocking(Queue.purge)
+    mark_archived = _blocking(Queue.mark_archived)
     topics = _blocking(Queue.topics)
     topic = _blocking(Queue.topic)
+    offsets = _blocking(Queue.offsets)
     stats = _blocking(Queue.stats)
     create_group = _blocking(Queue.create_group)
     delete_group = _blocking(Queue.delete_group)
@@ -155,6 +164,9 @@ class SyncQueue:
     ) -> SyncNamedTransaction:
         begun = self._run(self._queue.begin(name, part=part, timeout=timeout, namespace=namespace))
         return SyncNamedTransaction(self, begun)
+
+    def named(self, name: str, *, part: str | None = None, namespace: str | None = None) -> SyncNamedTransaction:
+        return SyncNamedTransaction(self, self._queue.named(name, part=part, namespace=namespace))
 
 
 class SyncTransaction:
@@ -196,6 +208,13 @@ class SyncNamedTransaction:
 
     def publish_many(self, topic: str, messages: Any, *, namespace: str | None = None) -> None:
         self._queue._run(self._inner.publish_many(topic, messages, namespace=namespace))
+
+    def stage(self, topic: str, batch: Outgoing, *, namespace: str | None = None) -> None:
+        self._queue._run(self._inner.stage(topic, batch, namespace=namespace))
+
+    def stage_soon(self, topic: str, batch: Outgoing, *, namespace: str | None = None) -> Future[None]:
+        """Does not wait, so that several may be under way. The order is kept."""
+        return self._queue._start(self._inner.stage(topic, batch, namespace=namespace))
 
     def commit(self, parts: list[str] | None = None) -> int:
         return self._queue._run(self._inner.commit(parts))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from ortoo.model.batch import to_outgoing
+from ortoo.model.batch import Outgoing, to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Message
@@ -80,7 +80,11 @@ class NamedTransaction:
     ) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")
-        publish = Publish(to_topic_name(namespace or self._namespace, topic), to_outgoing(messages))
+        await self.stage(topic, to_outgoing(messages), namespace=namespace)
+
+    async def stage(self, topic: str, batch: Outgoing, *, namespace: str | None = None) -> None:
+        """For those who have the messages as columns, and have checked them."""
+        publish = Publish(to_topic_name(namespace or self._namespace, topic), batch)
         await self._link.call(Stage(self.name, self.part, publish, self._namespace))
 
     async def commit(self, parts: Sequence[str] | None = None) -> int:

@@ -11,17 +11,19 @@ from ortoo.model.commands import (
     DeleteTopic,
     Heartbeat,
     Leave,
+    MarkArchived,
     PurgeTopic,
     Seek,
 )
 from ortoo.model.errors import ExistsError, InvalidError
 from ortoo.model.names import check_name
-from ortoo.model.records import GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
+from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
 
 from .bury import Death, bury
 from .decision import Decision, Slate, check_secrecy
 from .group import Group
 from .lease import draft_group, resolve
+from .publish import check_healthy
 from .settle import give_up_lease
 from .state import State
 from .topic import Topic
@@ -61,6 +63,22 @@ def decide_delete_topic(state: State, command: DeleteTopic, now: int) -> Decisio
 def decide_purge_topic(state: State, command: PurgeTopic, now: int) -> Decision:
     topic = state.usable_topic(command.topic)
     return Decision([TopicPurged(now, topic.id)], topic.messages())
+
+
+def decide_mark_archived(state: State, command: MarkArchived, now: int) -> Decision:
+    """A mark never goes back: who comes late with a lower one changes nothing."""
+    topic = state.usable_topic(command.topic)
+    ends = [partition.archived for partition in topic.partitions]
+    for index, end in command.ends.items():
+        if not 0 <= index < len(ends):
+            raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(ends) - 1}, not {index}")
+        check_healthy(topic, index)
+        durable = topic.partitions[index].durable
+        if not 0 <= end <= durable:
+            raise InvalidError(f"partition {index} can be archived up to offset {durable}, not {end}")
+        ends[index] = max(ends[index], end)
+    is_news = ends != [partition.archived for partition in topic.partitions]
+    return Decision([Archived(now, topic.id, ends)] if is_news else [], ends)
 
 
 def decide_create_group(state: State, command: CreateGroup, now: int) -> Decision:

@@ -63,6 +63,7 @@ _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
     c.ChangeTopic: admin.decide_change_topic,
     c.DeleteTopic: admin.decide_delete_topic,
     c.PurgeTopic: admin.decide_purge_topic,
+    c.MarkArchived: admin.decide_mark_archived,
     c.CreateGroup: admin.decide_create_group,
     c.DeleteGroup: admin.decide_delete_group,
     c.Seek: admin.decide_seek,

@@ -21,6 +21,7 @@ TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's 
 class Partition:
     """
     start       first offset the log still has
+    archived    messages below are kept elsewhere, so that retention need not wait for them
     end         offset the next message gets
     durable     messages below are on disk and may be leased (soft: the broker moves it)
     windowed    with a window buffer, messages from here on wait for the window to close
@@ -34,6 +35,7 @@ class Partition:
     """
 
     __slots__ = (
+        "archived",
         "bytes_total",
         "delayed",
         "delays",
@@ -57,6 +59,7 @@ class Partition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.start = 0
+        self.archived = 0
         self.end = 0
         self.durable = 0
         self.windowed: int | None = None

@@ -79,6 +79,11 @@ def _topic_purged(state: State, record: r.TopicPurged) -> None:
         group.reset(ends)
 
 
+def _archived(state: State, record: r.Archived) -> None:
+    for partition, end in zip(state.topics[record.topic].partitions, record.ends, strict=False):
+        partition.archived = max(partition.archived, end)
+
+
 def _group_created(state: State, record: r.GroupCreated) -> None:
     topic = state.topics[record.topic]
     group = Group(record.group, record.name, topic.config.ordering, record.ephemeral)
@@ -364,6 +369,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.TopicChanged: _topic_changed,
     r.TopicDeleted: _topic_deleted,
     r.TopicPurged: _topic_purged,
+    r.Archived: _archived,
     r.GroupCreated: _group_created,
     r.GroupDeleted: _group_deleted,
     r.GroupSought: _group_sought,

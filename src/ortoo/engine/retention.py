@@ -12,8 +12,6 @@ from .topic import Topic
 
 
 def retain(topic: Topic, now: int) -> list[Record]:
-    if topic.config.retention_waits_for_archive:
-        return []  # nothing has been archived as far as the engine knows
     done = _done_long_enough(topic, now)
     records: list[Record] = []
     for partition in topic.partitions:
@@ -21,6 +19,8 @@ def retain(topic: Topic, now: int) -> list[Record]:
             continue
         start = max(_by_age(topic, partition, now), _by_bytes(topic, partition), done[partition.index])
         start = min(start, partition.durable)
+        if topic.config.retention_waits_for_archive:
+            start = min(start, partition.archived)
         if start > partition.start:
             records.extend(_skips(topic, partition, start, now))
             records.append(Trimmed(now, topic.id, partition.index, start))

@@ -44,6 +44,7 @@ class PartitionDump(msgspec.Struct, array_like=True):
     private: dict[int, int]
     lanes: dict[int, bytes]
     ripened: list[tuple[int, int]]
+    archived: int = 0
 
 
 class FeedDump(msgspec.Struct, array_like=True):
@@ -100,6 +101,11 @@ class StateDump(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(StateDump)
+
+
+def peek(data: bytes) -> StateDump:
+    """What a snapshot says, for one who only wants to know."""
+    return _decoder.decode(data)
 
 
 def dump(state: State) -> bytes:
@@ -163,6 +169,7 @@ def _dump_partition(p: Partition) -> PartitionDump:
         {offset: int(group) for offset, group in p.private.items()},
         {lane: offsets.to_bytes() for lane, offsets in p.lanes.items()},
         list(p.ripened),
+        p.archived,
     )
 
 
@@ -258,6 +265,7 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
     partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
     partition.ripened.extend(dumped.ripened)
+    partition.archived = dumped.archived
     if index is None:
         return
     held = dumped.bytes_total - sum(index.sizes)

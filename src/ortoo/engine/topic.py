@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 import msgspec
-from xxhash import xxh3_64_hexdigest
 
-from ortoo.model import limits
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.model.records import TopicCreated
 from ortoo.model.replies import Counters
-from ortoo.model.topic import TopicConfig
+from ortoo.model.topic import TopicConfig, dlq_name
 
 from .dedup import DedupTable
 from .group import Group
@@ -113,11 +111,4 @@ class Topic:
 
     def dlq_name(self, config: TopicConfig | None = None) -> TopicName:
         """Where its dead letters go, with this config or with another."""
-        named = (config or self.config).dlq_topic
-        if named is not None:
-            return TopicName(self.name.namespace, named)
-        name = f"{self.name.name}.dlq"
-        if len(name.encode()) > limits.NAME_BYTES_MAX:  # a name at its limit: cut it, and keep it unique
-            head = self.name.name.encode()[:200].decode(errors="ignore")
-            name = f"{head}.{xxh3_64_hexdigest(self.name.name.encode())}.dlq"
-        return TopicName(self.name.namespace, name)
+        return dlq_name(self.name, config or self.config)

@@ -13,7 +13,8 @@ from .topic import Topic
 
 def topic_info(topic: Topic) -> TopicInfo:
     partitions = [
-        PartitionInfo(p.index, p.start, p.end, p.end - p.start - len(p.deleted), p.bytes_held) for p in topic.partitions
+        PartitionInfo(p.index, p.start, p.end, p.end - p.start - len(p.deleted), p.bytes_held, p.archived)
+        for p in topic.partitions
     ]
     return TopicInfo(
         topic.name.namespace,

@@ -16,6 +16,7 @@ ANSWERS: dict[type, Any] = {
     c.ChangeTopic: TopicId,
     c.DeleteTopic: TopicId,
     c.PurgeTopic: int,
+    c.MarkArchived: list[int],
     c.CreateGroup: GroupId,
     c.DeleteGroup: GroupId,
     c.Seek: list[int],

@@ -48,7 +48,7 @@ def check_position(position: c.Position | None) -> None:
     if position is None:
         return
     if position.offset is not None:
-        _check_number("an offset", position.offset)
+        check_number("an offset", position.offset)
     if position.time is not None and not (isfinite(position.time) and abs(position.time) < 1e12):
         raise InvalidError(f"time must be seconds since 1970, not {position.time}")
 
@@ -60,18 +60,18 @@ def check_wait(wait_ms: int, most: int) -> None:
 
 def check_ref(ref: MessageRef) -> None:
     for number in ref:
-        _check_number("a part of a message id", number)
+        check_number("a part of a message id", number)
 
 
 def _check_runs(runs: list[c.Run]) -> None:
     for run in runs:
         for number in (run.topic, run.group, run.lease, run.partition):
-            _check_number("a part of a receipt", number)
+            check_number("a part of a receipt", number)
         if run.offsets:
-            _check_number("an offset", min(run.offsets))
-            _check_number("an offset", max(run.offsets))
+            check_number("an offset", min(run.offsets))
+            check_number("an offset", max(run.offsets))
 
 
-def _check_number(what: str, number: int) -> None:
+def check_number(what: str, number: int) -> None:
     if not 0 <= number < _NUMBER_MAX:
         raise InvalidError(f"{what} must lie between 0 and {_NUMBER_MAX}, this is {number}")

@@ -55,6 +55,13 @@ class PurgeTopic(msgspec.Struct, frozen=True, tag=True):
     topic: TopicName
 
 
+class MarkArchived(msgspec.Struct, frozen=True, tag=True):
+    """Messages below these offsets, by partition, are kept elsewhere: retention that waits for that may remove them."""
+
+    topic: TopicName
+    ends: dict[int, int]
+
+
 class CreateGroup(msgspec.Struct, frozen=True, tag=True):
     topic: TopicName
     group: str
@@ -184,6 +191,7 @@ PlainCommand = (
     | ChangeTopic
     | DeleteTopic
     | PurgeTopic
+    | MarkArchived
     | CreateGroup
     | DeleteGroup
     | Seek

@@ -73,6 +73,14 @@ class TopicPurged(msgspec.Struct, frozen=True, tag=True):
     topic: TopicId
 
 
+class Archived(msgspec.Struct, frozen=True, tag=True):
+    """Messages below these offsets, one per partition, are kept elsewhere."""
+
+    at: int
+    topic: TopicId
+    ends: list[int]
+
+
 class GroupCreated(msgspec.Struct, frozen=True, tag=True):
     at: int
     topic: TopicId
@@ -317,6 +325,7 @@ Record = (
     | TopicChanged
     | TopicDeleted
     | TopicPurged
+    | Archived
     | GroupCreated
     | GroupDeleted
     | GroupSought
@@ -362,6 +371,7 @@ def _from_plain(kind: type, value: object) -> object:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
 _decoder = msgspec.msgpack.Decoder(list[Record], dec_hook=_from_plain)
+_happenings_decoder = msgspec.msgpack.Decoder(list[Happening], dec_hook=_from_plain)
 
 
 def encode_records(records: list[Record]) -> bytes:
@@ -371,3 +381,7 @@ def encode_records(records: list[Record]) -> bytes:
 def decode_records(data: bytes) -> list[Record]:
     """CorruptionError when the bytes are not what encode_records gave."""
     return decode_stored(_decoder, data, "a list of records")
+
+
+def decode_happenings(data: bytes) -> list[Happening]:
+    return decode_stored(_happenings_decoder, data, "a history")

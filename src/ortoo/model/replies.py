@@ -86,6 +86,23 @@ class Page(msgspec.Struct, frozen=True):
         return to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
 
 
+class HistoryPage(msgspec.Struct, frozen=True):
+    """What happened to messages of one partition, record by record; each has a number that no other will ever have.
+
+    `ortoo.model.history` makes rows of it.
+    """
+
+    topic: TopicName
+    topic_id: TopicId
+    partition: int
+    records: bytes  # as encode_records gives them
+    start: int  # number of the first one here; higher than asked for when older ones are gone
+    next: int  # where to go on from
+    first: int  # the oldest that is still known
+    end: int  # one past the newest
+    groups: dict[int, str]  # names of the topic's present groups
+
+
 class MessageInfo(msgspec.Struct, frozen=True):
     """One message, and its state in each group."""
 
@@ -156,6 +173,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     end: int
     messages: int
     bytes: int
+    archived: int = 0  # messages below are kept elsewhere
 
 
 class TopicInfo(msgspec.Struct, frozen=True):

@@ -72,6 +72,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: Annotated[
         Text, Meta(description="The data directory, made when it is not there. `memory` keeps nothing on disk.")
     ] = "./data"
+    lake: Annotated[
+        Text | None,
+        Meta(description="The lake that `ortoo pipeline archive` fills; its analytics are at `/v1/analytics/history`."),
+    ] = None
     auto_create: Annotated[bool, Meta(description="Whether publishing to an unknown topic makes it.")] = True
     encryption_keys: Annotated[
         Annotated[str, Meta(pattern=r"^(file|command):.")] | None,

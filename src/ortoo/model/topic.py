@@ -5,10 +5,11 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from . import limits
 from .errors import ConfigError
-from .names import check_labels, check_name
+from .names import TopicName, check_labels, check_name
 
 Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
@@ -122,6 +123,17 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
     except msgspec.ValidationError as error:
         cause = error.__cause__
         raise ConfigError(str(cause if isinstance(cause, ConfigError) else error)) from None
+
+
+def dlq_name(topic: TopicName, config: TopicConfig) -> TopicName:
+    """Where its dead letters go."""
+    if config.dlq_topic is not None:
+        return TopicName(topic.namespace, config.dlq_topic)
+    name = f"{topic.name}.dlq"
+    if len(name.encode()) > limits.NAME_BYTES_MAX:  # a name at its limit: cut it, and keep it unique
+        head = topic.name.encode()[:200].decode(errors="ignore")
+        name = f"{head}.{xxh3_64_hexdigest(topic.name.encode())}.dlq"
+    return TopicName(topic.namespace, name)
 
 
 def dlq_config(origin: TopicConfig) -> TopicConfig:

@@ -17,6 +17,15 @@ class StoreStatus(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints
 
 
+class Happened(msgspec.Struct, frozen=True):
+    """A run of a partition's history. Its records are numbered from 0 in the order of their commits; no number is used twice."""
+
+    records: list[Happening]  # numbered without a gap
+    start: int  # number of the first one here; higher than asked for when what lies before is gone
+    first: int  # the oldest that is still known
+    end: int  # one past the newest
+
+
 class Store(Protocol):
     """Keeps records, and finds messages and their history in them.
 
@@ -46,6 +55,13 @@ class Store(Protocol):
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         """What happened to one message, in order, as far as it is kept."""
+        ...
+
+    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+        """What happened to all its messages: up to `count` records from that number on, fewer where some are missing.
+
+        Numbers survive whatever the records survive. What is answered here is never lost again, not even with the power.
+        """
         ...
 
     def status(self) -> StoreStatus: ...

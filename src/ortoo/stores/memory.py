@@ -20,7 +20,7 @@ from ortoo.model.records import (
     Trimmed,
 )
 from ortoo.model.replies import Columns, join_columns
-from ortoo.ports import StoreStatus
+from ortoo.ports import Happened, StoreStatus
 
 from .stretch import Stretch
 
@@ -31,7 +31,7 @@ _BUCKET_BITS = 12  # history is found by offset in buckets of 4096
 class _Log:
     """One partition: its segments, and what happened to its messages."""
 
-    __slots__ = ("happened", "happened_count", "segments", "skips", "start")
+    __slots__ = ("forgotten", "happened", "happened_count", "row", "segments", "skips", "start")
 
     def __init__(self) -> None:
         self.segments: list[Stretch] = []
@@ -39,6 +39,8 @@ class _Log:
         self.happened: dict[int, list[Happening]] = {}
         self.happened_count = 0
         self.skips: list[Skipped] = []  # told even after their messages are gone
+        self.row: list[Happening] = []  # all of it, in order
+        self.forgotten = 0  # how many went before those in the row
 
     def append(self, record: Published) -> None:
         if not self.segments or len(self.segments[-1].values) >= _SEGMENT_MESSAGES:
@@ -70,6 +72,11 @@ class _Log:
         return self.read(range(start, end))
 
     def note(self, record: Happening) -> None:
+        self.row.append(record)
+        if len(self.row) > limits.HISTORY_RECORDS_MAX:  # many at a time, for each time all others move up
+            gone = limits.HISTORY_RECORDS_MAX // 16 + 1
+            del self.row[:gone]
+            self.forgotten += gone
         if isinstance(record, Skipped):
             self.skips.append(record)
             del self.skips[: -limits.HISTORY_RECORDS_MAX]
@@ -86,6 +93,11 @@ class _Log:
             record for record in self.happened.get(offset >> _BUCKET_BITS, ()) if offset in record.offsets
         ]
         return found + [skip for skip in self.skips if offset in skip.offsets]
+
+    def happenings(self, start: int, count: int) -> Happened:
+        start = max(start, self.forgotten)
+        at = start - self.forgotten
+        return Happened(self.row[at : at + count], start, self.forgotten, self.forgotten + len(self.row))
 
     def trim(self, start: int) -> None:
         self.start = start
@@ -160,6 +172,9 @@ class MemoryStore:
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         return self._log(topic, partition).history(offset)
+
+    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+        return self._log(topic, partition).happenings(start, count)
 
     def status(self) -> StoreStatus:
         return _STATUS

@@ -9,7 +9,7 @@ from typing import Literal
 from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Record, decode_records, encode_records
 from ortoo.model.replies import Columns
-from ortoo.ports import StoreStatus
+from ortoo.ports import Happened, StoreStatus
 from ortoo.stores.memory import MemoryStore
 
 Fault = Literal["none", "slow", "fail before", "fail after", "crash before", "crash after"]
@@ -62,6 +62,9 @@ class FaultyStore:
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
         return await self._view.history(topic, partition, offset)
+
+    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+        return await self._view.happenings(topic, partition, start, count)
 
     def status(self) -> StoreStatus:
         return self._view.status()

@@ -13,7 +13,7 @@ import msgspec
 from ortoo.model.commands import Command, Lease, Once, Position, Publish
 from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
+from ortoo.model.replies import HistoryPage, LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
 
 PROTOCOL: Final = 1
 FRAME_BYTES_MAX: Final = 96 * 1024 * 1024  # the largest message there may be, and room for what goes with it
@@ -94,6 +94,18 @@ class Scan(msgspec.Struct, frozen=True, tag=True):
     count: int = 1000
 
 
+class GetOffsets(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    position: Position
+
+
+class ScanHistory(msgspec.Struct, frozen=True, tag=True):
+    topic: TopicName
+    partition: int
+    start: int
+    count: int = 1000
+
+
 class GetMessage(msgspec.Struct, frozen=True, tag=True):
     message: MessageRef
 
@@ -114,7 +126,7 @@ class GetTrace(msgspec.Struct, frozen=True, tag=True):
     message: MessageRef
 
 
-Question = ListTopics | GetTopic | GetStats | Scan | GetMessage | ListMessages | GetTrace
+Question = ListTopics | GetTopic | GetStats | Scan | GetOffsets | ScanHistory | GetMessage | ListMessages | GetTrace
 Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | Question | Command
 
 QUESTIONS: dict[type, Any] = {  # what each is answered with; commands have a table of their own
@@ -122,6 +134,8 @@ QUESTIONS: dict[type, Any] = {  # what each is answered with; commands have a ta
     GetTopic: TopicInfo,
     GetStats: Stats,
     Scan: Page,
+    GetOffsets: list[int],
+    ScanHistory: HistoryPage,
     GetMessage: MessageFound,
     ListMessages: list[Page],
     GetTrace: Trace,

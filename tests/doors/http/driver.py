@@ -26,6 +26,7 @@ from ortoo.client.stream import Stream
 from ortoo.doors.http import shapes
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Sent, Stats, TopicInfo, Trace
@@ -483,12 +484,40 @@ class HttpQueue:
     async def purge(self, topic: str, *, namespace: str | None = None) -> int:
         return (await self.call("POST", f"{topic_path(topic)}/purge", shapes.Affected, namespace=namespace)).messages
 
+    async def mark_archived(self, topic: str, ends: dict[int, int], *, namespace: str | None = None) -> list[int]:
+        path = f"{topic_path(topic)}/archived"
+        return (await self.call("POST", path, shapes.Offsets, {"ends": ends}, namespace)).offsets
+
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
         found = await self.call("GET", "/v1/topics", dict[str, list[TopicInfo]], namespace=namespace)
         return found["topics"]
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self.call("GET", topic_path(topic), TopicInfo, namespace=namespace)
+
+    async def offsets(
+        self,
+        topic: str,
+        *,
+        at: Literal["start", "end"] = "end",
+        time: Time | None = None,
+        namespace: str | None = None,
+    ) -> list[int]:
+        where: dict[str, Any] = {"at": at} if time is None else {"time": to_seconds(time)}
+        path = f"{topic_path(topic)}/offsets"
+        return (await self.call("GET", path, shapes.Offsets, namespace=namespace, **where)).offsets
+
+    async def read_history(
+        self, topic: str, *, partition: int, from_position: int = 0, namespace: str | None = None
+    ) -> AsyncIterator[list[HistoryEvent]]:
+        path, end = f"{topic_path(topic)}/history", None
+        while end is None or from_position < end:
+            where: dict[str, Any] = {"partition": partition, "from_position": from_position, "limit": 1000}
+            page = await self.call("GET", path, shapes.HistoryList, namespace=namespace, **where)
+            end = page.end if end is None else end
+            if page.events:
+                yield page.events
+            from_position = page.next
 
     async def stats(self) -> Stats:
         return await self.call("GET", "/v1/stats", Stats)

@@ -87,13 +87,14 @@ async def serving(
     reason: str | None = None,
     auto_create: bool = True,
     tls: Any = None,
+    lake: str | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
     await broker.open()
     limits = limits or LimitSettings()
     gate = Gate("http", broker, Access(token), limits, Budget(limits.in_flight_bytes))
     settings = msgspec.structs.replace(settings or HttpSettings(), port=0)
-    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=tls)
+    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=tls, lake=lake)
     await door.open()
     home = Home(broker, gate, door)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from ortoo.broker.gate import Gate
+from ortoo.model.analytics import Report
 from ortoo.model.settings import HttpSettings
 
 from .inboxes import Inboxes
@@ -41,15 +42,28 @@ class Described(Protocol):
     def html(self) -> bytes: ...
 
 
+class Reported(Protocol):
+    """What the analytics job found."""
+
+    async def report(self) -> Report: ...
+
+
 class Desk:
     def __init__(
-        self, gate: Gate, settings: HttpSettings, metrics: Metrics, ready: Ready, description: Described
+        self,
+        gate: Gate,
+        settings: HttpSettings,
+        metrics: Metrics,
+        ready: Ready,
+        description: Described,
+        analytics: Reported,
     ) -> None:
         self.gate = gate
         self.settings = settings
         self.metrics = metrics
         self.ready = ready
         self.description = description
+        self.analytics = analytics
         self.inboxes = Inboxes(gate.host())
         self.is_closing = False
         self._waiting: set[asyncio.Task[Any]] = set()

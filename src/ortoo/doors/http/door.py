@@ -15,6 +15,7 @@ from ortoo.broker.gate import Gate
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import HttpSettings
 
+from .analytics import Analytics
 from .app import App
 from .call import Scope, Send
 from .connection import Connection, Socket
@@ -39,11 +40,12 @@ class HttpDoor:
         tls: ssl.SSLContext | None = None,
         metrics: Metrics,
         ready: Ready,
+        lake: str | None = None,
     ) -> None:
         self._gate = gate
         self._settings = settings
         self._tls = tls
-        self._desk = Desk(gate, settings, metrics, ready, Description(ROUTES, version("ortoo")))
+        self._desk = Desk(gate, settings, metrics, ready, Description(ROUTES, version("ortoo")), Analytics(lake))
         self._app = App(self._desk, Router(ROUTES))
         self._state = ServerState()
         self._server: asyncio.Server | None = None

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ortoo.model import limits
+from ortoo.model.history import HistoryEvent
 from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo
 from ortoo.model.topic import ANY_PRIORITY, TopicConfig
@@ -194,6 +195,26 @@ class Affected(msgspec.Struct):
     messages: int
 
 
+class Offsets(msgspec.Struct):
+    """One for each partition."""
+
+    offsets: list[int]
+
+
+class HistoryList(msgspec.Struct):
+    """`next` is the position to go on from, whether there is more by now or not; `end` is where the history ends."""
+
+    events: list[HistoryEvent]
+    next: int
+    end: int
+
+
+class ArchivedBody(Input):
+    """By partition: messages below that offset are kept elsewhere."""
+
+    ends: dict[Offset, Offset]
+
+
 class NewGroup(Input):
     """Where it begins: `start`, or an `offset`, or a `time`; "all" when none is given, "new" for an ephemeral one."""
 
@@ -316,9 +337,31 @@ class ReplayQuery(InNamespace, kw_only=True):
     format: Literal["json", "ndjson"] | None = None
 
 
+class OffsetsQuery(InNamespace, kw_only=True):
+    """The first of each partition, the one that the next message gets (the default), or the first since a time."""
+
+    at: Literal["start", "end"] | None = None
+    time: Instant | None = None
+
+
+class HistoryQuery(InNamespace, kw_only=True):
+    """`limit` counts positions; what happened to several messages at once shares one."""
+
+    partition: Offset = 0
+    from_position: Offset = 0
+    limit: Count = 100
+
+
 class StateQuery(InNamespace, kw_only=True):
     state: MessageState = "ready"
     limit: Count = 100
+
+
+class AnalyticsQuery(InNamespace, kw_only=True):
+    topic: str | None = None
+    group: str | None = None
+    since: Annotated[Instant | None, Meta(description="Hours that end after this; seconds since 1970, UTC")] = None
+    until: Annotated[Instant | None, Meta(description="Hours that begin before this; seconds since 1970, UTC")] = None
 
 
 class DeadLettersQuery(InNamespace, kw_only=True):

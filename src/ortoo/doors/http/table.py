@@ -7,10 +7,11 @@ from functools import partial
 import msgspec
 
 from ortoo.model import errors
+from ortoo.model.analytics import Report
 from ortoo.model.errors import ExistsError, NotFoundError, TooManyError
 from ortoo.model.replies import GroupInfo, Stats, Trace
 
-from . import groups, leasing, messages, publishing, replay, requests, server, shapes, topics, transactions
+from . import analytics, groups, leasing, messages, publishing, replay, requests, server, shapes, topics, transactions
 from .routing import Route
 
 _get, _post, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PATCH", "DELETE"))
@@ -45,6 +46,30 @@ _TOPICS = [
     ),
     _delete(_TOPIC, topics.delete, "Delete a topic with all its messages", errors=_UNKNOWN),
     _post(f"{_TOPIC}/purge", topics.purge, "Empty a topic for every group", answer=shapes.Affected, errors=_UNKNOWN),
+    _get(
+        f"{_TOPIC}/offsets",
+        topics.offsets,
+        "Tell an offset of each partition: the first, the next, or the first since a time",
+        query=shapes.OffsetsQuery,
+        answer=shapes.Offsets,
+        errors=_UNKNOWN,
+    ),
+    _get(
+        f"{_TOPIC}/history",
+        topics.history,
+        "Tell what happened to the messages of a partition, from a position on",
+        query=shapes.HistoryQuery,
+        answer=shapes.HistoryList,
+        errors=_UNKNOWN,
+    ),
+    _post(
+        f"{_TOPIC}/archived",
+        topics.mark_archived,
+        "Say that messages below these offsets are kept elsewhere; answered with the marks of all partitions",
+        body=shapes.ArchivedBody,
+        answer=shapes.Offsets,
+        errors=_UNKNOWN,
+    ),
 ]
 
 _MESSAGES = [
@@ -268,6 +293,14 @@ _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
     _get("/v1/stats", topics.stats, "Totals, and what an operator should know", answer=Stats),
+    _get(
+        "/v1/analytics/history",
+        analytics.history,
+        "What `ortoo pipeline analyze` found in the lake: by hour, topic and group",
+        query=shapes.AnalyticsQuery,
+        answer=Report,
+        errors=(NotFoundError, errors.CorruptionError),
+    ),
     _get("/v1/stream", server.upgrade_required, "A WebSocket: messages pushed as long as there is credit"),
     _open("/health", server.health, "Whether the server is there", answer=shapes.Health),
     _open("/ready", server.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),

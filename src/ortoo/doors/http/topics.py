@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from ortoo.client.admin import to_position
 from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.history import to_events
 from ortoo.model.names import parse_message_id
 from ortoo.model.replies import Stats, TopicInfo
 
@@ -14,8 +16,13 @@ from .call import Call
 from .rendering import render
 from .shapes import (
     Affected,
+    ArchivedBody,
     DeadLettersQuery,
+    HistoryList,
+    HistoryQuery,
     MessageList,
+    Offsets,
+    OffsetsQuery,
     RedriveBody,
     TopicList,
     TopicSettings,
@@ -61,6 +68,23 @@ async def delete(call: Call) -> None:
 
 async def purge(call: Call) -> Affected:
     return Affected(await call.queue.purge(call.params["topic"]))
+
+
+async def offsets(call: Call) -> Offsets:
+    query: OffsetsQuery = call.query
+    at = "end" if query.time is None and query.at is None else query.at
+    return Offsets(await call.guest.offsets(call.topic, to_position(at, None, query.time)))
+
+
+async def history(call: Call) -> HistoryList:
+    query: HistoryQuery = call.query
+    page = await call.guest.scan_history(call.topic, query.partition, query.from_position, query.limit)
+    return HistoryList(to_events(page), page.next, page.end)
+
+
+async def mark_archived(call: Call) -> Offsets:
+    body: ArchivedBody = call.body
+    return Offsets(await call.queue.mark_archived(call.params["topic"], body.ends))
 
 
 async def stats(call: Call) -> Stats:

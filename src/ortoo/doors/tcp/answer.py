@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.broker import Guest
 from ortoo.model import limits
-from ortoo.model.checks import check_command, check_position, check_ref, check_wait
+from ortoo.model.checks import check_command, check_number, check_position, check_ref, check_wait
 from ortoo.model.commands import Command, Lease, Publish, plain
 from ortoo.model.errors import InvalidError
 from ortoo.model.replies import Columns, Page
@@ -55,6 +55,16 @@ async def _scan(guest: Guest, request: p.Scan) -> Any:
     return await guest.scan(request.topic, request.partition, request.start, request.until, request.count)
 
 
+async def _get_offsets(guest: Guest, request: p.GetOffsets) -> Any:
+    check_position(request.position)
+    return await guest.offsets(request.topic, request.position)
+
+
+async def _scan_history(guest: Guest, request: p.ScanHistory) -> Any:
+    check_number("a position in a history", request.start)
+    return await guest.scan_history(request.topic, request.partition, request.start, request.count)
+
+
 async def _get_message(guest: Guest, request: p.GetMessage) -> p.MessageFound:
     check_ref(request.message)
     found = await guest.message(request.message)
@@ -84,6 +94,8 @@ _ASK: dict[type, Callable[[Guest, Any], Awaitable[Any]]] = {
     p.GetTopic: _get_topic,
     p.GetStats: _get_stats,
     p.Scan: _scan,
+    p.GetOffsets: _get_offsets,
+    p.ScanHistory: _scan_history,
     p.GetMessage: _get_message,
     p.ListMessages: _list_messages,
     p.GetTrace: _get_trace,

@@ -23,41 +23,36 @@ _EVENTS = {
     "dropped": ("dropped",),
     "skipped": ("skipped",),
 }
-_KEYS = ["topic", "group"]
+_KEYS = ["topic", "group", "hour"]
 
 
-def hourly_figures(timeline: DataFrame, published: DataFrame, backlog: DataFrame, span: Span) -> DataFrame:
-    """A row per topic, group and hour in which something happened or something waited."""
-    keys = [*_KEYS, "hour"]
-    found = _joined(timeline.withColumn("hour", hour_of("us")), published, backlog, span, keys)
-    return found.select("topic", "group", to_hour("hour").alias("hour"), *_figures())
+def all_figures(timeline: DataFrame, published: DataFrame, backlog: DataFrame, span: Span) -> DataFrame:
+    """A row per topic, group and hour in which something happened or something waited.
 
-
-def whole_figures(timeline: DataFrame, published: DataFrame, backlog: DataFrame, span: Span) -> DataFrame:
-    """A row per topic and group. Depth and lag are those of the last hour, which ends where the lake does."""
-    now = backlog.where(f.col("hour") == span.last_hour).drop("hour")
-    return _joined(timeline, published, now, span, _KEYS).select(*_KEYS, *_figures())
-
-
-def _joined(timeline: DataFrame, published: DataFrame, backlog: DataFrame, span: Span, keys: list[str]) -> DataFrame:
+    And with no hour, a row per topic and group over the whole range; its depth and lag are those of the last hour, which ends
+    where the lake does.
+    """
+    told = _told(timeline.where(span.covers("us")).withColumn("hour", hour_of("us")))
     sizes = [f.sum(name).alias(name) for name in ("published", "bytes")]
-    topics = published.groupBy(*(key for key in keys if key != "group")).agg(*sizes).withColumn("group", f.lit(""))
-    found = _told(timeline.where(span.covers("us")), keys).join(topics, keys, "full").join(backlog, keys, "full")
-    return found.withColumn("group", f.nullif("group", f.lit("")))
+    topics = published.groupingSets([["topic", "hour"], ["topic"]], "topic", "hour").agg(*sizes)
+    at_last = backlog.where(f.col("hour") == span.last_hour).withColumn("hour", f.lit(None).cast("bigint"))
+    found = told
+    for more in (topics.withColumn("group", f.lit("")), backlog, at_last):
+        found = found.unionByName(more, allowMissingColumns=True)
+    each = [f.first(name, ignorenulls=True).alias(name) for name in found.columns if name not in _KEYS]
+    rows = found.groupBy(*_KEYS).agg(*each).withColumn("group", f.nullif("group", f.lit("")))
+    return rows.select("topic", "group", to_hour("hour").alias("hour"), *_figures())
 
 
-def _told(timeline: DataFrame, keys: list[str]) -> DataFrame:
+def _told(timeline: DataFrame) -> DataFrame:
     counts = {**_EVENTS, "deleted": ("deleted",)}
-    return (
-        timeline.where("event not in ('published', 'gone')")
-        .groupBy(*keys)
-        .agg(
-            *(f.count_if(f.col("event").isin(*events)).alias(name) for name, events in counts.items()),
-            _percentiles("waited_us").alias("delivery"),
-            _percentiles("held_us").alias("ack"),
-            f.mean("attempts").alias("attempts_mean"),
-            f.max("attempts").cast("bigint").alias("attempts_max"),
-        )
+    rows = timeline.where("event not in ('published', 'gone')")
+    return rows.groupingSets([_KEYS, _KEYS[:2]], *_KEYS).agg(
+        *(f.count_if(f.col("event").isin(*events)).alias(name) for name, events in counts.items()),
+        _percentiles("waited_us").alias("delivery"),
+        _percentiles("held_us").alias("ack"),
+        f.mean("attempts").alias("attempts_mean"),
+        f.max("attempts").cast("bigint").alias("attempts_max"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.storagelevel import StorageLevel
@@ -28,7 +29,7 @@ from ortoo.model.errors import InvalidError
 
 from .backlog import Span, backlog
 from .failures import error_figures, key_figures
-from .figures import hourly_figures, whole_figures
+from .figures import all_figures
 from .results import Results, in_order, open_results, to_rows
 from .shares import consumer_figures, producer_figures, published_figures
 from .tables import MICROS, Lake, to_micros
@@ -74,10 +75,10 @@ def analyze(
 
 
 def _told_until(lake: Lake) -> int | None:
-    """One microsecond after the last thing the lake knows: nothing can be said of later."""
+    """One millisecond, the queue's finest unit, after the last thing the lake knows: nothing can be said of later."""
     last = lake.everything("messages").select("us").union(lake.everything("history").select("us"))
     newest: int | None = last.agg(f.max("us")).collect()[0][0]
-    return None if newest is None else newest + 1
+    return None if newest is None else newest + MICROS // 1000
 
 
 def _report(lake: Lake, span: Span, is_told: bool, results: Results) -> Report:
@@ -85,12 +86,17 @@ def _report(lake: Lake, span: Span, is_told: bool, results: Results) -> Report:
     published = published_figures(lake, span).persist(StorageLevel.MEMORY_AND_DISK)
     waits = backlog(happened, span).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        hourly = results.save("hourly", hourly_figures(happened, published, waits, span), [*_GROUP, "hour"])
-        whole = in_order(whole_figures(happened, published, waits, span).toArrow(), _GROUP)
-        errors = results.save("errors", error_figures(lake, span, TABLE_TOP), ["topic", "rank"])
-        keys = results.save("keys", key_figures(lake, span, TABLE_TOP), ["topic", "rank"])
-        consumers = results.save("consumers", consumer_figures(happened, span, TABLE_TOP), [*_GROUP, "rank"])
-        producers = results.save("producers", producer_figures(published, TABLE_TOP), ["topic", "rank"])
+        figures = in_order(all_figures(happened, published, waits, span).toArrow(), [*_GROUP, "hour"])
+        whole, hourly = figures.filter(pc.is_null(figures["hour"])), figures.filter(pc.is_valid(figures["hour"]))
+        results.save("hourly", hourly)
+        errors = results.save("errors", in_order(error_figures(lake, span, TABLE_TOP).toArrow(), ["topic", "rank"]))
+        keys = results.save("keys", in_order(key_figures(lake, span, TABLE_TOP).toArrow(), ["topic", "rank"]))
+        consumers = results.save(
+            "consumers", in_order(consumer_figures(happened, span, TABLE_TOP).toArrow(), [*_GROUP, "rank"])
+        )
+        producers = results.save(
+            "producers", in_order(producer_figures(published, TABLE_TOP).toArrow(), ["topic", "rank"])
+        )
     finally:
         for cached in (waits, published, happened):
             cached.unpersist()
@@ -100,7 +106,7 @@ def _report(lake: Lake, span: Span, is_told: bool, results: Results) -> Report:
         since=None if span.since is None else span.since / MICROS,
         until=span.end / MICROS if is_told else None,
         hours_since=hours_since,
-        topics=msgspec.convert(to_rows(whole), list[Figures]),
+        topics=msgspec.convert(to_rows(whole.drop_columns(["hour"])), list[Figures]),
         hourly=msgspec.convert(hours, list[HourFigures]),
         errors=_top(errors, ErrorFigures),
         keys=_top(keys, KeyFigures),

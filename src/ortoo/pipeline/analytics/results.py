@@ -19,7 +19,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from ortoo.model.analytics import HISTORY_FILE, Report
 from ortoo.model.errors import UnavailableError
@@ -33,11 +32,10 @@ class Results:
         self._lake = lake
         self._staging = staging
 
-    def save(self, table: str, rows: DataFrame, order: Sequence[str]) -> pa.Table:
+    def save(self, name: str, table: pa.Table) -> pa.Table:
         """Writes the table without showing it yet, and gives it back."""
-        found = in_order(rows.toArrow(), order)
-        pq.write_table(found, self._staging / f"{table}.parquet", compression="zstd")
-        return found
+        pq.write_table(table, self._staging / f"{name}.parquet", compression="zstd")
+        return table
 
     def show(self, report: Report) -> None:
         """Puts every table that was saved, and then the report, in the place of the old ones."""
@@ -81,8 +79,8 @@ def _sync(path: Path) -> None:
 
 def in_order(table: pa.Table, order: Sequence[str]) -> pa.Table:
     """What has no group stands first. A rank has done its work then."""
-    places = pc.sort_indices(table, [(name, "ascending") for name in order], null_placement="at_start")
-    found = table.take(places)
+    keys = {name: pc.fill_null(table[name], "") if name == "group" else table[name] for name in order}
+    found = table.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in order]))
     return found.drop_columns(["rank"]) if "rank" in order else found
 
 

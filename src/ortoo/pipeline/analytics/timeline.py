@@ -79,7 +79,7 @@ def _told(closed: Column) -> list[Column]:
 def _rows(lake: Lake) -> DataFrame:
     history, starts = lake.history, _starts(lake)
     groups = starts.groupBy("topic", "group").agg(f.min("first_us").alias("first_us"))
-    gone = history.where("event = 'deleted'").drop("group").join(f.broadcast(groups.drop("first_us")), "topic")
+    gone = history.where("event = 'deleted'").drop("group").join(f.broadcast(groups), "topic")
     gone = gone.withColumn("event", f.lit(GONE))
     published = _published(lake.messages, starts, groups)
     return history.select(*_COLUMNS).union(gone.select(*_COLUMNS)).union(published.select(*_COLUMNS))

@@ -144,12 +144,12 @@ class _Walk:
 
     def _scalar(self, node: Any, kind: str, place: Place) -> Any:
         text = _VARIABLE.sub(lambda match: self._variable(match, place), node.value)
-        if text != node.value and node.style is None:  # a plain ${COUNT} may stand for a number
-            kind = self._loader.resolve(type(node), text, (True, False)).removeprefix(_PREFIX)
+        if text != node.value:
+            return text  # as all variables are; a token may look like a number
         try:
             match kind:
                 case "int":
-                    return self._loader.construct_yaml_int(type(node)(node.tag, text))
+                    return self._loader.construct_yaml_int(node)
                 case "float":
                     return float(text.replace("_", ""))
                 case "bool":

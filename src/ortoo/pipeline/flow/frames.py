@@ -24,6 +24,7 @@ _HOW = {"semi": "left_semi", "anti": "left_anti"}
 
 def build_frames(flow: Flow, session: SparkSession) -> Frames:
     """By name. What Spark finds wrong is told with the line of the source or step it is in."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     frames: Frames = {}
@@ -35,7 +36,7 @@ def build_frames(flow: Flow, session: SparkSession) -> Frames:
             else:
                 frame = _step(part, frames, session)
             frame.createOrReplaceTempView(f"`{part.name}`")
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             flow.fail(part.place, f"{what} {part.name!r}: {to_reason(error)}")
         except ConfigError as error:
             flow.fail(part.place, f"{what} {part.name!r}: {error}")

@@ -14,7 +14,7 @@ _UNITS_MS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000),
     **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
 }
-_PART = re.compile(r"([0-9]{1,9})\s*([a-z]+)\s*")
+_PART = re.compile(r"([0-9]{1,12})\s*([a-z]+)\s*")
 
 
 def to_interval(text: str) -> str | None:

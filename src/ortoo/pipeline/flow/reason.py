@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Z]\w*): (?P<text>.*)$")
-_CAUSED = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*(?P<kind>[\w$]+): (?P<text>.*)$", re.MULTILINE)
+_CAUSED = re.compile(r"^\s*Caused by: (?:(?:[a-z][\w$]*\.)+(?=[A-Z]))?(?P<text>.*\S.*)$", re.MULTILINE)
 _FRAME = re.compile(r"^\s+at [\w.$<>/@-]+\(")
 _JAVA = re.compile(r"^(?:[a-z][\w$]*\.)+(?P<kind>[A-Z][\w$]*): ")
 _WRAPPING = (
@@ -24,9 +24,9 @@ def to_reason(error: BaseException) -> str:
         found = _raised_in_python(text)
         if found:
             return found
-    causes = [match for match in _CAUSED.finditer(text) if match["text"].strip()]
+    causes = _CAUSED.findall(text)
     if causes:
-        return f"{causes[-1]['kind']}: {causes[-1]['text'].strip()}"
+        return _STATE.sub("", causes[-1]).strip()
     return _first_words(text) or type(error).__name__
 
 

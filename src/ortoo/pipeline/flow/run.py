@@ -164,11 +164,12 @@ def _run_streams(
 
 
 def _start(flow: Flow, output: Output, once: bool) -> Watch:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         return Watch(start(flow, output, once))
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         _fail(flow, output.sink.name, error)
         raise
 

@@ -94,15 +94,20 @@ class Section:
         entry = self.entry(key)
         if entry is None:
             return None
-        if isinstance(entry.value, int) and not isinstance(entry.value, bool) and entry.value >= least:
-            return entry.value
+        value = entry.value
+        if isinstance(value, str) and value.isascii() and value.isdigit():  # from the environment
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return value
         self.complain(key, f"`{key}` must be a whole number from {least} on, not {_shown(entry)}")
         return None
 
     def truth(self, key: str) -> bool | None:
         entry = self.entry(key)
-        if entry is None or isinstance(entry.value, bool):
-            return entry.value if entry is not None else None
+        if entry is None:
+            return None
+        if isinstance(entry.value, bool) or entry.value in ("true", "false"):
+            return entry.value in (True, "true")
         self.complain(key, f"`{key}` must be true or false, not {_shown(entry)}")
         return None
 
@@ -157,6 +162,8 @@ class Section:
         known = list(dict.fromkeys(self._asked))
         for key in self.unread():
             meant = nearest(key, known, f"; it takes {', '.join(known)}")
+            if " " in key.strip() and self._fields[key].entry.value is None:  # as of {sql: SELECT a, b FROM c}
+                meant = "; if it belongs to the text before the comma, put that in quotes"
             self.problems.add(self.place_of(key), f"{self.what} has no {key!r}{meant}")
 
 

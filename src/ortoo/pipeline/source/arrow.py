@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ortoo.model.history import HistoryColumns, expand, group_name
+from ortoo.model.records import Happening
 from ortoo.model.replies import Columns, join_columns
 from ortoo.model.topic import ANY_PRIORITY
 
 from .origin import Happened, Range
-from .schema import HEADER, TIMESTAMP, Column
+from .schema import HEADERS, Column
 
 ROWS = 10_000  # of a batch, about: fewer cost Spark more than they hold
+BYTES = 16 << 20  # of its values, about: more would only take room
+
+_TIME = pa.timestamp("us", tz="UTC")
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_TYPES = {
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "timestamp": _TIME,
+    HEADERS: pa.list_(pa.field("element", _HEADER)),
+}
 
 # What the dead-letter queue writes about each letter, and the column that tells it.
 _LETTER = {
@@ -28,25 +43,33 @@ _LETTER = {
 }
 
 
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([(column.name, _TYPES[column.type]) for column in columns])
+
+
 def message_batches(parts: Iterable[Columns], where: Range, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(columns)
+    for rows in _gathered(parts):
+        yield pa.record_batch([_MESSAGE[column.name](rows, where) for column in columns], schema)
+
+
+def _gathered(parts: Iterable[Columns]) -> Iterator[Columns]:
+    """Put together until they make a batch."""
     held: list[Columns] = []
+    count = size = 0
     for part in parts:
         held.append(part)
-        if sum(map(len, held)) >= ROWS:
-            yield _message_batch(join_columns(held), where, columns)
-            held = []
-    if any(map(len, held)):
-        yield _message_batch(join_columns(held), where, columns)
-
-
-def _message_batch(rows: Columns, where: Range, columns: Sequence[Column]) -> pa.RecordBatch:
-    return pa.record_batch(
-        [_MESSAGE[column.name](rows, where) for column in columns], pa.schema([(c.name, c.arrow) for c in columns])
-    )
+        count += len(part)
+        size += sum(map(len, part.values))
+        if count >= ROWS or size >= BYTES:
+            yield join_columns(held)
+            held, count, size = [], 0, 0
+    if count:
+        yield join_columns(held)
 
 
 def _times(milliseconds: list[int]) -> pa.Array:
-    return pa.array(np.array(milliseconds, np.int64) * 1000).view(TIMESTAMP)
+    return pa.array(np.array(milliseconds, np.int64) * 1000).view(_TIME)
 
 
 def _ids(offsets: pa.Array, where: Range) -> pa.Array:
@@ -67,7 +90,7 @@ def _keys(rows: Columns) -> pa.Array:
 
 def _headers(rows: Columns) -> pa.Array:
     """Null where a message has none."""
-    kind = pa.list_(pa.field("element", HEADER))
+    kind = _TYPES[HEADERS]
     if rows.headers is None:
         return pa.nulls(len(rows), kind)
     given = [headers or {} for headers in rows.headers]
@@ -75,7 +98,7 @@ def _headers(rows: Columns) -> pa.Array:
     ends = np.concatenate([np.zeros(1, np.int32), counts.cumsum(dtype=np.int32)])
     names = pa.array(list(chain.from_iterable(given)), pa.string())
     values = pa.array([value for one in given for value in one.values()], pa.string()).cast(pa.binary())
-    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADER))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(_HEADER))
     starts = pa.array(ends, pa.int32(), mask=np.append(counts == 0, False))
     return pa.ListArray.from_arrays(starts, pairs, type=kind)
 
@@ -117,32 +140,49 @@ _MESSAGE: dict[str, Callable[[Columns, Range], pa.Array]] = {
 
 
 def history_batches(parts: Iterable[Happened], where: Range, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema([(column.name, column.arrow) for column in columns])
+    schema = arrow_schema(columns)
     for part in parts:
-        if part.columns.offsets:
-            yield pa.record_batch([_HISTORY[column.name](part, where) for column in columns], schema)
+        for start, records in _runs(part):
+            rows = _Rows(expand(records, start), part.groups)
+            yield pa.record_batch([_HISTORY[column.name](rows, where) for column in columns], schema)
+
+
+class _Rows(NamedTuple):
+    columns: HistoryColumns
+    groups: dict[int, str]
+
+
+def _runs(part: Happened) -> Iterator[tuple[int, list[Happening]]]:
+    """One record may speak of thousands of messages: as many as make a batch, and the number of the first."""
+    start = count = 0
+    for at, record in enumerate(part.records):
+        count += len(record.offsets)
+        if count >= ROWS or at == len(part.records) - 1:
+            yield part.start + start, part.records[start : at + 1]
+            start, count = at + 1, 0
 
 
 def _maybe_times(milliseconds: list[int | None]) -> pa.Array:
-    return pc.multiply(pa.array(milliseconds, pa.int64()), 1000).view(TIMESTAMP)
+    return pc.multiply(pa.array(milliseconds, pa.int64()), 1000).view(_TIME)
 
 
-def _plain(name: str, kind: pa.DataType) -> Callable[[Happened, Range], pa.Array]:
-    def column(rows: Happened, where: Range) -> pa.Array:
+def _plain(name: str, kind: pa.DataType) -> Callable[[_Rows, Range], pa.Array]:
+    def column(rows: _Rows, where: Range) -> pa.Array:
         values: list[Any] = getattr(rows.columns, name)
         return pa.array(values, kind)
 
     return column
 
 
-def _groups(rows: Happened) -> pa.Array:
-    return pa.array(list(map(rows.groups.get, rows.columns.group_ids)), pa.string())  # type: ignore[arg-type]
+def _groups(rows: _Rows) -> pa.Array:
+    names = {group: group_name(rows.groups, group) for group in set(rows.columns.group_ids)}
+    return pa.array([names[group] for group in rows.columns.group_ids], pa.string())
 
 
-_HISTORY: dict[str, Callable[[Happened, Range], pa.Array]] = {
+_HISTORY: dict[str, Callable[[_Rows, Range], pa.Array]] = {
     "position": _plain("positions", pa.int64()),
-    "topic": lambda rows, where: _constant(where.topic, pa.string(), len(rows.columns.offsets)),
-    "partition": lambda rows, where: _constant(where.partition, pa.int32(), len(rows.columns.offsets)),
+    "topic": lambda rows, where: _constant(where.topic, pa.string(), len(rows.columns)),
+    "partition": lambda rows, where: _constant(where.partition, pa.int32(), len(rows.columns)),
     "offset": _plain("offsets", pa.int64()),
     "id": lambda rows, where: _ids(pa.array(rows.columns.offsets, pa.int64()), where),
     "timestamp": lambda rows, where: _times(rows.columns.times),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from .filters import Narrowing
-from .offsets import Places
 from .options import ReadOptions
 from .plan import Planner
 from .reading import read_split
@@ -36,7 +35,7 @@ class BatchReader(DataSourceReader):
         start = planner.places(topics, self._options.starting)
         end = planner.places(topics, self._options.ending)
         if self._options.path is not None:
-            _tell_lag(planner, end)
+            _tell_lag(planner, topics)
         narrowed = [self._narrowing.apply(one, planner.origin) for one in planner.ranges(start, end)]
         # Without a partition Spark would ask for rows with None in its place.
         return split([one for one in narrowed if one is not None], self._options.min_partitions) or [Split(())]
@@ -55,13 +54,9 @@ class FilteredBatchReader(BatchReader):
                 yield one
 
 
-def _tell_lag(planner: Planner, end: Places) -> None:
-    for topic, place in end.items():
-        whole = planner.origin.whole_end(topic)
-        behind = sum(max(0, whole[index] - upto) for index, upto in place.offsets.items() if index < len(whole))
-        if behind:
-            log.warning(
-                "the files of topic %r end %d messages before the queue does: those are not in a checkpoint yet",
-                topic,
-                behind,
-            )
+def _tell_lag(planner: Planner, topics: Iterable[str]) -> None:
+    what = "records of its history" if planner.options.table == "history" else "messages"
+    for topic in topics:
+        behind = sum(planner.origin.whole_end(topic)) - sum(planner.origin.end(topic))
+        if behind > 0:
+            log.warning("the files of topic %r end %d %s before the queue does: no checkpoint yet", topic, behind, what)

@@ -1,16 +1,10 @@
-"""The data source `ortoo`, as Spark sees it."""
+"""The data source `ortoo`, as Spark sees it. Spark loads it into sessions that may never use it: all else is loaded later."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
-
-from ortoo.pipeline.options import Given
-
-from .options import read_options
-from .schema import TABLES, chosen, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -19,6 +13,7 @@ if TYPE_CHECKING:
         DataSourceStreamWriter,
         DataSourceWriter,
     )
+    from pyspark.sql.types import StructType
 
 
 class OrtooDataSource(DataSource):
@@ -31,17 +26,25 @@ class OrtooDataSource(DataSource):
         return "ortoo"
 
     def schema(self) -> str:
+        from ortoo.pipeline.options import Given
+
+        from .schema import TABLES, ddl
+
         given = Given(self.options)
         return ddl(given.one_of("table", tuple(TABLES), "messages"), given.flag("includeHeaders", True))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from .batch import BatchReader, FilteredBatchReader
+        from .options import read_options
+        from .schema import chosen
 
         options = read_options(self.options, streaming=False)
         takes_filters = self.takes_filters if options.pushdown is None else options.pushdown
         return (FilteredBatchReader if takes_filters else BatchReader)(options, chosen(options.table, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from .options import read_options
+        from .schema import chosen
         from .stream import StreamReader
 
         options = read_options(self.options, streaming=True)

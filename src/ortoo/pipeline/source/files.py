@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from ortoo.engine.snapshot import TopicDump, peek
-from ortoo.model.errors import InvalidError
-from ortoo.model.history import expand
+from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns, filter_columns
 from ortoo.model.topic import TopicConfig, dlq_name
 from ortoo.stores.disk.outside import Outside
+from ortoo.stores.disk.unwritten import Unwritten
 
 from .origin import Happened, Known, Range, no_such_topic
+
+T = TypeVar("T")
+
+log = logging.getLogger("ortoo.pipeline")
 
 
 class Files:
     def __init__(self, path: str, namespace: str, table: str, keys: str | None) -> None:
-        self._outside = Outside(Path(path.removeprefix("file://")), keys)
+        self._path = re.sub(r"^file:(//)?(?=/)", "", path)
+        self._outside = Outside(Path(self._path), keys)
+        self._unwritten = Unwritten(self._outside.disk, self._outside.ring)
         self._namespace = namespace
         self._is_history = table == "history"
         self._number = -1  # of the checkpoint that was looked at last
         self._configs: dict[str, tuple[TopicId, TopicConfig]] = {}
         self._dumps: dict[str, TopicDump] = {}
-        self._beyond: dict[tuple[int, int], int] = {}
 
     def _look(self) -> None:
         self._outside.refresh()
         checkpoint = self._outside.checkpoint
-        if checkpoint is None or checkpoint.number == self._number:
+        if checkpoint is None:
+            raise NotFoundError(
+                f"{self._path} has no checkpoint yet: all there is, is in the write-ahead log, which only its server reads. One "
+                "is written for every 32 MiB of log; until then, read from the server (option 'url')"
+            )
+        if checkpoint.number == self._number:
             return
         self._number = checkpoint.number
         here = [topic for topic in checkpoint.manifest.topics if topic.namespace == self._namespace]
@@ -49,13 +62,17 @@ class Files:
     def topic(self, name: str) -> Known:
         self._look()
         if name not in self._configs:
-            raise no_such_topic(name, list(self._configs))
+            error = no_such_topic(name, list(self._configs))
+            raise NotFoundError(f"{error} (as of the last checkpoint; what is newer is in the write-ahead log only)")
         return self._known(name)
 
-    def _bounds(self, topic: str) -> list[tuple[int, int]]:
+    def _places(self, topic: str) -> list[tuple[TopicId, int]]:
         known = self.topic(topic)
+        return [(known.id, index) for index in range(self._configs[topic][1].partitions)]
+
+    def _bounds(self, topic: str) -> list[tuple[int, int]]:
         bounds = self._outside.history_bounds if self._is_history else self._outside.bounds
-        return [bounds(known.id, index) for index in range(self._configs[topic][1].partitions)]
+        return [bounds(*place) for place in self._places(topic)]
 
     def first(self, topic: str) -> list[int]:
         return [first for first, _ in self._bounds(topic)]
@@ -64,26 +81,24 @@ class Files:
         return [end for _, end in self._bounds(topic)]
 
     def whole_end(self, topic: str) -> list[int]:
-        ends = self.end(topic)
+        self._unwritten.refresh()
+        known = list(zip(self._places(topic), self.end(topic), strict=True))
         if self._is_history:
-            return ends
-        beyond = self._outside.ends_with_wal()
-        return [max(end, beyond.get((self.topic(topic).id, index), 0)) for index, end in enumerate(ends)]
+            return [end + self._unwritten.happenings(place, self._number) for place, end in known]
+        return [max(end, self._unwritten.end(place)) for place, end in known]
 
     def at(self, topic: str, time: float) -> list[int]:
-        if self._is_history:
-            raise InvalidError("the history is read from a position; filter on its column timestamp instead")
-        known = self.topic(topic)
-        return [
-            self._outside.first_at(known.id, index, round(time * 1000)) for index in range(len(self._bounds(topic)))
-        ]
+        return [self._outside.first_at(*place, round(time * 1000)) for place in self._places(topic)]
 
     def messages(self, wanted: Range) -> Iterator[Columns]:
         if self.topic(wanted.topic).id != wanted.topic_id:
             return
         deleted = self._deleted(wanted)
-        for columns in self._outside.scan(wanted.topic_id, wanted.partition, wanted.start, wanted.end):
-            yield filter_columns(columns, deleted) if deleted else columns
+        found = self._outside.scan(wanted.topic_id, wanted.partition, wanted.start, wanted.end)
+        for columns in _with_keys(wanted.topic, found):
+            left = filter_columns(columns, deleted) if deleted else columns
+            if len(left):
+                yield left
 
     def _deleted(self, wanted: Range) -> OffsetSet:
         dump = self._dumps.get(wanted.topic)
@@ -96,5 +111,16 @@ class Files:
             return
         dump = self._dumps.get(wanted.topic)
         groups = {group.id: group.name for group in dump.groups} if dump is not None else {}
-        for start, records in self._outside.happenings(wanted.topic_id, wanted.partition, wanted.start, wanted.end):
-            yield Happened(expand(records, start), groups)
+        found = self._outside.happenings(wanted.topic_id, wanted.partition, wanted.start, wanted.end, log.warning)
+        for start, records in _with_keys(wanted.topic, found):
+            yield Happened(start, records, groups)
+
+
+def _with_keys(topic: str, found: Iterator[T]) -> Iterator[T]:
+    try:
+        yield from found
+    except UnavailableError as error:
+        raise ConfigError(
+            f"topic {topic!r} is encrypted: {error}. Here that is the option 'encryptionKeys' (file:PATH or command:CMD), or "
+            "ORTOO_ENCRYPTION_KEYS wherever Spark's Python workers run"
+        ) from error

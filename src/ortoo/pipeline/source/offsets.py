@@ -42,9 +42,9 @@ def from_offset(offset: dict[str, Any]) -> Places:
 
 
 def share_out(start: Places, end: Places, most: int) -> Places:
-    """Up to `most` more messages than `start`, each partition in proportion to what it has; at least one moves on."""
+    """Up to `most` more messages than `start`, which has all that is in `end`; each partition in proportion to what it has."""
     waiting = {
-        (topic, index): upto - start[topic].offsets.get(index, upto)
+        (topic, index): max(0, upto - start[topic].offsets[index])
         for topic, place in end.items()
         for index, upto in place.offsets.items()
     }
@@ -61,7 +61,11 @@ def share_out(start: Places, end: Places, most: int) -> Places:
         left -= more
     return {
         topic: TopicPlace(
-            place.id, {index: start[topic].offsets[index] + granted[topic, index] for index in place.offsets}
+            place.id,
+            {
+                index: min(upto, start[topic].offsets[index] + granted[topic, index])
+                for index, upto in place.offsets.items()
+            },
         )
         for topic, place in end.items()
     }

@@ -35,13 +35,14 @@ KNOWN = (
 )
 _STREAM_ONLY = ("maxOffsetsPerTrigger",)
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "pushdown")
+_HISTORY_NEVER = ("startingTimestamp", "endingTimestamp")
 EARLIEST, LATEST = -2, -1  # in the place of an offset
 
 PartitionOffsets = dict[str, dict[int, int]]
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends: at the same place everywhere, at a time (seconds), or at an offset per partition."""
+    """Where reading begins or ends: at a time (seconds), or else at an offset per partition, and `at` where none is named."""
 
     at: int | None = None  # EARLIEST or LATEST
     time: float | None = None
@@ -69,25 +70,18 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """InvalidError, in words, when they make no sense."""
     check_known(options, KNOWN, "the format 'ortoo'")
     given = Given(options)
-    for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
-        if name in given:
-            raise InvalidError(f"option {name!r} is for {'batch reads' if streaming else 'streams'} only")
-    path = given.text("path")
-    if path is not None and any(name in given for name in ("url", "token")):
-        raise InvalidError("give 'url' to read from a server, or 'path' to read a data directory, not both")
+    table = given.one_of("table", tuple(TABLES), "messages")
+    _check_together(given, table, streaming)
     topics, pattern, assigned = _wanted(given)
     starting = _bound(given, "starting", Bound(LATEST if streaming else EARLIEST))
     ending = _bound(given, "ending", Bound(LATEST))
-    if ending.at == EARLIEST:
-        raise InvalidError("option 'endingOffsets' cannot be 'earliest': nothing would be read")
-    if starting.at == LATEST and not streaming:
-        raise InvalidError("option 'startingOffsets' cannot be 'latest' in a batch read: nothing would be read")
+    _check_bounds(starting, ending, streaming)
     pushdown = given.flag("pushdown", False) if "pushdown" in given else None
     return ReadOptions(
         to_address(given),
-        path,
+        given.text("path"),
         given.text("encryptionKeys"),
-        given.one_of("table", tuple(TABLES), "messages"),
+        table,
         topics,
         pattern,
         assigned,
@@ -99,6 +93,37 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         given.flag("includeHeaders", True),
         pushdown,
     )
+
+
+def _check_together(given: Given, table: str, streaming: bool) -> None:
+    for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
+        if name in given:
+            raise InvalidError(f"option {name!r} is for {'batch reads' if streaming else 'streams'} only")
+    if "path" in given and any(name in given for name in ("url", "token")):
+        raise InvalidError("give 'url' to read from a server, or 'path' to read a data directory, not both")
+    if "encryptionKeys" in given and "path" not in given:
+        raise InvalidError("option 'encryptionKeys' goes with 'path'; a server has its keys itself")
+    if table == "history" and any(name in given for name in _HISTORY_NEVER):
+        raise InvalidError("the history is read from a position; filter on its column timestamp instead")
+    if table == "dead_letters" and "assign" in given:
+        raise InvalidError("option 'assign' names partitions of a topic, not of its dead letters; use 'subscribe'")
+
+
+def _check_bounds(starting: Bound, ending: Bound, streaming: bool) -> None:
+    """A range that is empty whatever the topics hold is a slip."""
+    if ending.at == EARLIEST or any(EARLIEST in named.values() for named in (ending.offsets or {}).values()):
+        raise InvalidError("option 'endingOffsets' cannot be 'earliest' (-2): nothing would be read")
+    if starting.at == LATEST and not streaming:
+        raise InvalidError("option 'startingOffsets' cannot be 'latest' in a batch read: nothing would be read")
+    if starting.time is not None and ending.time is not None and starting.time > ending.time:
+        raise InvalidError("option 'startingTimestamp' is after 'endingTimestamp': nothing would be read")
+    for topic, named in (starting.offsets or {}).items():
+        for index, upto in (ending.offsets or {}).get(topic, {}).items():
+            if 0 <= upto < named.get(index, 0):
+                raise InvalidError(
+                    f"partition {index} of topic {topic!r} is to be read from offset {named[index]} to {upto}: "
+                    "'startingOffsets' is after 'endingOffsets'"
+                )
 
 
 def _wanted(given: Given) -> tuple[tuple[str, ...] | None, str | None, dict[str, list[int]] | None]:
@@ -118,7 +143,10 @@ def _wanted(given: Given) -> tuple[tuple[str, ...] | None, str | None, dict[str,
         except re.error as error:
             raise InvalidError(f"option 'subscribePattern' is not a regular expression: {error}") from None
         return None, pattern, None
-    return None, None, _decoded("assign", assign or "", dict[str, list[int]], '{"orders": [0, 1]}')
+    assigned = _decoded("assign", assign or "", dict[str, list[int]], '{"orders": [0, 1]}')
+    if not assigned or not all(assigned.values()):
+        raise InvalidError(f"option 'assign' names no partition to read: {assign!r}")
+    return None, None, assigned
 
 
 def _decoded(name: str, text: str, kind: type, example: str) -> dict:  # type: ignore[type-arg]
@@ -153,7 +181,7 @@ def _bound(given: Given, which: str, default: Bound) -> Bound:
                     "for the latest)"
                 )
             offsets[topic][int(partition)] = offset
-    return Bound(offsets=offsets)
+    return Bound(EARLIEST if which == "starting" else LATEST, offsets=offsets)
 
 
 def _instant(name: str, text: str) -> float:

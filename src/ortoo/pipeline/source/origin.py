@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
 from ortoo.model.errors import NotFoundError, OrtooError
-from ortoo.model.history import HistoryColumns
 from ortoo.model.names import TopicId
+from ortoo.model.records import Happening
 from ortoo.model.replies import Columns
 
 
@@ -29,9 +30,10 @@ class Known(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """What happened, and how the groups are called that are there still."""
+    """Records of a history, the number of the first, and how the groups are called that are there still."""
 
-    columns: HistoryColumns
+    start: int
+    records: list[Happening]
     groups: dict[int, str]
 
 
@@ -66,8 +68,6 @@ class Origin(Protocol):
 
 
 def no_such_topic(name: str, there: list[str]) -> NotFoundError:
-    from difflib import get_close_matches
-
     close = get_close_matches(name, there, n=1)
     known = ", ".join(sorted(there)[:10]) or "none at all"
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {known}"

@@ -28,15 +28,22 @@ class Planner:
     def __init__(self, options: ReadOptions, origin: Origin | None = None) -> None:
         self.options = options
         self.origin = origin or open_origin(options)
+        self._told: set[str] = set()
 
-    def topics(self) -> dict[str, Known]:
-        """Those that are to be read now; a pattern may match others later."""
+    def topics(self, begun: bool = False) -> dict[str, Known]:
+        """Those that are to be read now; a pattern may match others later. Once a stream has begun, what is missing is lost."""
         options = self.options
         if options.pattern is not None:
             found = {name: known for name, known in self.origin.topics().items() if re.fullmatch(options.pattern, name)}
         else:
-            names = options.topics or tuple(options.assigned or {})
-            found = {name: self.origin.topic(name) for name in names}
+            found = {}
+            for name in options.topics or tuple(options.assigned or {}):
+                try:
+                    found[name] = self.origin.topic(name)
+                except NotFoundError as error:
+                    if not begun:
+                        raise
+                    self.lost(str(error))
         return found if options.table != "dead_letters" else self._letters(found)
 
     def _letters(self, topics: dict[str, Known]) -> dict[str, Known]:
@@ -64,22 +71,23 @@ class Planner:
                 raise no_such_topic(name, list(topics))
 
     def _offsets(self, topic: str, bound: Bound) -> dict[int, int]:
-        origin = self.origin
-        end = origin.end(topic)
-        if bound.at == LATEST:
-            found = end
-        elif bound.time is not None:
-            found = [min(*pair) for pair in zip(origin.at(topic, bound.time), end, strict=False)]
-        else:
-            found = origin.first(topic)
+        found = self._found(topic, bound)
         offsets = {index: found[index] for index in self._partitions(topic, len(found))}
-        for index, offset in (bound.offsets or {}).get(topic, {}).items():
+        named = (bound.offsets or {}).get(topic, {})
+        end = self.origin.end(topic) if named else []
+        for index, offset in named.items():
             if index not in offsets:
                 raise InvalidError(f"topic {topic!r} has no partition {index} here; it has {_listed(offsets)}")
             if offset > end[index]:
                 raise InvalidError(f"partition {index} of topic {topic!r} ends at offset {end[index]}, before {offset}")
             offsets[index] = {EARLIEST: offsets[index], LATEST: end[index]}.get(offset, offset)
         return offsets
+
+    def _found(self, topic: str, bound: Bound) -> list[int]:
+        if bound.time is not None:
+            end = self.origin.end(topic)
+            return [min(*pair) for pair in zip(self.origin.at(topic, bound.time), end, strict=False)]
+        return self.origin.end(topic) if bound.at == LATEST else self.origin.first(topic)
 
     def ranges(self, start: Places, end: Places) -> list[Range]:
         """From the one place to the other. What is gone already is an error, or a warning when it may be."""
@@ -94,10 +102,7 @@ class Planner:
                 low = first[index] if index < len(first) else upto
                 wanted = low if begun is None else begun.offsets.get(index, low)
                 if wanted < min(low, upto):
-                    self.lost(
-                        f"messages {wanted} to {min(low, upto) - 1} of partition {index} of topic {topic!r} were removed, by "
-                        "retention or a purge, before they were read"
-                    )
+                    self.removed(topic, index, wanted, min(low, upto), "before")
                     wanted = low
                 if wanted < upto:
                     found.append(Range(topic, place.id, index, wanted, upto))
@@ -111,10 +116,20 @@ class Planner:
             return []
 
     def lost(self, what: str) -> None:
-        told = {"history": what.replace("messages", "records", 1)}.get(self.options.table, what)
+        """Fails, or else says so, once."""
         if self.options.fail_on_data_loss:
-            raise DataLostError(f"{told}; to go on without them, set the option failOnDataLoss to false")
-        log.warning("%s; going on without them", told)
+            raise DataLostError(f"{what}; to go on without what is lost, set the option failOnDataLoss to false")
+        if what not in self._told:
+            self._told.add(what)
+            log.warning("%s; going on without what is lost", what)
+
+    def removed(self, topic: str, partition: int, start: int, end: int, when: str) -> None:
+        """Those from the one number to before the other are gone."""
+        what = "records of the history" if self.options.table == "history" else "messages"
+        self.lost(
+            f"{what} {start} to {end - 1} of partition {partition} of topic {topic!r} were removed, by retention or a "
+            f"purge, {when} they were read"
+        )
 
 
 def _listed(offsets: dict[int, int]) -> str:

@@ -3,68 +3,63 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import NamedTuple
-
-import pyarrow as pa
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ortoo.model.errors import InvalidError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class Column(NamedTuple):
     name: str
-    ddl: str  # as Spark writes the type
-    arrow: pa.DataType
+    type: str  # as Spark writes it
 
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-HEADERS = pa.list_(pa.field("element", HEADER))
-
-_BINARY, _STRING = ("binary", pa.binary()), ("string", pa.string())
-_INT, _LONG = ("int", pa.int32()), ("bigint", pa.int64())
-_TIME = ("timestamp", TIMESTAMP)
+HEADERS = "array<struct<key:string,value:binary>>"
 
 _MESSAGES = (
-    Column("key", *_BINARY),
-    Column("value", *_BINARY),
-    Column("topic", *_STRING),
-    Column("partition", *_INT),
-    Column("offset", *_LONG),
-    Column("timestamp", *_TIME),
-    Column("headers", "array<struct<key:string,value:binary>>", HEADERS),
-    Column("priority", *_INT),
-    Column("id", *_STRING),
+    Column("key", "binary"),
+    Column("value", "binary"),
+    Column("topic", "string"),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("headers", HEADERS),
+    Column("priority", "int"),
+    Column("id", "string"),
 )
 _DEAD_LETTERS = (
     *_MESSAGES,
-    Column("origin", *_STRING),
-    Column("origin_group", *_STRING),
-    Column("reason", *_STRING),
-    Column("attempts", *_INT),
-    Column("error", *_STRING),
+    Column("origin", "string"),
+    Column("origin_group", "string"),
+    Column("reason", "string"),
+    Column("attempts", "int"),
+    Column("error", "string"),
 )
 _HISTORY = (
-    Column("position", *_LONG),
-    Column("topic", *_STRING),
-    Column("partition", *_INT),
-    Column("offset", *_LONG),
-    Column("id", *_STRING),
-    Column("timestamp", *_TIME),
-    Column("event", *_STRING),
-    Column("group", *_STRING),
-    Column("consumer", *_STRING),
-    Column("lease", *_LONG),
-    Column("reason", *_STRING),
-    Column("error", *_STRING),
-    Column("due", *_TIME),
+    Column("position", "bigint"),
+    Column("topic", "string"),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("id", "string"),
+    Column("timestamp", "timestamp"),
+    Column("event", "string"),
+    Column("group", "string"),
+    Column("consumer", "string"),
+    Column("lease", "bigint"),
+    Column("reason", "string"),
+    Column("error", "string"),
+    Column("due", "timestamp"),
 )
 TABLES = {"messages": _MESSAGES, "history": _HISTORY, "dead_letters": _DEAD_LETTERS}
-_ON_DEMAND = (Column("json", "boolean", pa.bool_()),)  # only who names it gets it
+_ON_DEMAND = (Column("json", "boolean"),)  # only who names it gets it
 
 
 def ddl(table: str, headers: bool = True) -> str:
-    return ", ".join(f"`{column.name}` {column.ddl}" for column in TABLES[table] if headers or column.name != "headers")
+    return ", ".join(
+        f"`{column.name}` {column.type}" for column in TABLES[table] if headers or column.name != "headers"
+    )
 
 
 def chosen(table: str, schema: StructType) -> tuple[Column, ...]:
@@ -79,9 +74,9 @@ def chosen(table: str, schema: StructType) -> tuple[Column, ...]:
             close = get_close_matches(field.name, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
             raise InvalidError(f"table {table!r} has no column {field.name!r}; {hint}")
-        if field.dataType.simpleString() != column.ddl:
+        if field.dataType.simpleString() != column.type:
             raise InvalidError(
-                f"column {field.name!r} is {column.ddl}, not {field.dataType.simpleString()}; cast it afterwards"
+                f"column {field.name!r} is {column.type}, not {field.dataType.simpleString()}; cast it afterwards"
             )
         columns.append(column)
     if not columns:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from ortoo.client import SyncQueue
 from ortoo.model import limits
-from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.history import expand
-from ortoo.model.records import decode_records
+from ortoo.model.errors import NotFoundError
+from ortoo.model.records import decode_happenings
 from ortoo.model.replies import Columns
 from ortoo.pipeline.connection import Address, queue_at
 
@@ -46,8 +45,6 @@ class Served:
     whole_end = end
 
     def at(self, topic: str, time: float) -> list[int]:
-        if self._is_history:
-            raise InvalidError("the history is read from a position; filter on its column timestamp instead")
         return self._queue.offsets(topic, time=time)
 
     def _edges(self, topic: str, which: int) -> list[int]:
@@ -71,8 +68,8 @@ class Served:
             page = self._queue.history_page(wanted.topic, partition=wanted.partition, start=at, count=count)
             if page.topic_id != wanted.topic_id or page.start >= wanted.end:
                 return
-            records = decode_records(page.records)[: wanted.end - page.start]
+            records = decode_happenings(page.records)[: wanted.end - page.start]
             if not records:
                 return
-            yield Happened(expand(records, page.start), page.groups)  # type: ignore[arg-type]
+            yield Happened(page.start, records, page.groups)
             at = page.next

@@ -25,24 +25,18 @@ class Split(InputPartition):
 
 
 def split(ranges: Iterable[Range], at_least: int | None = None) -> list[Split]:
+    """All that is wanted, laid end to end and cut into equal pieces; `at_least` so many, unless there are fewer messages."""
     wanted = [one for one in ranges if one.end > one.start]
     total = sum(one.end - one.start for one in wanted)
-    if not total:
-        return []
-    tasks = max(at_least or 1, -(-total // LARGE), min(FEW, -(-total // SMALL)))
-    share = -(-total // tasks)
-    splits: list[Split] = []
-    room, held = share, []
+    tasks = min(total, max(at_least or 1, -(-total // LARGE), min(FEW, -(-total // SMALL))))
+    pieces: list[list[Range]] = [[] for _ in range(tasks)]
+    at = which = 0  # how much is given out, and the task that gets the next
     for one in wanted:
         start = one.start
         while start < one.end:
-            end = min(one.end, start + room)
-            held.append(one._replace(start=start, end=end))
-            room -= end - start
-            start = end
-            if not room:
-                splits.append(Split(tuple(held)))
-                room, held = share, []
-    if held:
-        splits.append(Split(tuple(held)))
-    return splits
+            room = total * (which + 1) // tasks - at
+            taken = min(room, one.end - start)
+            pieces[which].append(one._replace(start=start, end=start + taken))
+            start, at = start + taken, at + taken
+            which += taken == room
+    return [Split(tuple(piece)) for piece in pieces]

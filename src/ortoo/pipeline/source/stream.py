@@ -14,6 +14,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ortoo.model.errors import NotFoundError
+
 from .offsets import Places, TopicPlace, from_offset, share_out, to_offset
 from .options import LATEST, Bound, ReadOptions
 from .origin import Known
@@ -27,10 +29,9 @@ if TYPE_CHECKING:
 
 _LATEST = Bound(LATEST)
 _TOPICS_SECONDS = 1.0  # how often is looked for topics that match a pattern, and for topics made again
-_PAUSES = (
-    0.01,
-    0.05,
-)  # Spark asks a hundred times a second; the longer nothing came, the longer the answer stays the same
+_PAUSE_SECONDS = 0.01  # Spark asks a hundred times a second: for so long an answer is good,
+_PAUSE_SECONDS_MAX = 0.05  # and for so long per log that must be looked at, when nothing has come for a while,
+_PAUSE_SECONDS_MOST = 1.0  # up to this
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -42,12 +43,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         self._initial: Places | None = None
         self._pinned = False
+        self._is_now_only = False
         self._upto: Places | None = None  # where a run ends that takes only what is there
         self._topics: dict[str, Known] = {}
         self._topics_until = 0.0
         self._end: Places = {}
         self._end_until = 0.0
-        self._pause = _PAUSES[0]
+        self._pause = _PAUSE_SECONDS
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task needs."""
@@ -64,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Asked for twice; what comes in between must not make a difference."""
         if self._initial is None:
-            self._initial = self._plan.places(self._known_topics(), self._options.starting)
+            self._initial = self._plan.places(self._plan.topics(), self._options.starting)
         return to_offset(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -75,9 +77,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._must_pin(start):
             self._pinned = True
             return start  # an empty batch, which makes the beginning durable
-        begun, end = from_offset(start), self._upto or self._current()
-        begun = self._with_new(begun, end)
-        end = {topic: _not_before(place, begun[topic]) for topic, place in end.items()}
+        end = self._upto if self._upto is not None else self._current()
+        if self._is_now_only:
+            self._upto = end
+        begun = self._with_new(from_offset(start), end)
+        self._check_backwards(begun, end)
         if isinstance(limit, ReadMaxRows):
             end = share_out(begun, end, limit.max_rows)
         return to_offset(end)
@@ -85,18 +89,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the topics end: how far behind a stream is, stands in its progress."""
         end = self._current()
-        whole = {topic: self._plan.origin.whole_end(topic) for topic in end} if self._options.path is not None else {}
-        return to_offset(
-            {
-                topic: TopicPlace(
-                    place.id, {index: max(upto, _at(whole.get(topic), index)) for index, upto in place.offsets.items()}
-                )
-                for topic, place in end.items()
-            }
-        )
+        return to_offset(end if self._options.path is None else {name: self._whole(name, end[name]) for name in end})
+
+    def _whole(self, topic: str, place: TopicPlace) -> TopicPlace:
+        """With what the files do not hold yet."""
+        whole = self._plan.origin.whole_end(topic)
+        return TopicPlace(place.id, {index: max(upto, _at(whole, index)) for index, upto in place.offsets.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._upto = self._current()
+        self._is_now_only = True
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing hangs on it: Spark says it one batch late, and of the last batch never."""
@@ -104,13 +105,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _must_pin(self, start: dict[str, Any]) -> bool:
         """A stream that begins at the end would, were it to crash in its first batch, begin at another end."""
         starting = self._options.starting
-        moves = starting.at == LATEST or any(LATEST in named.values() for named in (starting.offsets or {}).values())
+        named = (starting.offsets or {}).values()
+        moves = starting.at == LATEST or starting.time is not None or any(LATEST in one.values() for one in named)
         return moves and not self._pinned and self._initial is not None and start == to_offset(self._initial)
 
     def _known_topics(self) -> dict[str, Known]:
         now = monotonic()
         if now >= self._topics_until:
-            self._topics = self._plan.topics()
+            self._topics = self._plan.topics(begun=True)
             self._topics_until = now + _TOPICS_SECONDS
         return self._topics
 
@@ -118,10 +120,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = monotonic()
         if now < self._end_until:
             return self._end
-        end = self._plan.places(self._known_topics(), _LATEST)
-        self._pause = _PAUSES[0] if end != self._end else min(_PAUSES[1], self._pause * 1.5)
+        try:
+            end = self._plan.places(self._known_topics(), _LATEST)
+        except NotFoundError:  # deleted since its name was looked up
+            self._topics_until = 0.0
+            end = self._plan.places(self._known_topics(), _LATEST)
+        longest = min(_PAUSE_SECONDS_MOST, _PAUSE_SECONDS_MAX * self._lookups(end))
+        self._pause = _PAUSE_SECONDS if end != self._end else min(longest, self._pause * 1.5)
         self._end, self._end_until = end, now + self._pause
         return end
+
+    def _lookups(self, end: Places) -> int:
+        """Of a topic's messages one answer tells where all partitions end; of their histories each is asked."""
+        is_history = self._options.table == "history"
+        return sum(1 + is_history * len(place.offsets) for place in end.values())
+
+    def _check_backwards(self, begun: Places, end: Places) -> None:
+        """A server that lost its disk, or was restored from a backup, gives offsets a second time."""
+        for topic, place in end.items():
+            for index, upto in place.offsets.items():
+                if upto < begun[topic].offsets[index]:
+                    self._plan.lost(
+                        f"partition {index} of topic {topic!r} ends at {upto}, but was read up to "
+                        f"{begun[topic].offsets[index]}: what was there is gone"
+                    )
 
     def _with_new(self, begun: Places, end: Places) -> Places:
         """Topics and partitions that are new are read from their beginning."""
@@ -143,8 +165,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begun, ended = from_offset(start), from_offset(end)
-        for topic in begun.keys() - ended.keys():
-            self._plan.lost(f"topic {topic!r} was deleted")
+        for topic in sorted(begun.keys() - ended.keys()):
+            self._plan.lost(f"topic {topic!r} was deleted, or is not asked for any more")
         return split(self._plan.ranges(begun, ended), self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -154,7 +176,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _at(numbers: list[int] | None, index: int) -> int:
     return numbers[index] if numbers is not None and index < len(numbers) else 0
-
-
-def _not_before(place: TopicPlace, begun: TopicPlace) -> TopicPlace:
-    return TopicPlace(place.id, {index: max(upto, begun.offsets[index]) for index, upto in place.offsets.items()})

@@ -1,7 +1,16 @@
-"""What happened to a partition's messages, in files of its own: frames that know which offsets they speak of."""
+"""What happened to a partition's messages, in files of its own: frames that know which offsets they speak of.
+
+frames (in files, listed in the checkpoint) | writing (being flushed by a checkpoint) | tail (newest)
+
+The records of a partition are numbered from 0, in this order, for ever: a frame's head tells the number of its first one, so
+that what is damaged or gone leaves the others their numbers.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -9,7 +18,8 @@ import msgspec
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Retried, decode_records, encode_records
+from ortoo.model.records import Happening, Retried, decode_happenings, encode_records
+from ortoo.ports import Happened
 
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_heads
@@ -24,6 +34,7 @@ class HappeningsHead(msgspec.Struct, array_like=True, frozen=True):
     last: int
     count: int
     sealed: Sealed | None
+    start: int | None = None  # number of the first record; before numbers were kept, None
 
 
 class HistoryEntry(NamedTuple):
@@ -32,6 +43,8 @@ class HistoryEntry(NamedTuple):
     topic: TopicId
     partition: int
     files: list[tuple[int, int]]
+    dropped: int = 0  # records that went with files of old
+    end: int = 0  # number after that of the last record in the files
 
 
 class Place(NamedTuple):
@@ -41,7 +54,14 @@ class Place(NamedTuple):
     position: int
     size: int
     head: HappeningsHead
+    start: int
 
+    @property
+    def end(self) -> int:
+        return self.start + self.head.count
+
+
+Report = Callable[[str], None]  # is told of damage
 
 _encode = msgspec.msgpack.Encoder().encode
 _head_decoder = msgspec.msgpack.Decoder(HappeningsHead)
@@ -67,6 +87,18 @@ class DiskHistory:
         self.sizes: dict[int, int] = {}  # by file number
         self.writing: list[Happening] = []
         self.tail: list[Happening] = []
+        self.dropped = 0
+        self.written_end = 0  # number after that of the last record in the files
+        self._cached: tuple[Place, list[Happening]] | None = None
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest record that is still known."""
+        return self.places[0].start if self.places else self.written_end
+
+    @property
+    def end(self) -> int:
+        return self.written_end + len(self.writing) + len(self.tail)
 
     def note(self, record: Happening) -> None:
         self.tail.append(record)
@@ -77,6 +109,32 @@ class DiskHistory:
             if place.first <= offset <= place.last:
                 found.extend(self._read(place, ring))
         return [record for record in [*found, *self.writing, *self.tail] if offset in record.offsets]
+
+    def happenings(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> Happened:
+        """Records from `start` to before `end`, until some are missing. Where the first ones are, it starts behind them."""
+        start = max(start, self.first)
+        found: list[Happening] = []
+        for number, records in self._stretches(start, ring, report):
+            if not found:
+                start = max(start, number)
+            at = start + len(found)
+            if at >= min(start + count, end) or number > at:
+                break
+            found.extend(records[at - number :])
+        return Happened(found[: max(0, min(count, end - start))], start, self.first, end)
+
+    def _stretches(self, start: int, ring: KeyRing, report: Report) -> Iterator[tuple[int, list[Happening]]]:
+        """What can be read from there on: the number of the first record, and the records."""
+        which = bisect_right(self.places, start, key=lambda place: place.start) - 1
+        for place in islice(self.places, max(which, 0), None):
+            if self._cached is None or self._cached[0] is not place:
+                try:
+                    self._cached = (place, self._read(place, ring))
+                except CorruptionError as error:
+                    report(str(error))
+                    continue
+            yield self._cached[0].start, self._cached[1]
+        yield self.written_end, [*self.writing, *self.tail]
 
     def _read(self, place: Place, ring: KeyRing) -> list[Happening]:
         file = self.disk.open(self._path(place.file))
@@ -92,7 +150,7 @@ class DiskHistory:
         try:
             if place.head.sealed is not None:
                 body = ring.open(place.head.sealed, body, self._context(place.first))
-            return decode_records(body)  # type: ignore[return-value]
+            return decode_happenings(body)
         except CorruptionError as error:
             raise CorruptionError(f"{where}: {error}") from None
 
@@ -133,9 +191,10 @@ class DiskHistory:
             body, sealed = encode_records(list(records)), None
             if ring is not None:
                 sealed, body = ring.seal(body, self._context(first))
-            head = HappeningsHead(first, last, len(records), sealed)
+            start = self.written_end + at
+            head = HappeningsHead(first, last, len(records), sealed, start)
             frame = encode_frame(HAPPENINGS, first, _encode(head), body)
-            places.append(Place(first, last, number, file.size(), len(frame), head))
+            places.append(Place(first, last, number, file.size(), len(frame), head, start))
             file.append(frame)
         return places
 
@@ -143,17 +202,23 @@ class DiskHistory:
         self.places.extend(places)
         for place in places:
             self.sizes[place.file] = place.position + place.size
+        self.written_end += len(self.writing)
         self.writing = []
 
     def entry(self) -> HistoryEntry:
-        return HistoryEntry(self.topic, self.partition, sorted(self.sizes.items()))
+        files = sorted(self.sizes.items())
+        return HistoryEntry(self.topic, self.partition, files, self.dropped, self.written_end)
 
     def drop_before(self, start: int) -> list[str]:
-        """Files that speak only of messages long gone; the newest stays, for what was skipped is told there."""
+        """The oldest files, as far as they speak only of messages long gone; the newest stays, for what was skipped is
+        told there."""
         newest = max(self.sizes, default=0)
-        live = {place.file for place in self.places if place.last >= start} | {newest}
-        gone = [number for number in self.sizes if number not in live]
-        self.places = [place for place in self.places if place.file in live]
+        oldest = min([place.file for place in self.places if place.last >= start] + [newest])
+        gone = [number for number in self.sizes if number < oldest]
+        if not gone:
+            return []
+        self.places = [place for place in self.places if place.file >= oldest]
+        self.dropped = self.first
         for number in gone:
             del self.sizes[number]
         return [self._path(number) for number in gone]
@@ -164,6 +229,7 @@ class DiskHistory:
         """Opens what the checkpoint names, cuts and removes the rest. Returns what is damaged: history is worth a report,
         not a refusal."""
         problems = []
+        self.dropped = self.written_end = entry.dropped
         present = {int(name.removesuffix(".hist")) for name in self.disk.list(self.folder) if name.endswith(".hist")}
         for number, size in entry.files:
             if number not in present:
@@ -172,6 +238,7 @@ class DiskHistory:
             problems.extend(self._load_file(number, size))
         for stranger in present - {number for number, _ in entry.files}:
             self.disk.remove(self._path(stranger))
+        self.written_end = max(self.written_end, entry.end)
         return problems
 
     def _load_file(self, number: int, size: int) -> list[str]:
@@ -180,17 +247,19 @@ class DiskHistory:
             if file.size() > size:
                 file.truncate(size)
             self.sizes[number] = file.size()
-            places = [self._place(number, *found) for found in read_heads(file)]
+            self.places.extend(self._place(number, *found) for found in list(read_heads(file)))
             problem = f"at byte {file.size()}: the checkpoint knows of {size} bytes" if file.size() < size else None
         except BadFrameError as error:
             frames = scan_frames(file.read(0, file.size()))  # what lies beyond the damage is worth having
-            places = [self._place(number, f.position, f.fixed, f.head) for f in frames if isinstance(f, Frame)]
+            found = [frame for frame in frames if isinstance(frame, Frame)]
+            self.places.extend(self._place(number, frame.position, frame.fixed, frame.head) for frame in found)
             problem = f"at byte {error.position}: {error.reason}"
         finally:
             file.close()
-        self.places.extend(places)
         return [f"{self._path(number)} is damaged {problem}"] if problem else []
 
     def _place(self, number: int, position: int, fixed: FrameHead, data: bytes) -> Place:
         head = decode_head(data)
-        return Place(head.first, head.last, number, position, fixed.size, head)
+        start = max(self.written_end, head.start or 0)
+        self.written_end = start + head.count
+        return Place(head.first, head.last, number, position, fixed.size, head, start)

@@ -1,37 +1,33 @@
 """A data directory seen from outside, while its owner may be at work: what the last checkpoint vouches for, and no more.
 
 Nothing is changed and no lock is taken. Files may be sealed or trimmed at any moment, so whatever vanishes under the reader's
-hands is looked for again in a newer checkpoint.
+hands is looked for again, in a newer checkpoint if there is one. What that one does not name any more is left out.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from ortoo.model.errors import CorruptionError, NotFoundError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Published
+from ortoo.model.records import Happening
 from ortoo.model.replies import Columns
 
+from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
-from .commit import decode_commit
+from .codec import to_columns
 from .crypto import KeyRing, load_keys
 from .files import File, RealDisk
 from .format import NAME, refuse_strangers
-from .frame import Frame
 from .happenings import DiskHistory, HistoryEntry
-from .log import DiskLog, LogEntry
-from .wal import FOLDER as WAL_FOLDER
-from .wal import scan_commits
+from .log import LogEntry
+from .segment import Segment, SegmentEntry
 
 _TRIES = 5
 _SCAN = 10_000
-_FAR = 1 << 62
-
-T = TypeVar("T")
 
 
 class ViewFile:
@@ -76,143 +72,176 @@ class ViewDisk(RealDisk):
 
 class Outside:
     def __init__(self, path: Path, keys: str | dict[str, bytes] | None = None) -> None:
-        self._disk = ViewDisk(path)
+        self.disk = ViewDisk(path)
         if not (path / NAME).is_file():
             raise NotFoundError(f"{path} is not a data directory of Ortoo")
-        refuse_strangers(self._disk)
-        self._ring = KeyRing(load_keys(keys))
+        refuse_strangers(self.disk)
+        self.ring = KeyRing(load_keys(keys))
         self.checkpoint: Checkpoint | None = None
+        self._logs: dict[tuple[int, int], LogEntry] = {}
+        self._histories: dict[tuple[int, int], HistoryEntry] = {}
+        self._opened: dict[tuple[int, int], DiskHistory] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Looks for a newer checkpoint."""
-        names = self._disk.list("checkpoint")
-        newest = max((name for name in names if name.endswith(".ckpt")), default="")
-        if self.checkpoint is None or newest != f"{self.checkpoint.number:020d}.ckpt":
-            self.checkpoint = self._patiently(lambda: read_checkpoint(self._disk))
+        newest = max((name for name in self.disk.list(CHECKPOINT_FOLDER) if name.endswith(".ckpt")), default="")
+        if self.checkpoint is not None and newest == f"{self.checkpoint.number:020d}.ckpt":
+            return
+        self.checkpoint = self._read_checkpoint()
+        manifest = None if self.checkpoint is None else self.checkpoint.manifest
+        self._logs = {(entry.topic, entry.partition): entry for entry in manifest.logs} if manifest else {}
+        self._histories = {(entry.topic, entry.partition): entry for entry in manifest.histories} if manifest else {}
+        self._opened = {}
 
-    def _patiently(self, look: Callable[[], T]) -> T:
-        """The owner may remove a file between the moment its name was read and the moment it is opened."""
+    def _read_checkpoint(self) -> Checkpoint | None:
+        """The owner may replace it between the moment its name was read and the moment it is opened."""
         for _ in range(_TRIES):
             try:
-                return look()
+                return read_checkpoint(self.disk)
             except FileNotFoundError:
                 continue
-        return look()
+        return read_checkpoint(self.disk)
 
-    def _entry(self, topic: TopicId, partition: int) -> LogEntry | None:
-        logs = self.checkpoint.manifest.logs if self.checkpoint is not None else []
-        return next((entry for entry in logs if (entry.topic, entry.partition) == (topic, partition)), None)
+    # -- messages
 
     def bounds(self, topic: TopicId, partition: int) -> tuple[int, int]:
         """The first message in the files, and the one after the last."""
-        entry = self._entry(topic, partition)
+        entry = self._logs.get((topic, partition))
         return (0, 0) if entry is None else (entry.start, entry.end)
 
     def scan(self, topic: TopicId, partition: int, start: int, end: int) -> Iterator[Columns]:
-        """The messages of that range that are still there."""
-        log = self._log(topic, partition, start, end)
-        if log is None:
-            return
-        try:
-            at = max(start, log.start)
-            while at < min(end, log.end):
-                columns = log.scan(at, min(_SCAN, end - at), self._ring)
-                if not len(columns):
-                    return
-                yield columns
-                at = columns.offsets[-1] + 1
-        finally:
-            log.close()
-
-    def _log(self, topic: TopicId, partition: int, start: int, end: int) -> DiskLog | None:
-        """Opened; only the files that hold some of that range."""
-        for attempt in range(_TRIES):
-            entry = self._entry(topic, partition)
-            if entry is None:
-                return None
-            segments = [known for known in entry.segments if known.base < end and known.end > start]
-            log = DiskLog(self._disk, topic, partition)
+        """The messages of that range that are still there, frame by frame."""
+        at = start
+        while at < end:
+            segment = self._segment_from(topic, partition, at)
+            if segment is None:
+                return
             try:
-                log.load(entry._replace(segments=segments), self._ring, _FAR)
-            except (FileNotFoundError, CorruptionError):
-                log.close()
-                if attempt == _TRIES - 1:
-                    raise
-                self.refresh()
+                at = max(at, self.bounds(topic, partition)[0], segment.base)
+                for which in range(segment.frame_of(at), len(segment.bases)):
+                    if segment.bases[which] >= end:
+                        return
+                    yield _between(to_columns(*segment.read(which, topic, partition, self.ring)), at, end)
+                at = segment.end
+            finally:
+                segment.close()
+
+    def _segment_from(self, topic: TopicId, partition: int, at: int) -> Segment | None:
+        """The first that holds something from there on."""
+        for _ in range(_TRIES):
+            entry = self._logs.get((topic, partition))
+            known = next((one for one in entry.segments if one.end > at), None) if entry is not None else None
+            if known is None:
+                return None
+            segment = self._open(topic, partition, known)
+            if segment is not None:
+                return segment
+            self.refresh()
+        raise CorruptionError(f"a segment of topic {topic}, partition {partition} is missing, from message {at} on")
+
+    def _open(self, topic: TopicId, partition: int, known: SegmentEntry) -> Segment | None:
+        """None when it is gone. Its compressed twin is there before the original goes, and may have grown before that."""
+        for is_sealed in (True, False, True):
+            segment = Segment(self.disk, f"logs/{topic}/{partition}", known.base, is_sealed)
+            try:
+                segment.load(known.size, cut=False)
+            except FileNotFoundError:
                 continue
-            return log
+            except BaseException:
+                segment.close()
+                raise
+            if segment.end < known.end:
+                segment.close()
+                raise CorruptionError(f"{segment.path} ends before message {segment.end}, not {known.end}")
+            return segment
         return None
 
     def first_at(self, topic: TopicId, partition: int, time_ms: int) -> int:
         """The first message at or after that time; the end when there is none."""
-        start, end = self.bounds(topic, partition)
-        entry = self._entry(topic, partition)
-        for known in entry.segments if entry is not None else []:
-            log = self._log(topic, partition, known.base, known.end)
-            if log is None or not log.segments:
-                continue
-            try:
-                found = _first_in(log, time_ms)
-            finally:
-                log.close()
-            if found is not None:
-                return max(start, found)
-        return end
+        entry = self._logs.get((topic, partition))
+        if entry is None:
+            return 0
+        which = bisect_left(entry.segments, time_ms, key=lambda known: self._last_time(topic, partition, known))
+        if which == len(entry.segments):
+            return entry.end
+        segment = self._open(topic, partition, entry.segments[which])
+        if segment is None:
+            return entry.segments[which].end
+        try:
+            return max(entry.start, _first_in(segment, time_ms))
+        finally:
+            segment.close()
 
-    def _history_entry(self, topic: TopicId, partition: int) -> HistoryEntry | None:
-        histories = self.checkpoint.manifest.histories if self.checkpoint is not None else []
-        return next((entry for entry in histories if (entry.topic, entry.partition) == (topic, partition)), None)
+    def _last_time(self, topic: TopicId, partition: int, known: SegmentEntry) -> int:
+        segment = self._open(topic, partition, known)
+        if segment is None:
+            return 0  # trimmed: before all that is there
+        try:
+            return segment.head(len(segment.bases) - 1)[1].timestamps()[-1]
+        finally:
+            segment.close()
+
+    # -- history
 
     def history_bounds(self, topic: TopicId, partition: int) -> tuple[int, int]:
         history = self._history(topic, partition)
         return (0, 0) if history is None else (history.first, history.end)
 
     def _history(self, topic: TopicId, partition: int) -> DiskHistory | None:
-        entry = self._history_entry(topic, partition)
-        if entry is None:
-            return None
-        history = DiskHistory(self._disk, topic, partition)
-        history.load(entry)
-        return history
+        for _ in range(_TRIES):
+            entry = self._histories.get((topic, partition))
+            if entry is None:
+                return None
+            history = self._opened.get((topic, partition))
+            if history is not None:
+                return history
+            history = DiskHistory(self.disk, topic, partition)
+            try:
+                history.load(entry)
+            except FileNotFoundError:  # dropped between listing and opening it
+                self.refresh()
+                continue
+            self._opened[topic, partition] = history
+        raise CorruptionError(f"the history of topic {topic}, partition {partition} is not to be had")
 
-    def happenings(self, topic: TopicId, partition: int, start: int, end: int) -> Iterator[tuple[int, list[Happening]]]:
+    def happenings(
+        self, topic: TopicId, partition: int, start: int, end: int, report: Callable[[str], None]
+    ) -> Iterator[tuple[int, list[Happening]]]:
         """What happened, from one number to before another: the first number, and what follows it."""
-        history = self._history(topic, partition)
-        if history is None:
-            return
-        at = start
-        while at < min(end, history.end):
-            found = history.happenings(at, min(_SCAN, end - at), min(end, history.end), self._ring, lambda _: None)
+        at, tries = start, 0
+        while at < end:
+            history = self._history(topic, partition)
+            if history is None:
+                return
+            try:
+                upto = min(end, history.end)
+                found = history.happenings(at, max(0, min(_SCAN, upto - at)), upto, self.ring, report)
+            except FileNotFoundError:
+                tries += 1
+                if tries == _TRIES:
+                    raise
+                self._opened.pop((topic, partition), None)
+                self.refresh()
+                continue
             if not found.records:
                 return
             yield found.start, found.records
             at = found.start + len(found.records)
 
-    def ends_with_wal(self) -> dict[tuple[int, int], int]:
-        """Where logs end that have messages which no checkpoint has written to segments yet."""
-        ends: dict[tuple[int, int], int] = {}
-        after = 0 if self.checkpoint is None else self.checkpoint.number
-        for name in self._disk.list(WAL_FOLDER):
-            try:
-                found = scan_commits(self._disk.read(f"{WAL_FOLDER}/{name}"))
-            except FileNotFoundError:
-                continue
-            for item in found:
-                if not isinstance(item, Frame) or item.body is None or item.fixed.number <= after:
-                    continue
-                for _, records in decode_commit(item.body, self._ring):
-                    for record in records if isinstance(records, list) else ():
-                        if isinstance(record, Published):
-                            ends[record.topic, record.partition] = record.base + record.count
-        return ends
+
+def _first_in(segment: Segment, time_ms: int) -> int:
+    """The first message at or after that time in a segment that has one."""
+    which = bisect_left(range(len(segment.bases)), time_ms, key=lambda at: segment.head(at)[1].timestamps()[-1])
+    base, head = segment.head(which)
+    return base + bisect_left(head.timestamps(), time_ms)
 
 
-def _first_in(log: DiskLog, time_ms: int) -> int | None:
-    for segment in log.segments:
-        for which in range(len(segment.bases)):
-            base, head = segment.head(which)
-            times = head.timestamps()
-            if times[-1] >= time_ms:
-                return base + next(row for row, time in enumerate(times) if time >= time_ms)
-    return None
+def _between(columns: Columns, start: int, end: int) -> Columns:
+    """The rows of a frame's columns from one offset to before another."""
+    first = columns.offsets[0]
+    if start <= first and columns.offsets[-1] < end:
+        return columns
+    rows = slice(max(0, start - first), max(0, end - first))
+    given = {name: getattr(columns, name) for name in Columns.__struct_fields__}
+    return Columns(**{name: column[rows] for name, column in given.items() if column is not None})

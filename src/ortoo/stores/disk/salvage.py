@@ -103,9 +103,11 @@ class Salvage:
             self.complaints.append(f"{path} at byte {item.position}: {error}")
             return None
 
-    def happenings(self, topic: TopicId, partition: int) -> list[Happening]:
+    def happenings(self, topic: TopicId, partition: int) -> tuple[list[Happening], int]:
+        """What can be read, and the number after that of the last record there was."""
         folder = f"history/{topic}/{partition}"
         found: list[Happening] = []
+        end = 0
         for name in self.disk.list(folder):
             for item in scan_frames(self.disk.read(f"{folder}/{name}")):
                 if isinstance(item, Damage) or item.body is None:
@@ -113,13 +115,14 @@ class Salvage:
                     continue
                 try:
                     head = msgspec.msgpack.decode(item.head, type=HappeningsHead)
+                    end = max(end, (head.start or 0) + head.count)
                     body = item.body
                     if head.sealed is not None:
                         body = self.ring.open(head.sealed, body, f"history {topic}.{partition}.{head.first}".encode())
                     found.extend(decode_records(body))  # type: ignore[arg-type]
                 except (OrtooError, msgspec.MsgspecError) as error:
                     self.complaints.append(f"{folder}/{name} at byte {item.position}: {error}")
-        return found
+        return found, max(end, len(found))
 
     def commits(self, after: int) -> Iterator[list[Record]]:
         """What the write-ahead log still tells."""

@@ -125,6 +125,11 @@ class Segment:
         except BadFrameError as error:
             raise self._corrupt(position, error.reason) from None
 
+    def head(self, which: int) -> tuple[int, MessageHead]:
+        """Of one frame: its first offset, and what it tells without its body."""
+        fixed, head = self._head_at(self.open(), self.positions[which])
+        return fixed.number, decode_head(head)
+
     def frame_of(self, offset: int) -> int:
         return bisect_right(self.bases, offset) - 1
 

@@ -19,11 +19,11 @@ from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
 from ortoo.model import records as r
-from ortoo.model.errors import CorruptionError, OrtooError
+from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
-from ortoo.ports import StoreStatus
+from ortoo.ports import Happened, StoreStatus
 
 from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
@@ -193,6 +193,13 @@ class DiskStore:
         """Takes a record in as if it had been appended. Durable with the next checkpoint; only repairing does this."""
         self._catalog.absorb(record, 0)
 
+    def adopt_history(self, topic: TopicId, partition: int, start: int, records: Sequence[r.Happening]) -> None:
+        """As `adopt`; the first of them has that number."""
+        history = self._catalog.history(topic, partition)
+        history.dropped = history.written_end = start
+        for record in records:
+            history.note(record)
+
     # -- reading
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
@@ -203,6 +210,16 @@ class DiskStore:
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
         return self._catalog.history(topic, partition).history(offset, self.ring)
+
+    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+        """A lease is not synced for its own sake. Who follows the history must not see what might never have been."""
+        history = self._catalog.history(topic, partition)
+        end = history.end
+        if history.tail and not self._wal.is_synced:
+            await self._in(self._writer, self._sync)
+            if self._catalog.histories.get((topic, partition)) is not history:
+                raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
+        return history.happenings(start, count, end, self.ring, self._report)
 
     # -- checkpoints
 

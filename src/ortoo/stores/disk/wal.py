@@ -158,8 +158,12 @@ class Wal:
         self.bytes_since_rotation += len(data)
         return number
 
+    @property
+    def is_synced(self) -> bool:
+        return self._synced >= self.next_number - 1
+
     def sync(self) -> None:
-        if self._file is not None and self._synced < self.next_number - 1:
+        if self._file is not None and not self.is_synced:
             upto = self.next_number - 1
             self._file.sync()
             self._synced = upto

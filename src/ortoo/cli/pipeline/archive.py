@@ -1,0 +1,138 @@
+"""`ortoo pipeline archive` and `compact`: topics and their history as Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from ortoo.cli import parse, show
+from ortoo.cli.connection import Target, on_target
+from ortoo.cli.help import examples
+
+from .options import Conf, Master, spark_session
+
+if TYPE_CHECKING:
+    from ortoo.pipeline.lake.archive import Archived
+
+EXAMPLES = examples(
+    "ortoo pipeline archive --to ./lake --once",
+    "ortoo pipeline archive --to ./lake --every 30s",
+    "ortoo pipeline archive --to ./lake --topic orders --topic payments",
+    "ortoo pipeline archive --to ./lake --data ./data --once",
+)
+COMPACT_EXAMPLES = examples("ortoo pipeline compact --lake ./lake")
+
+
+@on_target
+def archive(
+    target: Target,
+    to: Annotated[Path, typer.Option("--to", metavar="LAKE", help="the lake; made if need be", show_default=False)],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="only this one; may be given again", show_default=False)
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="only topics whose whole name it matches", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="end when everything that is there now is archived")] = False,
+    every: Annotated[
+        float, typer.Option(parser=parse.duration, metavar="TIME", help="how often, without --once", show_default="10s")
+    ] = 10.0,
+    history: Annotated[bool, typer.Option("--history/--no-history", help="also what happened to the messages")] = True,
+    per_batch: Annotated[int, typer.Option(metavar="N", min=1, help="messages of a batch at most")] = 1_000_000,
+    fail_on_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-data-loss", help="end with an error when messages were removed before they were archived"
+        ),
+    ] = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Keep topics and their history as Parquet files, by topic and date.
+
+    Every message is archived once, whatever is killed in between: run the command again, and it goes on. The files can be
+    read by Spark, DuckDB, pandas and anything else that reads Parquet. A topic with retention_waits_for_archive keeps its
+    messages until they are here. Small files are merged as they gather.
+
+    With --data the files of a data directory are read, and a server may be using it: what is in its last checkpoint is
+    archived, and the queue is not told.
+    """
+    if topic and pattern is not None:
+        raise typer.BadParameter("give --topic or --pattern, not both")
+    from ortoo.pipeline.connection import Address
+    from ortoo.pipeline.flow.reason import to_reason
+    from ortoo.pipeline.lake.archive import Wanted, archiving
+    from ortoo.pipeline.lake.layout import Lake
+    from ortoo.pipeline.spark.needed import check_packages
+
+    check_packages()
+    address = Address(namespace=target.namespace)
+    if target.data is None:
+        address = Address(target.url, target.token, target.namespace)
+        with target.open():  # better to learn now than when Spark has started that the server is away
+            pass
+    wanted = Wanted(
+        address,
+        str(target.data) if target.data is not None else None,
+        None,
+        tuple(topic or ()),
+        pattern if pattern is not None else ".*",
+        per_batch,
+        history,
+        fail_on_data_loss,
+    )
+    from pyspark.errors import PySparkException
+
+    told = _Told()
+    try:
+        with (
+            spark_session("archive", master, conf) as spark,
+            archiving(spark, Lake(to), wanted, None if once else every, told) as job,
+        ):
+            job.wait()
+    except PySparkException as error:
+        show.err.print(f"[red]error[/red]: {escape(to_reason(error))}")
+        raise typer.Exit(1) from None
+    finally:
+        show.done(f"archived {show.count(told.rows['messages'], 'message')} in {escape(str(to))}")
+
+
+class _Told:
+    """One line a batch, on standard error."""
+
+    def __init__(self) -> None:
+        self.rows = {"messages": 0, "history": 0}
+
+    def __call__(self, batch: Archived | str) -> None:
+        if isinstance(batch, str):
+            show.err.print(f"[yellow]warning[/yellow]: {escape(batch)}")
+            return
+        self.rows[batch.table] += batch.rows
+        what = "messages" if batch.table == "messages" else "records of history"
+        show.err.print(
+            f"{batch.rows:,} {what} of {show.count(batch.topics, 'topic')} in {batch.seconds:.1f} s "
+            f"({batch.rows / max(batch.seconds, 0.001):,.0f}/s)"
+        )
+
+
+def compact(
+    lake: Annotated[Path, typer.Option("--lake", metavar="LAKE", help="the lake", show_default=False)],
+) -> None:
+    """Merge the small files of a lake that no job writes to now.
+
+    The archive job does this by itself as files gather; this is for afterwards. A topic's day is exchanged in one step: who
+    reads the lake meanwhile sees every message once.
+    """
+    from ortoo.pipeline.spark.needed import check_packages
+
+    check_packages()
+    from ortoo.pipeline.lake.compaction import compact as compact_lake
+    from ortoo.pipeline.lake.layout import Lake
+
+    place = Lake.existing(lake)
+    with place.alone("compacting"), show.working("merging files"):
+        merged = compact_lake(place)
+    show.done(f"{show.count(merged.before, 'file')} in {show.count(merged.folders, 'folder')} became {merged.after:,}")

@@ -1,0 +1,103 @@
+"""`ortoo pipeline run`: a pipeline declared in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from ortoo.cli import show
+from ortoo.cli.help import examples
+
+from .options import Conf, Master, to_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ortoo.pipeline.flow.progress import Batch
+
+EXAMPLES = examples(
+    "ortoo pipeline run enrich.yaml --dry-run",
+    "ortoo pipeline run enrich.yaml --once",
+    "ortoo pipeline run enrich.yaml --master spark://host:7077",
+)
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline, as YAML", show_default=False)],
+    once: Annotated[bool, typer.Option("--once", help="end when everything that is there now is done")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", show_default="as the file says", help="where to keep how far the pipeline has come"
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="check the file and show the plan; Spark is not started")
+    ] = False,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="the same with Spark, which checks the SQL and tells each step's columns")
+    ] = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Run a pipeline: read topics, transform them with SQL and Python, write topics or Parquet files.
+
+    The whole file is checked before anything runs. Each batch is reported on standard error; Ctrl-C ends the pipeline, and
+    the next run goes on where it stopped.
+    """
+    from ortoo.pipeline.flow.flow import load_flow
+    from ortoo.pipeline.flow.plan import describe
+    from ortoo.pipeline.flow.problems import FlowError
+    from ortoo.pipeline.flow.run import FailedError, flow_session, run_flow
+
+    settings = to_settings(conf or ())
+    try:
+        flow = load_flow(file, checkpoint=checkpoint.absolute() if checkpoint is not None else None)
+    except FlowError as error:
+        _complain(str(error).splitlines())
+        count = len(error.problems)
+        _complain([f"{file} has {show.count(count, 'mistake')}; nothing was run"])
+        raise typer.Exit(1) from None
+    for warning in flow.warnings:
+        show.err.print(f"[yellow]warning[/yellow]: {escape(show.printable(warning))}")
+    if dry_run and not schemas:
+        _print(describe(flow))
+        _print(
+            [
+                "",
+                "checked: the file. Not checked: SQL, columns, schemas and topics; --schemas asks Spark for the first three",
+            ]
+        )
+        return
+    with flow_session(flow, master=master, conf=settings) as session:
+        if schemas:
+            from ortoo.pipeline.flow.frames import build_frames
+            from ortoo.pipeline.flow.writing import to_outputs
+
+            frames = build_frames(flow, session)
+            to_outputs(flow, frames)
+            _print(describe(flow, frames))
+            _print(["", "checked: the file, SQL, columns and schemas. Not checked: whether the topics exist"])
+            return
+        try:
+            run_flow(flow, session, once=once, on_batch=_tell)
+        except FailedError as error:
+            _complain([str(error)])
+            raise typer.Exit(1) from None
+
+
+def _tell(batch: Batch) -> None:
+    show.err.print(escape(str(batch)))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        show.line(escape(show.printable(line)))
+
+
+def _complain(lines: Iterable[str]) -> None:
+    for line in lines:
+        show.err.print(f"[red]error[/red]: {escape(show.printable(line))}")

@@ -1,0 +1,97 @@
+"""What the analytics job found, from the file it left in the lake.
+
+The file is read in a thread and kept until it changes; the job replaces it as a whole, so that it is never seen half written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ortoo.model.analytics import HISTORY_FILE, Report
+from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
+
+from .call import Call
+from .shapes import AnalyticsQuery
+
+_RUN = "run `ortoo pipeline analyze --lake {lake}`"
+
+Version = tuple[int, int, int]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Analytics:
+    """The newest report of a lake."""
+
+    def __init__(self, lake: str | None) -> None:
+        self._lake = lake
+        self._version: Version | None = None
+        self._report: Report | None = None
+
+    async def report(self) -> Report:
+        """NotFoundError when there is no lake or no report in it yet."""
+        if self._lake is None:
+            raise NotFoundError(
+                "no lake is configured: set lake = DIR in the server's settings, and run `ortoo pipeline analyze --lake DIR`"
+            )
+        version, report = await asyncio.to_thread(self._look, self._lake, self._version)
+        if report is not None:
+            self._version, self._report = version, report
+        assert self._report is not None, "a version is only known of a report that was read"
+        return self._report
+
+    @staticmethod
+    def _look(lake: str, known: Version | None) -> tuple[Version, Report | None]:
+        """None instead of the report when it is the one that is known."""
+        path = Path(lake) / HISTORY_FILE
+        try:
+            found = path.stat()
+            version = (found.st_mtime_ns, found.st_size, found.st_ino)
+            return version, None if version == known else msgspec.json.decode(path.read_bytes(), type=Report)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFoundError(f"there are no analytics at {path} yet: {_RUN.format(lake=lake)}") from None
+        except OSError as error:
+            raise StoreFailedError(f"the analytics at {path} cannot be read: {error.strerror or error}") from None
+        except msgspec.DecodeError as error:
+            raise CorruptionError(
+                f"the analytics at {path} are not readable ({error}): {_RUN.format(lake=lake)}"
+            ) from None
+
+
+async def history(call: Call) -> bytes:
+    report = await call.desk.analytics.report()
+    query: AnalyticsQuery = call.query
+    return await asyncio.to_thread(_encoded, report, query)
+
+
+def _encoded(report: Report, query: AnalyticsQuery) -> bytes:
+    """In a thread: a report may have many thousands of rows."""
+    hourly = [
+        row
+        for row in _chosen(report.hourly, query)
+        if (query.since is None or row.hour + 3600 > query.since) and (query.until is None or row.hour < query.until)
+    ]
+    return msgspec.json.encode(
+        msgspec.structs.replace(
+            report,
+            topics=_chosen(report.topics, query),
+            hourly=hourly,
+            errors=_chosen(report.errors, query),
+            keys=_chosen(report.keys, query),
+            consumers=_chosen(report.consumers, query),
+            producers=_chosen(report.producers, query),
+        )
+    )
+
+
+def _chosen(rows: list[T], query: AnalyticsQuery) -> list[T]:
+    """Rows of the topic and the group that were asked for. What belongs to no group, such as publishes, stays."""
+    return [
+        row
+        for row in rows
+        if (query.topic is None or getattr(row, "topic", None) == query.topic)
+        and (query.group is None or getattr(row, "group", None) in (None, query.group))
+    ]

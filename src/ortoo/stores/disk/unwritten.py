@@ -1,0 +1,61 @@
+"""How far the write-ahead log is ahead of the files, for one who looks at a data directory from outside."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from ortoo.model.records import Happening, Published, Record
+
+from .commit import decode_commit
+from .crypto import KeyRing
+from .files import Disk
+from .frame import Damage, Frame
+from .wal import FOLDER, scan_commits
+
+Place = tuple[int, int]  # topic, partition
+
+
+class Unwritten:
+    """Reads what is new each time it is asked. A file is either whole in a checkpoint or wholly newer."""
+
+    def __init__(self, disk: Disk, ring: KeyRing) -> None:
+        self._disk = disk
+        self._ring = ring
+        self._positions: Counter[str] = Counter()  # by file: how much of it was read
+        self._ends: dict[Place, int] = {}
+        self._happenings: dict[str, Counter[Place]] = defaultdict(Counter)
+
+    def refresh(self) -> None:
+        for name in self._disk.list(FOLDER):
+            try:
+                file = self._disk.open(f"{FOLDER}/{name}")
+            except FileNotFoundError:  # the checkpoint that made it needless is there already
+                continue
+            try:
+                data = file.read(self._positions[name], file.size() - self._positions[name])
+            finally:
+                file.close()
+            for item in scan_commits(data):
+                if isinstance(item, Damage) or item.body is None:
+                    break  # half written, most likely
+                self._positions[name] += item.fixed.size
+                self._note(name, item)
+
+    def _note(self, name: str, commit: Frame) -> None:
+        for _, records in decode_commit(commit.body or b"", self._ring):
+            for record in records if isinstance(records, list) else ():
+                self._count(name, record)
+
+    def _count(self, name: str, record: Record) -> None:
+        if isinstance(record, Published):
+            self._ends[record.topic, record.partition] = record.base + record.count
+        elif isinstance(record, Happening):
+            self._happenings[name][record.topic, record.partition] += 1
+
+    def end(self, place: Place) -> int:
+        """The number after the last message that was written to the log; 0 when none is known."""
+        return self._ends.get(place, 0)
+
+    def happenings(self, place: Place, after: int) -> int:
+        """How many records of history came after that commit."""
+        return sum(counts[place] for name, counts in self._happenings.items() if int(name.removesuffix(".wal")) > after)

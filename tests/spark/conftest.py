@@ -1,0 +1,114 @@
+"""One Spark session and one server for all tests here, which therefore run in one process: see `pytest_collection_modifyitems`.
+
+The session is made by the product, and only set up to start quickly: the JVM's cheap compiler and collector, one shuffle
+partition, and Python workers that import pyspark from its compiled files rather than out of a zip archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+import ortoo
+from ortoo.model.errors import ConfigError
+from ortoo.pipeline.spark.java import java_home
+
+from .serving import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`--dist loadgroup` gives all of a group to one worker; a session for each would cost more than it saves."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    try:
+        java_home()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    from ortoo.pipeline.spark.session import open_session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(_light_home(tmp_path_factory.mktemp("spark"))))
+        for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            patch.setenv(name, os.environ.get(name, ""))  # what the session sets ends with it
+            patch.delenv(name)
+        session = open_session("tests", master="local[2]", conf=QUICK)
+        yield session
+        session.stop()
+        _end_java()
+
+
+def _light_home(home: Path) -> Path:
+    import pyspark
+
+    for name in ("bin", "jars", "sbin"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
+def _end_java() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    java = gateway.proc
+    java.stdin.close()
+    java.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Shared by all tests: each has topics of its own, and leaves it running."""
+    running = Server(tmp_path_factory.mktemp("server"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def queue(server: Server) -> Iterator[ortoo.SyncQueue]:
+    with ortoo.connect_sync(server.url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses; the topic itself is not made."""
+    return f"topic-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[[], Server]]:
+    """Servers of the test's own, to be killed and restarted."""
+    started: list[Server] = []
+
+    def start() -> Server:
+        home = tmp_path / f"server-{len(started)}"
+        home.mkdir()
+        started.append(Server(home))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()

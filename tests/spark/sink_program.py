@@ -1,0 +1,62 @@
+"""What a test runs in a process of its own, to kill it or to have Spark try failed tasks again: `python sink_program.py WHAT ...`
+
+tasks URL TOPIC HOW       writes 0 to 999 in two tasks, each of which fails once, HOW: raise, kill, reorder
+stream URL TOPIC DIR      writes what is in the Parquet files DIR/in, file by file, until killed or done
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ortoo.pipeline.spark.session import open_session
+
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def tasks(url: str, topic: str, how: str) -> None:
+    spark = open_session(
+        "sink", master="local[2,4]", conf={**QUICK, "spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
+    )
+
+    def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        given = list(batches)
+        if how == "reorder":
+            random.Random(context.attemptNumber()).shuffle(given)
+            given = [batch.take(pa.array(range(batch.num_rows - 1, -1, -1))) for batch in given]
+        for number, batch in enumerate(given):
+            if context.attemptNumber() == 0 and number == len(given) // 2:
+                if how == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise RuntimeError("this attempt fails on purpose")
+            yield batch
+
+    frame = spark.range(0, 1000, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    failing = frame.mapInArrow(fails_once, "value string")
+    failing.write.format("ortoo").mode("append").options(url=url, topic=topic).save()
+    spark.stop()
+
+
+def stream(url: str, topic: str, directory: str) -> None:
+    spark = open_session("sink", master="local[2]", conf=QUICK)
+    frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(f"{directory}/in")
+    writer = frame.repartition(2).writeStream.format("ortoo").options(url=url, topic=topic)
+    query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    {"tasks": tasks, "stream": stream}[sys.argv[1]](*sys.argv[2:])
