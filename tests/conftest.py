@@ -1,4 +1,9 @@
-"""For every test: property tests try the same examples each time, so that a run can be repeated; soaks try new ones."""
+"""For every test: property tests try the same examples each time, so that a run can be repeated; soaks try new ones.
+
+Of several processes that share the tests, one gets all that need Spark: a session for each would cost more than it saves.
+"""
+
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -9,3 +14,17 @@ settings.register_profile("searching", derandomize=False, print_blob=True)
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("searching" if config.getoption("markexpr") == "soak" else "repeatable")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            """What has the same name runs in the same process."""
+            if nodeid.startswith("tests/spark/test_cluster.py"):
+                return "cluster"
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return Scheduling(config, log)

@@ -15,7 +15,8 @@ where = {
 }
 queue = ortoo.connect_sync(where["url"], namespace=where["namespace"])
 
-# Some orders to look at. Each `publish` is a message; a topic comes into being with its first one.
+# Some orders to look at, in a topic with one partition, so that their offsets are easy to follow.
+queue.create_topic("orders", partitions=1)
 for item, count in [("tea", 2), ("milk", 1), ("tea", 1), ("bread", 3), ("tea", 1), ("tea", 2)]:
     queue.publish("orders", {"item": item, "count": count}, key=item)
 

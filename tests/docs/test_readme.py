@@ -27,6 +27,8 @@ def test_the_commands_do_what_the_readme_says(served: Served, tmp_path: Path) ->
     blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
     assert len(blocks) >= 3
     for block in blocks:
+        if "ortoo pipeline" in block:
+            continue  # needs Spark: see tests/spark
         script = ortoo + served.at_home(block)
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],

@@ -10,10 +10,10 @@ from ortoo.model.errors import InvalidError
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import StructType  # noqa: E402
+from pyspark.sql.types import StructType
 
-from ortoo.pipeline.source.options import EARLIEST, KNOWN, LATEST, Bound, ReadOptions, read_options  # noqa: E402
-from ortoo.pipeline.source.schema import TABLES, chosen, ddl  # noqa: E402
+from ortoo.pipeline.source.options import EARLIEST, KNOWN, LATEST, Bound, ReadOptions, read_options
+from ortoo.pipeline.source.schema import TABLES, chosen, ddl
 
 
 def batch(**options: Any) -> ReadOptions:
@@ -24,7 +24,7 @@ def stream(**options: Any) -> ReadOptions:
     return read_options(options, streaming=True)
 
 
-def refusal(streaming: bool = False, **options: Any) -> str:
+def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
     with pytest.raises(InvalidError) as caught:
         read_options(options, streaming=streaming)
     return str(caught.value)
@@ -89,11 +89,11 @@ def test_times(text: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_slip_in_an_option_is_met_with_what_was_meant(name: str) -> None:
-    assert f"did you mean {name!r}?" in refusal(**{f"{name[:-1]}z{name[-1]}": "x"})
+    assert f"did you mean {name!r}?" in refusal({f"{name[:-1]}z{name[-1]}": "x"})
 
 
 def test_an_option_like_no_other_is_met_with_all_there_are() -> None:
-    assert all(name in refusal(qqqqqq="x") for name in KNOWN)
+    assert all(name in refusal({"qqqqqq": "x"}) for name in KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_an_option_like_no_other_is_met_with_all_there_are() -> None:
     ],
 )
 def test_what_contradicts_itself(options: dict[str, str], words: str) -> None:
-    assert words in refusal(**options)
+    assert words in refusal(options)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "pushdown"])
 def test_what_makes_no_sense_in_a_stream(name: str) -> None:
-    assert f"{name!r} is for batch reads only" in refusal(streaming=True, subscribe="a", **{name: "latest"})
+    assert f"{name!r} is for batch reads only" in refusal({"subscribe": "a", name: "latest"}, streaming=True)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_makes_no_sense_in_a_stream(name: str) -> None:
     ],
 )
 def test_values_that_mean_nothing(options: dict[str, str], words: str) -> None:
-    assert words in refusal(**options)
+    assert words in refusal(options)
 
 
 def _struct(text: str) -> StructType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -218,7 +218,7 @@ def test_seconds_may_be_any_number() -> None:
 
 @pytest.mark.parametrize("unit", ["us", "ns", "s"])
 def test_deliver_at_is_an_instant_or_seconds(unit: str) -> None:
-    at = datetime(2031, 5, 1, 12, 30, tzinfo=timezone.utc)
+    at = datetime(2031, 5, 1, 12, 30, tzinfo=UTC)
     batch = batch_of(
         "value string, deliver_at timestamp", ("a", at), ("b", None), arrow={"deliver_at": pa.timestamp(unit, "UTC")}
     )

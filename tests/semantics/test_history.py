@@ -41,9 +41,10 @@ async def test_the_end_is_what_is_durable(clock: ManualClock) -> None:
         store.writing.clear()
         task = asyncio.create_task(queue.publish("orders", b"2", partition=0))
         await clock.advance(0)
-        assert (await queue.offsets("orders"))[0] == 1
+        meanwhile = await queue.offsets("orders")
         store.writing.set()
         await task
+        assert meanwhile[0] == 1
         assert (await queue.offsets("orders"))[0] == 2
 
 
@@ -140,6 +141,18 @@ async def test_a_long_history_comes_in_pages(queue: Queue) -> None:
     pages = [events async for events in queue.read_history("orders", partition=0)]
     assert len(pages) > 1
     assert [event.position for events in pages for event in events] == list(range(2_400))
+
+
+async def test_what_happens_while_someone_reads_is_not_chased(queue: Queue) -> None:
+    await queue.create_topic("orders", partitions=1, ordering="none")
+    await queue.publish_many("orders", [b"x"] * 1_010)
+    for _ in range(1_005):
+        await queue.lease("orders")
+    seen = []
+    async for events in queue.read_history("orders", partition=0):
+        seen += events
+        await queue.lease("orders", auto_ack=True)
+    assert [event.position for event in seen] == list(range(1_005))
 
 
 async def test_positions_are_the_same_after_a_restart(clock: ManualClock) -> None:

@@ -1,11 +1,15 @@
 """Retention: what the log keeps, and what slow groups lose."""
 
 import asyncio
+from random import Random
 
 import pytest
 
 from ortoo import InvalidError, NotFoundError, Queue
+from ortoo.broker import Broker
+from ortoo.stores.disk import DiskStore
 from ortoo.testing import ManualClock
+from ortoo.testing.simulated_disk import SimulatedDisk
 
 from .actors import publish, take, values
 from .stores import LastingStore, SlowStore, queue_on
@@ -189,10 +193,12 @@ async def test_what_is_not_durable_yet_cannot_be_archived(clock: ManualClock) ->
         store.writing.clear()
         publishing = asyncio.create_task(queue.publish("orders", b"1"))
         await clock.advance(0)
-        with pytest.raises(InvalidError, match="up to offset 0"):
-            await queue.mark_archived("orders", {0: 1})
+        marking = asyncio.create_task(queue.mark_archived("orders", {0: 1}))
+        await clock.advance(0)
         store.writing.set()
         await publishing
+        with pytest.raises(InvalidError, match="up to offset 0"):
+            await marking
         assert await queue.mark_archived("orders", {0: 1}) == [1]
 
 
@@ -204,6 +210,19 @@ async def test_marks_outlast_a_restart(clock: ManualClock) -> None:
         await queue.mark_archived("orders", {0: 1})
     async with queue_on(store, clock) as queue:
         assert (await queue.topic("orders")).partitions[0].archived == 1
+
+
+async def test_marks_outlast_a_checkpoint(clock: ManualClock) -> None:
+    disk = SimulatedDisk(Random(1))
+    store = DiskStore(disk, in_threads=False, reserve_bytes=0)
+    broker = Broker(store, clock)
+    async with Queue(broker) as queue:
+        await queue.create_topic("orders", partitions=2)
+        await publish(queue, "orders", b"1", b"2", partition=1)
+        await queue.mark_archived("orders", {1: 2})
+        await store.checkpoint(broker.engine.snapshot(), broker.now())
+    async with queue_on(DiskStore(disk, in_threads=False, reserve_bytes=0), clock) as queue:
+        assert [partition.archived for partition in (await queue.topic("orders")).partitions] == [0, 2]
 
 
 async def test_a_purge_does_not_wait_for_the_archive(queue: Queue) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ortoo import ExistsError, FullError, InvalidError, LeaseLostError, Message, NotFoundError, Queue
+from ortoo import ExistsError, FullError, InvalidError, LeaseLostError, Message, NotFoundError, Queue, TooManyError
+from ortoo.model import limits
 from ortoo.model.commands import Begin
 from ortoo.testing import ManualClock
 
@@ -212,6 +213,18 @@ async def test_a_failed_commit_may_be_repeated(queue: Queue) -> None:
         await tx.commit()
     assert [info.name for info in await queue.topics()] == ["full"]
     await queue.ack(await take(queue, "full"))
+    assert await tx.commit() == 2
+
+
+async def test_a_transaction_is_bounded_in_bytes(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit is one frame on the disk: what would not fit into one is refused when it is staged."""
+    monkeypatch.setattr(limits, "TRANSACTION_BYTES_MAX", 2_000)
+    tx = await queue.begin("job")
+    await tx.publish_many("out", [Message(b"v" * 1_000, key="k" * 100, headers={"h": "v" * 100})])
+    for heavy in (Message(b"v" * 800), Message(b"", key="ü" * 400), Message(b"", headers={"h": "v" * 800})):
+        with pytest.raises(TooManyError, match="2000 bytes"):
+            await tx.publish_many("out", [heavy])
+    await tx.publish("out", b"v" * 600)
     assert await tx.commit() == 2
 
 

@@ -1,4 +1,4 @@
-"""One Spark session and one server for all tests here, which therefore run in one process: see `pytest_collection_modifyitems`.
+"""One Spark session and one server for all tests here, which therefore run in one process: see ../conftest.py.
 
 The session is made by the product, and only set up to start quickly: the JVM's cheap compiler and collector, one shuffle
 partition, and Python workers that import pyspark from its compiled files rather than out of a zip archive.
@@ -6,7 +6,6 @@ partition, and Python workers that import pyspark from its compiled files rather
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,20 +22,11 @@ from .serving import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE = Path(__file__).parent
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`--dist loadgroup` gives all of a group to one worker; a session for each would cost more than it saves."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(_light_home(tmp_path_factory.mktemp("spark"))))
-        for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-            patch.setenv(name, os.environ.get(name, ""))  # what the session sets ends with it
-            patch.delenv(name)
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            patch.delenv(name, raising=False)  # the session's to say
         session = open_session("tests", master="local[2]", conf=QUICK)
         yield session
         session.stop()

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ortoo.pipeline.spark.session import open_session
@@ -21,32 +22,37 @@ QUICK = {
 }
 
 
-def tasks(url: str, topic: str, how: str) -> None:
+WAYS = ("raise", "kill", "reorder")
+
+
+def tasks(url: str, topic: str) -> None:
     spark = open_session(
         "sink", master="local[2,4]", conf={**QUICK, "spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
     )
 
-    def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        given = list(batches)
-        if how == "reorder":
-            random.Random(context.attemptNumber()).shuffle(given)
-            given = [batch.take(pa.array(range(batch.num_rows - 1, -1, -1))) for batch in given]
-        for number, batch in enumerate(given):
-            if context.attemptNumber() == 0 and number == len(given) // 2:
-                if how == "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise RuntimeError("this attempt fails on purpose")
-            yield batch
-
     frame = spark.range(0, 1000, 1, 2).selectExpr("CAST(id AS STRING) AS value")
-    failing = frame.mapInArrow(fails_once, "value string")
-    failing.write.format("ortoo").mode("append").options(url=url, topic=topic).save()
+    for how in WAYS:
+        failing = frame.mapInArrow(partial(fails_once, how), "value string")
+        failing.write.format("ortoo").mode("append").options(url=url, topic=f"{topic}-{how}").save()
     spark.stop()
+
+
+def fails_once(how: str, batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    given = list(batches)
+    if how == "reorder":
+        random.Random(context.attemptNumber()).shuffle(given)
+        given = [batch.take(pa.array(range(batch.num_rows - 1, -1, -1))) for batch in given]
+    for number, batch in enumerate(given):
+        if context.attemptNumber() == 0 and number == len(given) // 2:
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError(f"the first attempt to {how} fails on purpose")
+        yield batch
 
 
 def stream(url: str, topic: str, directory: str) -> None:
@@ -59,4 +65,8 @@ def stream(url: str, topic: str, directory: str) -> None:
 
 
 if __name__ == "__main__":
-    {"tasks": tasks, "stream": stream}[sys.argv[1]](*sys.argv[2:])
+    what, *arguments = sys.argv[1:]
+    if what == "tasks":
+        tasks(*arguments)
+    else:
+        stream(*arguments)

@@ -26,16 +26,22 @@ JOB = Path(__file__).with_name("cluster_job.py")
 COUNT = 10_000
 ATTEMPTS = """
 import os, sys
-from ortoo.model.errors import ConfigError
+from ortoo.model.errors import OrtooError
 from ortoo.pipeline import session
+from ortoo.pipeline.spark import check
 from ortoo.pipeline.spark.session import is_running
 
-for python in sys.argv[2:]:
+def attempt(python, memory):
     os.environ["PYSPARK_PYTHON"] = python
     try:
-        session(master=sys.argv[1], conf={"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"})
-    except ConfigError as error:
-        print(is_running(), error)
+        session(master=sys.argv[1], conf={"spark.executor.memory": memory, "spark.driver.host": "127.0.0.1"})
+    except OrtooError as error:
+        print(is_running(), error.code, error)
+
+attempt(sys.argv[2], "512m")
+attempt("/nowhere/python", "512m")
+check.WAIT_SECONDS = 2
+attempt(sys.executable, "4g")
 """
 
 
@@ -63,23 +69,25 @@ def content(queue: ortoo.SyncQueue, topic: str) -> list[tuple[str | None, bytes,
     return sorted((message.key or "", message.value, dict(message.headers)) for message in queue.read(topic))
 
 
-def test_executors_without_ortoo_are_told_what_to_install(cluster: Cluster, tmp_path: Path) -> None:
+def test_executors_that_cannot_run_a_job_fail_it_at_once(cluster: Cluster, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     bare = str(tmp_path / "bare" / "bin" / "python")
     ran = subprocess.run(
-        [sys.executable, "-c", ATTEMPTS, cluster.master, bare, "/nowhere/python"],
+        [sys.executable, "-c", ATTEMPTS, cluster.master, bare],
         capture_output=True,
         text=True,
         timeout=250,
         check=False,
     )
-    lacking, absent = ran.stdout.splitlines()
+    assert ran.returncode == 0, ran.stderr
+    lacking, absent, large = ran.stdout.splitlines()
     advice = f"pip install 'ortoo[spark]=={ortoo.__version__}' on every worker"
-    assert lacking.startswith("False executor ")
+    assert lacking.startswith("False config executor ")
     assert f"has no pyarrow, pandas, ortoo (its Python is {bare}): {advice}" in lacking
-    assert "Cannot run program" in absent
-    assert "/nowhere/python" in absent
+    assert absent.startswith(f"False config the executors of {cluster.master} cannot run this program")
+    assert 'Cannot run program "/nowhere/python"' in absent
     assert advice in absent
+    assert large.startswith(f"False unavailable no executor of {cluster.master} has answered for 2 seconds")
 
 
 def test_jobs_are_exact_and_a_worker_that_dies_changes_nothing(

@@ -84,7 +84,7 @@ def test_a_session_that_runs_is_shared(spark: SparkSession) -> None:
 
 def test_it_takes_what_can_still_be_changed(spark: SparkSession) -> None:
     key = "spark.sql.files.maxPartitionBytes"
-    before = spark.conf.get(key)
+    before = str(spark.conf.get(key))
     try:
         assert open_session(conf={key: "1000000"}).conf.get(key) == "1000000"
     finally:

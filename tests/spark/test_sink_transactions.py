@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructField, StructType
 
 import ortoo
@@ -126,7 +127,7 @@ def test_a_reader_never_sees_half_a_batch(queue: ortoo.SyncQueue, in_task: Calla
     watcher.start()
     try:
         for number in range(10):
-            messages = []
+            messages: list[WriterCommitMessage | None] = []
             for partition in range(2):
                 in_task(partition, batch=number)
                 messages.append(stream().write(arrow(numbers(0, 250), size=20)))
@@ -284,7 +285,7 @@ def test_a_transaction_that_ended_meanwhile_fails_the_batch_as_a_whole(
     assert first.transaction is not None
     queue.named(first.transaction).abort()  # as when its time is up
     second = stream().write(arrow(numbers(10, 20)))
-    with pytest.raises(UnavailableError, match="ended while tasks were writing.*maxOffsetsPerTrigger"):
+    with pytest.raises(UnavailableError, match=r"ended while tasks were writing.*maxOffsetsPerTrigger"):
         stream().commit([first, second], 0)
     with pytest.raises(UnavailableError, match="timed out before it was committed"):
         stream().commit([first], 0)
@@ -302,7 +303,7 @@ def test_a_transaction_that_ends_under_a_task_fails_the_task(
         queue.named(f"spark-query-{QUERY}-0.0").abort()
         yield from numbers(10, 20)
 
-    with pytest.raises(UnavailableError, match="timed out while its rows were written.*maxOffsetsPerTrigger"):
+    with pytest.raises(UnavailableError, match=r"timed out while its rows were written.*maxOffsetsPerTrigger"):
         stream().write(arrow(rows()))
 
 
@@ -343,9 +344,9 @@ def test_too_large_a_write_says_what_to_do_and_leaves_nothing(
     queue: ortoo.SyncQueue, in_task: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "TRANSACTION_MESSAGES_MAX", 100)
-    with pytest.raises(TooManyError, match="at most 100 messages.*maxOffsetsPerTrigger"):
+    with pytest.raises(TooManyError, match=r"at most 100 messages.*maxOffsetsPerTrigger"):
         stream().write(arrow(numbers(0, 150)))
-    with pytest.raises(TooManyError, match="at most 100 messages.*write less at a time"):
+    with pytest.raises(TooManyError, match=r"at most 100 messages.*write less at a time"):
         batch().write(arrow(numbers(0, 150)))
     assert queue.stats().transactions == 0
     stream().commit([stream().write(arrow(numbers(0, 100)))], 0)

@@ -28,7 +28,7 @@ def _industry() -> Column:
 
 def _interest() -> Column:
     """A plain Python function, row by row: Spark takes it to its workers."""
-    return fn.udf(count_interest, "int")(fn.coalesce("message", fn.lit("")))
+    return fn.udf(count_interest, "int", useArrow=True)(fn.coalesce("message", fn.lit("")))
 
 
 def count_interest(message: str) -> int:

@@ -27,6 +27,7 @@ from .help import examples
 if TYPE_CHECKING:
     from ortoo import SyncQueue
     from ortoo.pipeline.lake.layout import Lake
+    from ortoo.pipeline.lake.replay import Replay
 
 EXAMPLES = examples(
     "ortoo consume orders",
@@ -130,7 +131,7 @@ def consume(
 def _archive(lake: Path) -> Lake:
     from ortoo.pipeline.spark.needed import check_packages
 
-    check_packages()
+    check_packages("pyarrow")
     from ortoo.pipeline.lake.layout import Lake
 
     return Lake.existing(lake)
@@ -259,7 +260,7 @@ class Reader:
     def read(self) -> Iterator[Received]:
         """Oldest first over all partitions. In batches, because each step of a blocking iterator crosses threads."""
         if self._archive is not None:
-            return self._read_all(self._archive)
+            return chain.from_iterable(self._replay(self._archive).batches())
         count = len(self._queue.topic(self._topic).partitions)
         readers = [
             self._queue.read_batches(
@@ -273,26 +274,33 @@ class Reader:
         ]
         return merge(*map(chain.from_iterable, readers), key=lambda message: message.timestamp_ms)
 
-    def _read_all(self, archive: Lake) -> Iterator[Received]:
+    def _replay(self, archive: Lake) -> Replay:
         """From the archive on. What is in neither is told, for nobody can tell what it was."""
         from ortoo.pipeline.lake.replay import Replay
 
-        def tell(what: str) -> None:
-            show.err.print(f"[yellow]warning[/yellow]: {what}")
-
-        job = Replay(
+        return Replay(
             self._queue,
             archive,
             self._topic,
             from_time=self._from_time,
             to_time=self._to_time,
             partition=self._partition,
-            tell=tell,
+            tell=lambda what: show.err.print(f"[yellow]warning[/yellow]: {what}"),
         )
-        return chain.from_iterable(job.batches())
+
+    def _follow_replay(self, archive: Lake) -> Iterator[list[Received]]:
+        """Where retention is faster than this, the archive steps in again."""
+        replay = self._replay(archive)
+        yield from replay.batches()
+        while self._to_time is None or time.time() < self._to_time:
+            time.sleep(_POLL_SECONDS)
+            yield from replay.more()
 
     def follow(self) -> Iterator[list[Received]]:
         """What is there, then what comes; a partition's end is where the next look begins."""
+        if self._archive is not None:
+            yield from self._follow_replay(self._archive)
+            return
         ends = {part.partition: part.end for part in self._queue.topic(self._topic).partitions}
         for batch in in_batches(self.read()):
             for message in batch:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ortoo.model.batch import Outgoing
+from ortoo.model.batch import Outgoing, size_of
 from ortoo.model.commands import Publish
 from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
@@ -24,17 +24,19 @@ from .wheel import Wheel
 class Transaction:
     """A named transaction that is open: what was staged, by whom."""
 
-    __slots__ = ("count", "parts", "trouble", "until")
+    __slots__ = ("count", "parts", "size", "trouble", "until")
 
     def __init__(self, until: int) -> None:
         self.until = until
         self.trouble: str | None = None  # why something that was staged may be out of sight
         self.count = 0
+        self.size = 0
         self.parts: dict[str, list[Publish]] = {}
 
     def stage(self, part: str, publish: Publish) -> None:
         self.parts.setdefault(part, []).append(publish)
         self.count += len(publish.batch)
+        self.size += size_of(publish.batch)
 
     def staged(self, parts: list[str] | None) -> dict[TopicName, list[Outgoing]]:
         chosen = self.parts if parts is None else {part: self.parts.get(part, []) for part in parts}

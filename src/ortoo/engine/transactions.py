@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ortoo.model import limits
-from ortoo.model.batch import Outgoing, join
+from ortoo.model.batch import Outgoing, join, size_of
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError, UnavailableError
 from ortoo.model.names import ReceiptRef, TopicName, check_name
@@ -93,6 +93,8 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
     batch: Outgoing = command.publish.batch
     if transaction.count + len(batch) > limits.TRANSACTION_MESSAGES_MAX:
         raise TooManyError(f"a transaction holds at most {limits.TRANSACTION_MESSAGES_MAX} messages; use several")
+    if transaction.size + size_of(batch) > limits.TRANSACTION_BYTES_MAX:
+        raise TooManyError(f"a transaction holds at most {limits.TRANSACTION_BYTES_MAX} bytes; use several")
     # A topic that is not there yet is made at the commit, or refused now if topics are not made by first use.
     check_fits(Slate(state, now).topic_for_publishing(command.publish.topic), batch)
     record = Staged(now, command.namespace, command.transaction, command.part, command.publish)

@@ -77,6 +77,19 @@ def join(batches: Sequence[Outgoing]) -> Outgoing:
     return Outgoing(**columns)
 
 
+_MESSAGE_BYTES = 32  # what a message costs beside its texts, at most: instants, priority, lengths
+
+
+def size_of(batch: Outgoing) -> int:
+    """The bytes it takes as a record; never fewer than it will be."""
+    texts = [filter(None, column) for column in (batch.keys, batch.dedup_ids) if column is not None]
+    size = sum(len("".join(column).encode()) for column in texts)
+    for headers in batch.headers or ():
+        if headers:
+            size += len("".join((*headers, *headers.values())).encode()) + 6 * len(headers)
+    return size + sum(map(len, batch.values)) + _MESSAGE_BYTES * len(batch)
+
+
 _value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
 _PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)

@@ -24,6 +24,7 @@ SETTLED_LEASES_REMEMBERED = 4_096  # per group, so that acking twice with one re
 TRANSACTION_NAME_BYTES_MAX = 255
 TRANSACTIONS_OPEN_MAX = 10_000
 TRANSACTION_MESSAGES_MAX = 5_000_000  # staged under one name
+TRANSACTION_BYTES_MAX = 1024 * 1024 * 1024  # the same; a commit is one frame on the disk, which has at most 2 GiB
 TRANSACTION_TIMEOUT_MS_MAX = 7 * 86_400_000
 TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time is a no-op
 PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; those silent for longest go first

@@ -515,8 +515,8 @@ class HttpQueue:
             where: dict[str, Any] = {"partition": partition, "from_position": from_position, "limit": 1000}
             page = await self.call("GET", path, shapes.HistoryList, namespace=namespace, **where)
             end = page.end if end is None else end
-            if page.events:
-                yield page.events
+            if events := [event for event in page.events if event.position < end]:
+                yield events
             from_position = page.next
 
     async def stats(self) -> Stats:

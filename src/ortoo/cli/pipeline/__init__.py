@@ -13,4 +13,5 @@ app = typer.Typer(
 app.command(epilog=archive.EXAMPLES)(archive.archive)
 app.command(epilog=archive.COMPACT_EXAMPLES)(archive.compact)
 app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
+app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
 app.command(epilog=run.EXAMPLES)(run.run)

@@ -122,10 +122,10 @@ def _latencies(*percentiles: float | None) -> show.Cell:
 
 
 def latency_text(milliseconds: float) -> str:
-    """Three digits are enough."""
+    """As short as it can be understood."""
     if milliseconds < 1000:
         return f"{milliseconds:.3g} ms"
     if milliseconds < 60_000:
         return f"{milliseconds / 1000:.3g} s"
-    minutes = round(milliseconds / 60_000)
-    return show.seconds_text(minutes * 60)
+    seconds = round(milliseconds / 1000)
+    return show.seconds_text(seconds if seconds < 3600 else seconds // 60 * 60)

@@ -15,7 +15,7 @@ from ortoo.cli.help import examples
 from .options import Conf, Master, spark_session
 
 if TYPE_CHECKING:
-    from ortoo.pipeline.lake.archive import Archived
+    from ortoo.pipeline.lake.report import Archived
 
 EXAMPLES = examples(
     "ortoo pipeline archive --to ./lake --once",
@@ -23,6 +23,7 @@ EXAMPLES = examples(
     "ortoo pipeline archive --to ./lake --topic orders --topic payments",
     "ortoo pipeline archive --to ./lake --data ./data --once",
 )
+_EVERY_SECONDS = 10.0
 COMPACT_EXAMPLES = examples("ortoo pipeline compact --lake ./lake")
 
 
@@ -38,8 +39,9 @@ def archive(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="end when everything that is there now is archived")] = False,
     every: Annotated[
-        float, typer.Option(parser=parse.duration, metavar="TIME", help="how often, without --once", show_default="10s")
-    ] = 10.0,
+        float | None,
+        typer.Option(parser=parse.duration, metavar="TIME", help="how often, without --once", show_default="10s"),
+    ] = None,
     history: Annotated[bool, typer.Option("--history/--no-history", help="also what happened to the messages")] = True,
     per_batch: Annotated[int, typer.Option(metavar="N", min=1, help="messages of a batch at most")] = 1_000_000,
     fail_on_data_loss: Annotated[
@@ -66,6 +68,7 @@ def archive(
     from ortoo.pipeline.flow.reason import to_reason
     from ortoo.pipeline.lake.archive import Wanted, archiving
     from ortoo.pipeline.lake.layout import Lake
+    from ortoo.pipeline.lake.manifest import load_or_new
     from ortoo.pipeline.spark.needed import check_packages
 
     check_packages()
@@ -86,18 +89,23 @@ def archive(
     )
     from pyspark.errors import PySparkException
 
+    lake = Lake(to)
+    with lake.alone("archiving"):  # this, too, is better learned now
+        load_or_new(lake, target.namespace)
     told = _Told()
     try:
         with (
             spark_session("archive", master, conf) as spark,
-            archiving(spark, Lake(to), wanted, None if once else every, told) as job,
+            archiving(spark, lake, wanted, None if once else every or _EVERY_SECONDS, told) as job,
         ):
             job.wait()
     except PySparkException as error:
         show.err.print(f"[red]error[/red]: {escape(to_reason(error))}")
         raise typer.Exit(1) from None
-    finally:
-        show.done(f"archived {show.count(told.rows['messages'], 'message')} in {escape(str(to))}")
+    except (KeyboardInterrupt, SystemExit):
+        told.sum_up(to)
+        raise
+    told.sum_up(to)
 
 
 class _Told:
@@ -117,6 +125,9 @@ class _Told:
             f"({batch.rows / max(batch.seconds, 0.001):,.0f}/s)"
         )
 
+    def sum_up(self, lake: Path) -> None:
+        show.done(f"archived {show.count(self.rows['messages'], 'message')} in {escape(str(lake))}")
+
 
 def compact(
     lake: Annotated[Path, typer.Option("--lake", metavar="LAKE", help="the lake", show_default=False)],
@@ -131,8 +142,13 @@ def compact(
     check_packages()
     from ortoo.pipeline.lake.compaction import compact as compact_lake
     from ortoo.pipeline.lake.layout import Lake
+    from ortoo.pipeline.lake.manifest import load
+    from ortoo.pipeline.lake.publishing import Publisher
 
     place = Lake.existing(lake)
     with place.alone("compacting"), show.working("merging files"):
+        manifest = load(place)
+        if manifest is not None:
+            Publisher(place, manifest).recover()  # what the archive job was in the middle of
         merged = compact_lake(place)
     show.done(f"{show.count(merged.before, 'file')} in {show.count(merged.folders, 'folder')} became {merged.after:,}")

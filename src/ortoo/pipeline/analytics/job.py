@@ -76,8 +76,7 @@ def analyze(
 
 def _told_until(lake: Lake) -> int | None:
     """One millisecond, the queue's finest unit, after the last thing the lake knows: nothing can be said of later."""
-    last = lake.everything("messages").select("us").union(lake.everything("history").select("us"))
-    newest: int | None = last.agg(f.max("us")).collect()[0][0]
+    newest: int | None = lake.instants.agg(f.max("us")).collect()[0][0]
     return None if newest is None else newest + MICROS // 1000
 
 

@@ -35,31 +35,14 @@ class Lake:
     """Messages and history before `until`. What lies before `since` is read, too: depth and latencies begin there."""
 
     def __init__(self, spark: SparkSession, path: Path, topics: Sequence[str] | None, until: int | None) -> None:
-        self._spark = spark
-        self._path = path
+        check_lake(path, topics)
         self._topics = topics
         self._until = until
-        check_lake(path, topics)
-
-    @property
-    def messages(self) -> DataFrame:
-        return self._within(self.everything("messages"))
-
-    @property
-    def history(self) -> DataFrame:
-        return self._within(self.everything("history"))
-
-    def everything(self, table: str) -> DataFrame:
-        """With `us`, the instant in microseconds, and an empty name for no group."""
-        path = self._path / table
-        rows = self._spark.read.schema(_SCHEMAS[table])
-        found = (
-            rows.parquet(f"file:{path.resolve()}")
-            if path.is_dir()
-            else self._spark.createDataFrame([], _SCHEMAS[table])
-        )
-        found = found.withColumn("us", f.unix_micros("timestamp"))
-        return found.withColumn("group", f.coalesce("group", f.lit(""))) if table == "history" else found
+        # Once each: making such a table looks for all of its files.
+        everything = {table: _read(spark, path / table, table) for table in _SCHEMAS}
+        self.instants = everything["messages"].select("us").union(everything["history"].select("us"))
+        self.messages = self._within(everything["messages"])
+        self.history = self._within(everything["history"])
 
     def _within(self, rows: DataFrame) -> DataFrame:
         if self._topics is not None:
@@ -68,6 +51,15 @@ class Lake:
             last_day = datetime.fromtimestamp(self._until / MICROS, UTC).date()
             rows = rows.where((f.col("date") <= f.lit(last_day)) & (f.col("us") < self._until))
         return rows
+
+
+def _read(spark: SparkSession, path: Path, table: str) -> DataFrame:
+    """With `us`, the instant in microseconds, and an empty name for no group."""
+    schema = _SCHEMAS[table]
+    found = spark.read.schema(schema).parquet(f"file:{path.resolve()}") if path.is_dir() else None
+    rows = spark.createDataFrame([], schema) if found is None else found
+    rows = rows.withColumn("us", f.unix_micros("timestamp"))
+    return rows.withColumn("group", f.coalesce("group", f.lit(""))) if table == "history" else rows
 
 
 def check_lake(path: Path, topics: Sequence[str] | None) -> None:

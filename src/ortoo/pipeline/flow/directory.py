@@ -36,7 +36,7 @@ class Directory:
         from pyspark.sql import Observation
         from pyspark.sql import functions as fn
 
-        name = f"{self._sink}-{_query_of(frame)}-{batch:09}"
+        name = f"{self._sink}-{query_of(frame)}-{batch:09}"
         counted = Observation()
         staged = self._stage(frame.observe(counted, fn.count(fn.lit(1)).alias("rows")))
         if not self._has_begun:
@@ -46,7 +46,7 @@ class Directory:
 
     def take_all(self, frame: DataFrame, batch: int) -> None:
         """A batch that holds everything; it replaces all before it."""
-        self._replace(frame, f"{self._sink}-{_query_of(frame)}", f"{batch:09}")
+        self._replace(frame, f"{self._sink}-{query_of(frame)}", f"{batch:09}")
 
     def replace(self, frame: DataFrame) -> None:
         """The outcome of a batch run, in the place of that of the last one."""
@@ -102,7 +102,7 @@ def _literally(path: str) -> str:
     return re.sub(r"([\\*?\[\]{}^])", r"\\\1", path)
 
 
-def _query_of(frame: DataFrame) -> str:
+def query_of(frame: DataFrame) -> str:
     """The query's id lives as long as its checkpoint; another query's batches have the same numbers."""
     query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY)
     assert query is not None

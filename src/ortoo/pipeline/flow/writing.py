@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from .directory import Directory
+from .directory import Directory, query_of
 from .flow import ONCE, Flow
 from .frames import Frames, queue_options
 from .sinks import ConsoleSink, DirectorySink, Mode, Sink, TopicSink
@@ -104,7 +104,7 @@ def _messages(flow: Flow, sink: TopicSink, frame: DataFrame) -> DataFrame:
                 flow, sink, "`value: json` makes the value of the other columns, but there is a column 'value' already"
             )
         kept = {sink.key} - {"key"}  # a column that became the key is still part of the value
-        others = [name for name in frame.columns if name in kept or name not in (*_MESSAGE, *_GIVEN_BY_THE_QUEUE)]
+        others = [name for name in frame.columns if name in kept or name not in _MESSAGE]
         if not others:
             _fail(flow, sink, f"`value: json` has nothing to make a value of; {_columns(frame)}")
         value = fn.to_json(fn.struct(*(f"`{name}`" for name in others)), {"ignoreNullFields": "false"})
@@ -133,6 +133,7 @@ def start(flow: Flow, output: Output, once: bool) -> StreamingQuery:
     from pyspark.sql import functions as fn
 
     sink, frame, mode = output
+    _activate(frame)
     observed = frame.observe(OBSERVED, fn.count(fn.lit(1)).alias("rows"))
     writer = observed.writeStream.queryName(sink.name).outputMode(mode)
     writer = writer.option("checkpointLocation", f"{(flow.checkpoint or '').rstrip('/')}/{sink.name}")
@@ -146,7 +147,10 @@ def start(flow: Flow, output: Output, once: bool) -> StreamingQuery:
 def _to(sink: Sink, writer: DataStreamWriter, flow: Flow, mode: Mode) -> DataStreamWriter:
     match sink:
         case TopicSink():
-            return writer.format("ortoo").options(**_topic_options(sink, flow))
+            options = _topic_options(sink, flow)
+            if mode == "append":
+                return writer.format("ortoo").options(**options)
+            return writer.foreachBatch(lambda frame, batch: _publish_update(frame, batch, options))
         case DirectorySink():
             directory = Directory(sink.path, sink.name, sink.partition_by, sink.options)
             return writer.foreachBatch(directory.take_all if mode == "complete" else directory.take)
@@ -156,8 +160,15 @@ def _to(sink: Sink, writer: DataStreamWriter, flow: Flow, mode: Mode) -> DataStr
             assert_never(sink)
 
 
+def _publish_update(frame: DataFrame, batch: int, options: dict[str, str]) -> None:
+    """Spark lets no Python sink take updates, so each batch is a write of its own, named so that it happens once."""
+    named = {"txnAppId": query_of(frame), "txnVersion": str(batch)}
+    frame.write.format("ortoo").options(**options, **named).mode("append").save()
+
+
 def write_batch(flow: Flow, output: Output) -> None:
     sink, frame, _ = output
+    _activate(frame)
     match sink:
         case TopicSink():
             frame.write.format("ortoo").options(**_topic_options(sink, flow)).mode("append").save()
@@ -167,6 +178,12 @@ def write_batch(flow: Flow, output: Output) -> None:
             frame.show(sink.rows, truncate=False)
         case _:
             assert_never(sink)
+
+
+def _activate(frame: DataFrame) -> None:
+    """Spark looks for formats in the session that is active in this thread."""
+    session: Any = frame.sparkSession
+    session._jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def _topic_options(sink: TopicSink, flow: Flow) -> dict[str, str]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ortoo.model.errors import ConfigError, CorruptionError, NotFoundError, OrtooError, UnavailableError
+from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.pipeline.connection import Address, queue_at
 
 from .compaction import compact_folder
 from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
-from .manifest import Batch, Manifest, load_or_new, save
-from .publishing import done, publish
+from .manifest import Manifest, Offsets, Place, load_or_new
+from .marks import Marks
+from .publishing import Publisher, staged_files
+from .report import Archived, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +38,9 @@ _COLUMNS = {
     ),
 }
 _ORDER = {MESSAGES: "offset", HISTORY: "position"}
+_LOOK_SECONDS = 1
+_DAY_MICROSECONDS = 86_400_000_000
+_GROUP_BYTES = 32 << 20  # of rows that lie together in a file: as much must a reader hold
 
 
 class Wanted(NamedTuple):
@@ -47,17 +55,8 @@ class Wanted(NamedTuple):
     history: bool = True
     fail_on_data_loss: bool = False
 
-
-class Archived(NamedTuple):
-    """One batch that is safe."""
-
-    table: str
-    rows: int
-    seconds: float
-    topics: int
-
-
-Report = Callable[[Archived | str], None]  # a batch, or trouble that does not end the job, in words
+    def has(self, topic: str) -> bool:
+        return topic in self.topics if self.topics else re.fullmatch(self.pattern, topic) is not None
 
 
 class Archive:
@@ -69,13 +68,16 @@ class Archive:
         self._wanted = wanted
         self._report = report
         self._manifest = load_or_new(lake, wanted.address.namespace)
-        self._changing = threading.Lock()  # two queries share the manifest
+        self._publisher = Publisher(lake, self._manifest)
+        self._marks = Marks(wanted.address if wanted.path is None else None, report)
+        self._replaced: dict[str, tuple[Path, ...]] = {}  # by table: folders that compaction left
         self._compacts = True
         self.queries: list[StreamingQuery] = []
 
     def start(self, every: float | None) -> None:
         """Every so many seconds, or with None until all that is there is archived."""
-        self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # what everyone reads alike
+        self._publisher.recover()
+        self._marks.tell_known(self._manifest)
         for table in (MESSAGES, HISTORY) if self._wanted.history else (MESSAGES,):
             self.queries.append(self._query(table, every))
 
@@ -110,88 +112,80 @@ class Archive:
         return reader.options(**{name: value for name, value in options.items() if value is not None}).load()
 
     def _begin(self, table: str) -> str:
-        """Used only where there is no checkpoint: then what the lake has already is not archived again."""
+        """Used only where there is no checkpoint: then what the lake has already need not be read again."""
         ends = self._manifest.ends(table)
         if not ends or self._wanted.path is not None:
             return "earliest"
-        queue = queue_at(self._wanted.address)
         places: dict[str, dict[str, int]] = {}
-        for topic in queue.topics():
+        for topic in queue_at(self._wanted.address).topics():
             known = ends.get(topic.name, {}).get(topic.id)
-            if known and (not self._wanted.topics or topic.name in self._wanted.topics):
+            if known and self._wanted.has(topic.name):
                 places[topic.name] = {str(index): end for index, end in sorted(known.items())}
         return msgspec.json.encode(places).decode() if places else "earliest"
 
     # -- a batch
 
     def _archive(self, table: str, rows: DataFrame, batch: int) -> None:
+        began = monotonic()
+        offsets = self._offsets(table, batch)
+        before = self._offsets(table, batch - 1) if batch else {}
+        folders: list[Path] = []
+        self._manifest.check(table, before, offsets)
+        if not self._manifest.covers(table, offsets):
+            staging = self._lake.staging(table)
+            self._stage(table, rows, staging, self._manifest.ahead(table, before, offsets))
+            count = sum(pq.read_metadata(path).num_rows for path in staged_files(staging))
+            topics = {str(numbers["id"]): topic for topic, numbers in offsets.items()}
+            folders = self._publisher.publish(table, staging, topics, offsets)
+            self._report(Archived(table, count, monotonic() - began, len({folder.parent for folder in folders})))
+        if table == MESSAGES:
+            self._marks.tell(offsets)
+        self._compact(table, folders)
+
+    def _stage(self, table: str, rows: DataFrame, staging: Path, ahead: dict[Place, int]) -> None:
+        """Into folders by incarnation and date, in the order of the log. What is `ahead` of the batch is archived already."""
         from pyspark.sql import functions as f
 
-        began = monotonic()
-        query, offsets = self._query_id(table), self._offsets(table, batch)
-        if self._manifest.has(table, query, batch):
-            self._tell(table, offsets)
-            return
-        sequence = self._manifest.next_sequence(table)
-        staging = self._lake.staging(f"{table}-{sequence}")
-        clear(staging)
-        dated = rows.withColumn("date", f.to_date("timestamp"))
+        number = _ORDER[table]
+        session = rows.sparkSession  # the query's own, so these settings are nobody else's
+        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # what everyone reads alike
+        named = rows.withColumn("incarnation", f.substring_index("id", ".", 1))
+        if ahead:
+            known = [(str(incarnation), partition, end) for (incarnation, partition), end in ahead.items()]
+            ends = session.createDataFrame(known, "incarnation string, partition int, archived bigint")
+            joined = named.join(f.broadcast(ends), ["incarnation", "partition"], "left")
+            named = joined.where(f"archived is null or {number} >= archived").drop("archived")
+        day = f.floor(f.unix_micros("timestamp") / _DAY_MICROSECONDS).cast("int")
+        dated = named.withColumn("date", f.date_from_unix_date(day)).select(
+            *_columns(table), "incarnation", "date"
+        )  # of UTC, whatever the session's time zone is
         (
-            dated.sortWithinPartitions("topic", "date", "partition", _ORDER[table])
-            .write.partitionBy("topic", "date")
+            dated.sortWithinPartitions("incarnation", "date", "partition", number)
+            .write.partitionBy("incarnation", "date")
             .option("compression", "zstd")
+            .option("parquet.block.size", _GROUP_BYTES)
             .parquet(str(staging))
         )
-        count = _rows(staging)
-        folders = publish(self._lake, table, staging, sequence)
-        with self._changing:
-            self._manifest.note(table, Batch(query, batch, sequence), offsets)
-            save(self._lake, self._manifest)
-        done(self._lake, table)
-        self._tell(table, offsets)
-        for folder in folders:
-            self._compact(folder)
-        self._report(Archived(table, count, monotonic() - began, len({folder.parent for folder in folders})))
 
-    def _offsets(self, table: str, batch: int) -> dict[str, dict[str, int]]:
+    def _offsets(self, table: str, batch: int) -> Offsets:
         """Where the batch ends, as Spark wrote it down before the batch began."""
         path = self._lake.checkpoint(table) / "offsets" / str(batch)
         try:
-            return msgspec.json.decode(path.read_bytes().splitlines()[2], type=dict[str, dict[str, int]])
+            return msgspec.json.decode(path.read_bytes().splitlines()[2], type=Offsets)
         except (OSError, IndexError, msgspec.MsgspecError) as error:
             raise CorruptionError(f"{path} does not tell the offsets of a batch: {error}") from None
 
-    def _query_id(self, table: str) -> str:
-        path = self._lake.checkpoint(table) / "metadata"
+    def _compact(self, table: str, folders: list[Path]) -> None:
+        """What is in place is archived; that it could not be merged is told, and tried again by the next job."""
+        for replaced in self._replaced.pop(table, ()):
+            clear(replaced)
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, str])["id"]
-        except (OSError, KeyError, msgspec.MsgspecError) as error:
-            raise CorruptionError(f"{path} does not tell the id of the stream: {error}") from None
-
-    def _tell(self, table: str, offsets: dict[str, dict[str, int]]) -> None:
-        """Retention may remove these messages now. A queue that cannot be told now is told with the next batch."""
-        if table != MESSAGES or self._wanted.path is not None:
-            return
-        queue = queue_at(self._wanted.address)
-        for topic, places in offsets.items():
-            ends = {int(partition): end for partition, end in places.items() if partition != "id"}
-            try:
-                if queue.topic(topic).id == places["id"]:
-                    queue.mark_archived(topic, ends)
-            except NotFoundError:
-                pass  # deleted meanwhile
-            except OrtooError as error:
-                self._report(f"the queue could not be told what is archived of topic {topic!r}: {error}")
-
-    def _compact(self, folder: Any) -> None:
-        if not self._compacts:
-            return
-        try:
-            with self._changing:
-                compact_folder(self._lake, folder)
-        except (UnavailableError, OSError) as error:
+            for folder in folders if self._compacts else ():
+                done = compact_folder(self._lake, folder)
+                self._replaced[table] = self._replaced.get(table, ()) + done.replaced
+        except (OrtooError, OSError, pa.ArrowException) as error:
             self._compacts = False
-            self._report(str(error))
+            self._report(f"small files are not merged any more: {error}")
 
     # -- the end
 
@@ -200,7 +194,9 @@ class Archive:
         try:
             while any(query.isActive for query in self.queries):
                 self._raise_failed()
-                next(query for query in self.queries if query.isActive).awaitTermination(1)
+                for query in self.queries:
+                    query.awaitTermination(_LOOK_SECONDS)
+                self._marks.tell_rest()
             self._raise_failed()
         finally:
             self.stop()
@@ -216,10 +212,8 @@ class Archive:
             query.stop()
 
 
-def _rows(staging: Any) -> int:
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(path).num_rows for path in staging.rglob("*.parquet"))
+def _columns(table: str) -> list[str]:
+    return [column.split()[0] for column in _COLUMNS[table].split(", ") if not column.startswith("topic ")]
 
 
 @contextmanager
@@ -229,6 +223,9 @@ def archiving(
     """Begins, and stops at the end of the block."""
     if wanted.path is not None and wanted.address != Address(namespace=wanted.address.namespace):
         raise ConfigError("archive from a server, or from a data directory, not both")
+    for topic in wanted.topics:
+        if "," in topic or topic != topic.strip():
+            raise ConfigError(f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it")
     with lake.alone("archiving"):
         archive = Archive(spark, lake, wanted, report)
         archive.start(every)

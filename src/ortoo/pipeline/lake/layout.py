@@ -2,7 +2,7 @@
 
     LAKE/messages/topic=orders/date=2026-01-31/*.parquet
     LAKE/history/topic=orders/date=2026-01-31/*.parquet
-    LAKE/_ortoo/                                            manifest, checkpoints, what is being written
+    LAKE/_ortoo/                                            manifest, journals, checkpoints, what is being written
 
 Whoever reads a table sees whole files only: they are written under _ortoo and moved into place.
 """
@@ -14,7 +14,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
 
@@ -42,18 +44,23 @@ class Lake:
     def table(self, name: str) -> Path:
         return self.root / name
 
+    def topic(self, table: str, name: str) -> Path:
+        return self.table(table) / f"topic={folder_name(name)}"
+
     def checkpoint(self, table: str) -> Path:
         return self.own / "checkpoint" / table
 
-    def staging(self, name: str) -> Path:
-        return self.own / "staging" / name
+    def staging(self, what: str) -> Path:
+        """Another one each time: a Spark that was left to itself may still be writing to the one before."""
+        return self.own / "staging" / f"{what}-{uuid4().hex[:12]}"
+
+    def clear_staging(self) -> None:
+        clear(self.own / "staging")
 
     def files(self, table: str, topic: str | None = None) -> list[Path]:
         """By date, and within a date in the order they were archived in, which is that of every partition."""
-        wanted = "topic=*" if topic is None else f"topic={escaped(topic)}"
-        folders = [self.table(table)] if topic is None else [self.table(table) / wanted]
-        found = [path for folder in folders for path in folder.rglob("*.parquet")]
-        return sorted(found, key=lambda path: (path.parent.name, path.name))
+        folder = self.table(table) if topic is None else self.topic(table, topic)
+        return sorted(folder.rglob("*.parquet"), key=lambda path: (path.parent.name, path.name))
 
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
@@ -70,11 +77,26 @@ class Lake:
 
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^") | {chr(code) for code in (*range(1, 32), 127)}
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"  # as a folder's value it means null
+_BYTES_MAX = 255 - len("topic=")  # of a name in a file system
+_SHORTENED_BYTES = 200
 
 
-def escaped(topic: str) -> str:
-    """As Spark and Hive write a value into the name of a folder."""
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in topic)
+def folder_name(topic: str) -> str:
+    """As Spark and Hive write a value into a folder's name. One that is too long is cut, and a hash tells it from others."""
+    name = "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in topic)
+    if name == _NOTHING:
+        return f"%5F{name[1:]}"
+    if len(name.encode()) <= _BYTES_MAX:
+        return name
+    kept, size = "", 0
+    for char in topic:
+        escaped = f"%{ord(char):02X}" if char in _ESCAPED else char
+        size += len(escaped.encode())
+        if size > _SHORTENED_BYTES:
+            break
+        kept += escaped
+    return f"{kept}~{sha256(topic.encode()).hexdigest()[:16]}"
 
 
 def make_dirs(path: Path) -> None:
@@ -107,5 +129,5 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def clear(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+    """Somebody else's Spark may still be writing into it; then something is left, which nobody reads."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,27 +1,25 @@
 """What was published, from the archive and then from the log: also what retention removed, was purged or deleted since.
 
-Each partition comes in its order, without a gap and without a repeat where the archive ends and the log goes on. What was
-archived together comes oldest first over all partitions.
+Each partition comes in its order, without a gap and without a repeat where the archive ends and the log goes on. Over all
+partitions it is oldest first, as far as the archive's messages fit into memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from ortoo.client import SyncQueue
-from ortoo.model.errors import NotFoundError
-from ortoo.model.message import Delivery, Received
-from ortoo.model.names import TopicId, TopicName
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.message import Received
+from ortoo.model.names import TopicName
+from ortoo.model.replies import TopicInfo
 
-from .layout import MESSAGES, Lake
-from .manifest import Manifest, load
+from .archived import Archived, Span
+from .layout import Lake
+from .manifest import Manifest, Place, load
 
 _BATCH = 1000
 
@@ -45,32 +43,40 @@ class Replay:
         self._queue = queue
         self._lake = lake
         self._topic = topic
-        self._from_time = from_time
-        self._to_time = to_time
-        self._partition = partition
+        self._span = Span(from_time, to_time, partition)
         self._tell = tell
-        self._namespace = ""
-        self._at: dict[tuple[int, int], int] = {}  # by incarnation and partition: what lies before was replayed
+        self._archived = Archived(lake, TopicName(self._manifest().namespace, topic), self._span)
 
     def batches(self) -> Iterator[list[Received]]:
+        """All that is there."""
         manifest = self._manifest()
-        self._namespace = manifest.namespace
-        try:
-            info = self._queue.topic(self._topic)
-        except NotFoundError:
-            if self._topic not in manifest.messages:
-                raise
-            yield from self._archived(manifest)  # deleted; the archive is all there is
-            return
-        yield from self._archived(manifest)
-        partitions = list(range(len(info.partitions))) if self._partition is None else [self._partition]
-        for index in partitions:
-            yield from self._meet_log(info.id, index)
-        yield from self._logged(info.id, partitions)
+        info = self._info()
+        upto = _ends(manifest, self._topic)
+        if info is None and not upto:
+            self._queue.topic(self._topic)  # raises
+        wanted = self._span.partition
+        known = {partition for _, partition in upto} | set(range(0 if info is None else len(info.partitions)))
+        if wanted is not None and wanted not in known:
+            raise InvalidError(f"topic {self._topic!r} has partitions 0 to {max(known, default=0)}, not {wanted}")
+        yield from self._archived.batches({place: end for place, end in upto.items() if wanted in (None, place[1])})
+        yield from self.more()
 
-    def ends(self, topic: TopicId) -> dict[int, int]:
-        """Where the replay of the topic, as it is now, got to."""
-        return {partition: at for (owner, partition), at in self._at.items() if owner == topic}
+    def more(self) -> Iterator[list[Received]]:
+        """What has come since."""
+        info = self._info()
+        if info is None:
+            return  # deleted; the archive is all there is
+        indexes = [part.partition for part in info.partitions if self._span.partition in (None, part.partition)]
+        readers = [self._partition((info.id, index)) for index in indexes]
+        merged = merge(*readers, key=lambda message: message.timestamp_ms)
+        while batch := list(islice(merged, _BATCH)):
+            yield batch
+
+    def _info(self) -> TopicInfo | None:
+        try:
+            return self._queue.topic(self._topic)
+        except NotFoundError:
+            return None
 
     def _manifest(self) -> Manifest:
         found = load(self._lake)
@@ -78,106 +84,67 @@ class Replay:
             raise NotFoundError(f"nothing was archived in {self._lake} yet; `ortoo pipeline archive --to {self._lake}`")
         return found
 
-    # -- the log
+    # -- the log, and where it begins
 
-    def _meet_log(self, topic: TopicId, index: int) -> Iterator[list[Received]]:
-        """The log may begin only after the place where the archive ended when it was looked at: then that has gone on, too."""
-        place = (topic, index)
-        while (first := self._queue.offsets(self._topic, at="start")[index]) > self._at.get(place, 0):
-            manifest = self._manifest()
-            if manifest.messages.get(self._topic, {}).get(topic, {}).get(index, 0) <= self._at.get(place, 0):
-                at = self._at.get(place, 0)
-                self._tell(f"messages {at} to {first - 1} of partition {index} are neither archived nor in the log")
-                self._at[place] = first
-                return
-            yield from self._archived(manifest)
+    def _partition(self, place: Place) -> Iterator[Received]:
+        """From where the replay stands, wherever that is by now: retention may be at work meanwhile, and the archive, too."""
+        at = self._archived.at
+        at[place] = max(at.get(place, 0), self._since(place))
+        is_trimmed = True
+        while is_trimmed:
+            for batch in self._read(place):
+                if batch[0].delivery.topic_id != place[0]:
+                    return  # deleted, and made again since
+                if batch[0].offset > at[place]:
+                    yield from self._missing(place, batch[0].offset)
+                for message in batch:
+                    if message.offset >= at[place]:
+                        at[place] = message.offset + 1
+                        yield message
+            first = self._first(place)
+            is_trimmed = first > at[place]
+            if is_trimmed:
+                yield from self._missing(place, first)
 
-    def _logged(self, topic: TopicId, partitions: list[int]) -> Iterator[list[Received]]:
-        readers = [
-            self._queue.read_batches(
-                self._topic,
-                from_offset=self._at.get((topic, index), 0),
-                to_time=self._to_time,
-                partition=index,
-                batch=_BATCH,
+    def _read(self, place: Place) -> Iterator[list[Received]]:
+        return self._queue.read_batches(
+            self._topic,
+            from_offset=self._archived.at[place],
+            to_time=self._span.to_time,
+            partition=place[1],
+            batch=_BATCH,
+        )
+
+    def _since(self, place: Place) -> int:
+        """The first that is asked for, if the log knows it: then what may be missing before it is of no interest."""
+        if self._span.from_time is None:
+            return 0
+        since = self._queue.offsets(self._topic, time=self._span.from_time)[place[1]]
+        return since if since > self._first(place) else 0
+
+    def _first(self, place: Place) -> int:
+        return self._queue.offsets(self._topic, at="start")[place[1]]
+
+    def _missing(self, place: Place, until: int) -> Iterator[Received]:
+        """The log has nothing before `until`: removed, and archived meanwhile; or deleted one by one; or gone."""
+        at = self._archived.at
+        end = min(until, _ends(self._manifest(), self._topic).get(place, 0))
+        if end > at[place]:
+            yield from chain.from_iterable(self._archived.batches({place: end}))
+        first = min(until, self._first(place))
+        if at[place] < first:
+            self._tell(
+                f"messages {at[place]} to {first - 1} of partition {place[1]} are neither archived nor in the log"
             )
-            for index in partitions
-        ]
-        merged = merge(*map(chain.from_iterable, readers), key=lambda message: message.timestamp_ms)
-        while batch := list(islice(merged, _BATCH)):
-            for message in batch:
-                self._at[topic, message.partition] = message.offset + 1
-            kept = [message for message in batch if message.timestamp >= (self._from_time or 0)]
-            if kept:
-                yield kept
-
-    # -- the archive
-
-    def _archived(self, manifest: Manifest) -> Iterator[list[Received]]:
-        """What the manifest vouches for, from where the replay stands."""
-        upto = {
-            (topic, partition): end
-            for topic, ends in manifest.messages.get(self._topic, {}).items()
-            for partition, end in ends.items()
-        }
-        while True:
-            try:
-                yield from self._pass(upto)
-                break
-            except FileNotFoundError:
-                continue  # it was merged with others just now; what was replayed already is known
-        for place, end in upto.items():
-            if self._partition in (None, place[1]):
-                self._at[place] = max(end, self._at.get(place, 0))
-
-    def _pass(self, upto: dict[tuple[int, int], int]) -> Iterator[list[Received]]:
-        files = self._lake.files(MESSAGES, self._topic)
-        for _, together in groupby(files, key=lambda path: (path.parent, path.name.partition("-")[0])):
-            table = pa.concat_tables([self._read(path) for path in together])
-            if len(table):
-                order = [("timestamp", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-                yield from self._messages(table.sort_by(order), upto)
-
-    def _read(self, path: Path) -> pa.Table:
-        table = pq.ParquetFile(path).read()
-        if self._partition is not None:
-            table = table.filter(pc.equal(table["partition"], self._partition))
-        for time, compare in ((self._from_time, pc.greater_equal), (self._to_time, pc.less)):
-            if time is not None:
-                bound = pa.scalar(round(time * 1000) * 1000, pa.timestamp("us", tz="UTC"))
-                table = table.filter(compare(table["timestamp"], bound))
-        return table
-
-    def _messages(self, table: pa.Table, upto: dict[tuple[int, int], int]) -> Iterator[list[Received]]:
-        deliveries: dict[tuple[int, int], Delivery] = {}
-        for batch in table.to_batches(max_chunksize=_BATCH):
-            found = []
-            for row in batch.to_pylist():
-                place = (int(row["id"].partition(".")[0]), row["partition"])
-                if not self._at.get(place, 0) <= row["offset"] < upto.get(place, 0):
-                    continue
-                if place not in deliveries:
-                    name = TopicName(self._namespace, self._topic)
-                    deliveries[place] = Delivery(name, TopicId(place[0]), place[1])
-                found.append(_received(row, deliveries[place]))
-                self._at[place] = row["offset"] + 1
-            if found:
-                yield found
+        at[place] = max(at[place], until)
 
 
-def _received(row: dict[str, object], delivery: Delivery) -> Received:
-    key, headers = row["key"], row["headers"]
-    return Received(
-        row["value"],  # type: ignore[arg-type]
-        key.decode() if isinstance(key, bytes) else None,
-        {one["key"]: one["value"].decode() for one in headers} if headers else None,  # type: ignore[attr-defined]
-        row["priority"],  # type: ignore[arg-type]
-        round(row["timestamp"].timestamp() * 1000),  # type: ignore[attr-defined]
-        bool(row["json"]),
-        1,
-        row["offset"],  # type: ignore[arg-type]
-        delivery,
-    )
+def _ends(manifest: Manifest, topic: str) -> dict[Place, int]:
+    return {
+        (incarnation, partition): end
+        for incarnation, ends in manifest.messages.get(topic, {}).items()
+        for partition, end in ends.items()
+    }
 
 
 def replay(
@@ -194,5 +161,4 @@ def replay(
     job = Replay(
         queue, Lake.existing(lake), topic, from_time=from_time, to_time=to_time, partition=partition, tell=tell
     )
-    for batch in job.batches():
-        yield from batch
+    return chain.from_iterable(job.batches())

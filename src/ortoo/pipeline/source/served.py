@@ -59,7 +59,8 @@ class Served:
         for page in pages:
             if page.topic_id != wanted.topic_id:
                 return  # deleted, and made again since
-            yield page.columns
+            if len(page.columns):
+                yield page.columns
 
     def history(self, wanted: Range) -> Iterator[Happened]:
         at = wanted.start

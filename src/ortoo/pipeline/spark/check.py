@@ -7,11 +7,12 @@ therefore not be of Ortoo itself: a function inside another one, which imports a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from threading import Timer
+from threading import Event, Timer
 from typing import TYPE_CHECKING
 
-from ortoo import __version__
+
 from ortoo.model.errors import ConfigError, OrtooError, UnavailableError
+from ortoo.model.version import __version__
 
 from .needed import PACKAGES
 
@@ -19,35 +20,45 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_GROUP = "ortoo: what the executors have"
-_WAIT_SECONDS = 120.0
+_TAG = "ortoo-executors"
+WAIT_SECONDS = 120.0
+_UNFIT = ("PYTHON_VERSION_MISMATCH", "Cannot run program", "ModuleNotFoundError", "No module named")
 
 
-def check_executors(session: SparkSession, wait_seconds: float = _WAIT_SECONDS) -> None:
+def check_executors(session: SparkSession) -> None:
     """One small job over all the executors that have joined. On one machine there is nothing to ask."""
     context = session.sparkContext
     master = str(context.master)
     if master.startswith("local"):
         return
-    for host, python, lacking in sorted(set(_ask(context, master, wait_seconds))):
+    for host, python, lacking in sorted(set(_ask(context, master))):
         if lacking:
             raise ConfigError(f"executor {host} has {lacking} (its Python is {python}): {_advice()}")
 
 
-def _ask(context: SparkContext, master: str, wait_seconds: float) -> list[tuple[str, str, str]]:
+def _ask(context: SparkContext, master: str) -> list[tuple[str, str, str]]:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+    given_up = Event()
+
+    def give_up() -> None:
+        given_up.set()
+        context.cancelJobsWithTag(_TAG)
+
     tasks = 2 * max(context.defaultParallelism, 2)
-    given_up = Timer(wait_seconds, context.cancelJobGroup, [_GROUP])
-    context.setJobGroup(_GROUP, "looks for Ortoo on the executors", interruptOnCancel=True)
-    given_up.start()
+    timer = Timer(WAIT_SECONDS, give_up)
+    context.addJobTag(_TAG)
+    timer.start()
     try:
         return context.parallelize(range(tasks), tasks).mapPartitions(_question()).collect()
     except Py4JJavaError as error:
-        raise _to_error(str(error.java_exception.getMessage()), master, wait_seconds) from None
+        if given_up.is_set():
+            raise _no_answer(master) from None
+        raise _failure(master, str(error.java_exception.getMessage())) from None
     finally:
-        given_up.cancel()
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        timer.cancel()
+        timer.join()  # nothing may be cancelled once the session has real work
+        context.removeJobTag(_TAG)
 
 
 def _question() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
@@ -72,16 +83,19 @@ def _question() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
     return ask
 
 
-def _to_error(message: str, master: str, wait_seconds: float) -> OrtooError:
-    if "cancelled" in message:
-        return UnavailableError(
-            f"no executor of {master} has answered for {wait_seconds:g} seconds: are its workers running, and do they have "
-            "cores and memory to spare?"
-        )
-    for line in message.splitlines():
-        if "PYTHON_VERSION_MISMATCH" in line or "Cannot run program" in line or "ModuleNotFoundError" in line:
-            return ConfigError(f"the executors of {master} cannot run this program: {line.strip()}; {_advice()}")
-    return UnavailableError(f"the executors of {master} do not work: {message.strip().splitlines()[0]}")
+def _no_answer(master: str) -> OrtooError:
+    return UnavailableError(
+        f"no executor of {master} has answered for {WAIT_SECONDS:g} seconds: are its workers running, and do they have the "
+        "cores and the memory (spark.executor.memory) to spare?"
+    )
+
+
+def _failure(master: str, message: str) -> OrtooError:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    for line in lines:
+        if any(sign in line for sign in _UNFIT):
+            return ConfigError(f"the executors of {master} cannot run this program: {line}; {_advice()}")
+    return UnavailableError(f"the executors of {master} do not work: {lines[0] if lines else 'they do not say why'}")
 
 
 def _advice() -> str:

@@ -9,7 +9,8 @@ from ortoo.model.errors import ConfigError
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 
 
-def check_packages() -> None:
-    missing = [name for name in PACKAGES if find_spec(name) is None]
+def check_packages(*names: str) -> None:
+    """All of them, or only those named."""
+    missing = [name for name in names or PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(f"the pipeline needs Spark: pip install 'ortoo[spark]' (missing: {', '.join(missing)})")

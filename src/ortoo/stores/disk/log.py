@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ortoo.model.batch import Batch
 from ortoo.model.errors import CorruptionError
+from ortoo.model.limits import BATCH_MESSAGES_MAX
 from ortoo.model.names import TopicId
 from ortoo.model.records import LogIndex, Published
 from ortoo.model.replies import Columns, join_columns
@@ -22,6 +24,7 @@ from .files import Disk
 from .segment import Segment, SegmentEntry
 
 FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
+_LARGE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 20
 SEGMENT_AGE_MS = 24 * 3_600_000
 
@@ -94,9 +97,10 @@ class DiskLog:
         return max(self.segments[-1].end, self.start) if self.segments else self.start
 
     def append(self, record: Published) -> None:
-        if not self.tail or self.tail[-1].is_full or self.tail[-1].end != record.base:
-            self.tail.append(TailStretch(record.base))
-        self.tail[-1].append(record)
+        for part in _in_frames(record):
+            if not self.tail or self.tail[-1].is_full or self.tail[-1].end != part.base:
+                self.tail.append(TailStretch(part.base))
+            self.tail[-1].append(part)
 
     # -- reading
 
@@ -246,6 +250,21 @@ class DiskLog:
         for stranger in present - wanted:
             self.disk.remove(f"{self.folder}/{stranger}")
         return index.build()
+
+
+def _in_frames(record: Published) -> Iterator[Published]:
+    """A frame is read as a whole, so what a large transaction published at once becomes several."""
+    if record.count <= BATCH_MESSAGES_MAX and record.size <= _LARGE_BYTES:
+        yield record
+        return
+    step = max(1, min(FRAME_MESSAGES, record.count * FRAME_BYTES // max(1, record.size)))
+    for first in range(0, record.count, step):
+        rows = slice(first, first + step)
+        columns = {name: getattr(record.batch, name) for name in record.batch.__struct_fields__}
+        batch = Batch(**{name: column[rows] for name, column in columns.items() if column is not None})
+        hashes = record.key_hashes[8 * first : 8 * (first + step)] if record.key_hashes else None
+        size = sum(map(len, batch.values))
+        yield Published(record.at, record.topic, record.partition, record.base + first, len(batch), size, batch, hashes)
 
 
 def _is_complete(segment: Segment, now: int) -> bool:

@@ -1,0 +1,98 @@
+"""Batches of an archive as Spark stages them, made without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ortoo.pipeline.lake.layout import HISTORY, MESSAGES, Lake
+from ortoo.pipeline.lake.manifest import Offsets, load_or_new
+from ortoo.pipeline.lake.publishing import Publisher
+
+INSTANT = pa.timestamp("us", tz="UTC")
+HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", INSTANT),
+        ("headers", HEADERS),
+        ("priority", pa.int32()),
+        ("id", pa.string()),
+        ("json", pa.bool_()),
+    ]
+)
+NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+def row(topic_id: int, partition: int, offset: int, at: float = NOON, value: bytes | None = None) -> dict[str, Any]:
+    identity = f"{topic_id}.{partition}.{offset}"
+    return {
+        "key": None,
+        "value": identity.encode() if value is None else value,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": datetime.fromtimestamp(at, UTC),
+        "headers": [{"key": "n", "value": str(offset).encode()}],
+        "priority": 4,
+        "id": identity,
+        "json": False,
+    }
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
+
+
+def stage(lake: Lake, rows: list[dict[str, Any]], files: int = 2, table: str = MESSAGES) -> Path:
+    """As Spark does it: a folder by incarnation and date, and what it leaves beside."""
+    staging = lake.staging(table)
+    staging.mkdir(parents=True)
+    (staging / "_SUCCESS").touch()
+    folders: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in rows:
+        place = (one["id"].partition(".")[0], one["timestamp"].date().isoformat())
+        folders.setdefault(place, []).append(one)
+    for (incarnation, date), found in folders.items():
+        size = -(-len(found) // files)
+        for number, start in enumerate(range(0, len(found), size)):
+            folder = staging / f"incarnation={incarnation}" / f"date={date}"
+            write_rows(folder / f"part-{number:05d}-x.c000.zstd.parquet", found[start : start + size])
+    return staging
+
+
+class Job:
+    """An archive job that reads made-up rows; each is a process of its own, as far as the lake can tell."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.manifest = load_or_new(lake, "default")
+        self.publisher = Publisher(lake, self.manifest)
+        self.publisher.recover()
+
+    def archive(self, upto: int, topic: str = "orders", topic_id: int = 7, files: int = 2) -> list[Path]:
+        """Messages of partition 0 up to this offset, from where the archive stands, as a batch."""
+        offsets: Offsets = {topic: {"0": upto, "id": topic_id}}
+        if self.manifest.covers(MESSAGES, offsets):
+            return []
+        begin = self.manifest.end(MESSAGES, topic, (topic_id, 0))
+        staging = stage(self.lake, [row(topic_id, 0, offset) for offset in range(begin, upto)], files)
+        return self.publisher.publish(MESSAGES, staging, {str(topic_id): topic}, offsets)
+
+
+def ids(lake: Lake, topic: str | None = None, table: str = MESSAGES) -> list[str]:
+    """As a reader finds them that knows nothing of manifests; sorted."""
+    assert table in (MESSAGES, HISTORY)
+    found = [name for path in lake.files(table, topic) for name in pq.read_table(path, partitioning=None)["id"].to_pylist()]
+    return sorted(found, key=lambda text: [int(part) for part in text.split(".")])
+
+
+def expected(upto: int, topic_id: int = 7) -> list[str]:
+    return [f"{topic_id}.0.{offset}" for offset in range(upto)]

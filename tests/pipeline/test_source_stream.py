@@ -1,0 +1,377 @@
+"""A stream's reader, asked as Spark asks it, on a queue in this process: the traps of Spark's interface, one by one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ortoo
+from ortoo import SyncQueue
+from ortoo.model.errors import InvalidError, NotFoundError
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from ortoo.pipeline.source import served, stream
+from ortoo.pipeline.source.options import read_options
+from ortoo.pipeline.source.origin import DataLostError
+from ortoo.pipeline.source.schema import TABLES
+from ortoo.pipeline.source.stream import StreamReader
+
+from .directories import checkpoint
+
+Offset = dict[str, Any]
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def queue(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncQueue]:
+    """Whatever the address, it is this one that answers; and it is asked each time."""
+    with ortoo.open_sync(data) as opened:
+        monkeypatch.setattr(served, "queue_at", lambda address: opened)
+        monkeypatch.setattr(stream, "_TOPICS_SECONDS", 0.0)
+        monkeypatch.setattr(stream, "_PAUSE_SECONDS", 0.0)
+        yield opened
+
+
+def reader(**options: str) -> StreamReader:
+    wanted = read_options(options, streaming=True)
+    return StreamReader(wanted, TABLES[wanted.table])
+
+
+def values(source: StreamReader, start: Offset, end: Offset) -> list[Any]:
+    """Of a micro-batch, in tasks that get the reader as Spark sends it to them."""
+    tasks = source.partitions(start, end)
+    sent: StreamReader = pickle.loads(pickle.dumps(source))
+    rows = [row for task in tasks for batch in sent.read(task) for row in batch.to_pylist()]
+    return sorted(row["value"] for row in rows)
+
+
+# -- where a stream begins
+
+
+def test_a_stream_that_begins_at_the_end_loses_nothing_between_two_questions(queue: SyncQueue) -> None:
+    """Spark asks twice where a stream begins: to know where its first batch ends, and again to plan it."""
+    queue.publish("orders", b"before")
+    source = reader(subscribe="orders")
+    first = source.initialOffset()
+    queue.publish("orders", b"between")
+    end = source.latestOffset(first, ALL)
+    assert source.initialOffset() == first == end, "the first batch is empty: it makes the beginning durable"
+    assert values(source, source.initialOffset(), end) == []
+    assert values(source, end, source.latestOffset(end, ALL)) == [b"between"]
+
+
+@pytest.mark.parametrize("begin", [{"startingTimestamp": "9999-01-01"}, {"startingOffsets": '{"orders": {"0": -1}}'}])
+def test_every_beginning_that_moves_is_made_durable_first(queue: SyncQueue, begin: dict[str, str]) -> None:
+    queue.publish("orders", b"before")
+    source = reader(subscribe="orders", **begin)
+    first = source.initialOffset()
+    queue.publish("orders", b"between")
+    assert source.latestOffset(first, ALL) == first
+    assert values(source, first, source.latestOffset(first, ALL)) == [b"between"]
+
+
+def test_a_crash_in_the_first_batch_loses_nothing(queue: SyncQueue) -> None:
+    """It is planned again by another reader, which knows only the end that was durable."""
+    queue.publish("orders", b"before")
+    source = reader(subscribe="orders")
+    end = source.latestOffset(source.initialOffset(), ALL)
+    queue.publish("orders", b"meanwhile")
+    again = reader(subscribe="orders")
+    assert values(again, again.initialOffset(), end) == [], "a beginning behind the end is an empty batch"
+    assert values(again, end, again.latestOffset(end, ALL)) == [b"meanwhile"]
+
+
+def test_a_stream_may_begin_at_the_beginning_at_an_offset_or_at_a_time(queue: SyncQueue) -> None:
+    queue.publish_many("orders", [b"0", b"1", b"2"])
+    time = str(round(next(queue.read("orders")).timestamp * 1000))
+    for begin, found in [
+        ({"startingOffsets": "earliest"}, [b"0", b"1", b"2"]),
+        ({"startingOffsets": '{"orders": {"0": 1}}'}, [b"1", b"2"]),
+        ({"startingTimestamp": time}, [b"0", b"1", b"2"]),
+    ]:
+        source = reader(subscribe="orders", **begin)
+        start = source.initialOffset()
+        end = source.latestOffset(source.latestOffset(start, ALL), ALL)
+        assert values(source, start, end) == found
+
+
+def test_an_unknown_topic_is_told_with_the_one_that_was_meant(queue: SyncQueue) -> None:
+    queue.publish("orders", b"x")
+    source = reader(subscribe="ordres")
+    source.prepareForTriggerAvailableNow()
+    with pytest.raises(NotFoundError, match="did you mean 'orders'"):
+        source.initialOffset()
+
+
+# -- going on
+
+
+def test_the_same_place_is_the_same_text_whatever_the_order(queue: SyncQueue) -> None:
+    for topic in ("b", "a", "c"):
+        queue.create_topic(topic, partitions=12)
+    texts = set()
+    for names in ("a,b,c", "c,b,a", "b,a,c"):
+        source = reader(subscribe=names, startingOffsets="earliest")
+        start = source.initialOffset()
+        texts |= {
+            json.dumps(start),
+            json.dumps(source.latestOffset(start, ALL)),
+            json.dumps(source.reportLatestOffset()),
+        }
+    assert len(texts) == 1
+
+
+def test_the_order_of_keys_in_a_checkpoint_does_not_matter(queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=3)
+    source = reader(subscribe="orders")
+    end = source.latestOffset(source.initialOffset(), ALL)
+    turned = {"orders": dict(reversed(end["orders"].items()))}
+    assert json.dumps(source.latestOffset(turned, ALL)) == json.dumps(end)
+
+
+def test_nothing_hangs_on_commit(queue: SyncQueue) -> None:
+    """Spark says it a batch late, and of the last batch never; here nobody says it, and nothing is forgotten or repeated."""
+    source, seen = reader(subscribe="orders", startingOffsets="earliest"), []
+    queue.create_topic("orders")
+    at = source.initialOffset()
+    for number in range(3):
+        queue.publish("orders", str(number).encode())
+        end = source.latestOffset(at, ALL)
+        seen += values(source, at, end)
+        at = end
+    source.commit(at)
+    source.commit({})
+    assert seen == [b"0", b"1", b"2"]
+
+
+def test_limits_are_shared_out_among_partitions_until_all_is_read(queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=4)
+    for partition in range(4):
+        for _ in range(5 * (partition + 1)):
+            queue.publish("orders", b"x", key=f"key-{partition}")
+    source = reader(subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="7")
+    limit = source.getDefaultReadLimit()
+    assert limit == ReadMaxRows(7)
+    at, sizes = source.initialOffset(), []
+    while (end := source.latestOffset(at, limit)) != at:
+        sizes.append(len(values(source, at, end)))
+        at = end
+    assert sizes == [7] * 7 + [1]
+
+
+def test_a_run_that_takes_what_is_there_takes_no_more(queue: SyncQueue) -> None:
+    queue.publish("orders", b"0")
+    source = reader(subscribe="orders", startingOffsets="earliest")
+    source.prepareForTriggerAvailableNow()
+    start = source.initialOffset()
+    end = source.latestOffset(start, ALL)
+    queue.publish("orders", b"1")
+    assert values(source, start, end) == [b"0"]
+    assert source.latestOffset(end, ALL) == end
+
+
+def test_topics_that_match_later_are_read_from_their_beginning(queue: SyncQueue) -> None:
+    source = reader(subscribePattern="order.*")
+    at = source.latestOffset(source.initialOffset(), ALL)
+    queue.publish("other", b"no")
+    queue.publish("orders", b"0")
+    end = source.latestOffset(at, ALL)
+    assert values(source, at, end) == [b"0"]
+    assert list(end) == ["orders"]
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1, ordering="none")
+    source = reader(subscribe="orders")
+    at = source.latestOffset(source.initialOffset(), ALL)
+    queue.update_topic("orders", partitions=4)
+    for number in range(20):
+        queue.publish("orders", b"%02d" % number, key=str(number))
+    end = source.latestOffset(at, ALL)
+    assert values(source, at, end) == [b"%02d" % number for number in range(20)]
+    assert len(end["orders"]) == 5
+
+
+def test_how_far_behind_files_are_is_reported(queue: SyncQueue, data: Path) -> None:
+    queue.create_topic("orders", partitions=1)
+    queue.publish("orders", b"0")
+    checkpoint(queue)
+    queue.publish_many("orders", [b"1", b"2"])
+    source = reader(path=str(data), subscribe="orders", startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ALL)
+    assert values(source, start, end) == [b"0"]
+    assert (end["orders"]["0"], source.reportLatestOffset()["orders"]["0"]) == (1, 3)
+    checkpoint(queue)
+    assert values(source, end, source.latestOffset(end, ALL)) == [b"1", b"2"]
+
+
+# -- what is lost
+
+
+def test_retention_that_overtakes(queue: SyncQueue) -> None:
+    queue.publish_many("orders", [b"0", b"1"])
+    strict = reader(subscribe="orders", startingOffsets="earliest")
+    start = strict.initialOffset()
+    queue.purge("orders")
+    queue.publish("orders", b"2")
+    end = strict.latestOffset(start, ALL)
+    with pytest.raises(
+        DataLostError, match=r"messages 0 to 1 of partition 0 of topic 'orders' were removed.*failOnDataLoss"
+    ):
+        strict.partitions(start, end)
+    assert values(reader(subscribe="orders", failOnDataLoss="false"), start, end) == [b"2"]
+
+
+def test_retention_that_overtakes_a_task(queue: SyncQueue) -> None:
+    queue.publish_many("orders", [b"0", b"1"])
+    options = {"subscribe": "orders", "startingOffsets": "earliest"}
+    strict, lax = reader(**options), reader(**options, failOnDataLoss="false")
+    start = strict.initialOffset()
+    tasks = strict.partitions(start, strict.latestOffset(start, ALL))
+    queue.purge("orders")
+    with pytest.raises(DataLostError, match=r"messages 0 to 1 .* while they were read"):
+        [list(strict.read(task)) for task in tasks]
+    assert [list(lax.read(task)) for task in tasks] == [[]]
+
+
+def test_a_single_message_that_was_deleted_is_no_loss(queue: SyncQueue) -> None:
+    queue.publish_many("orders", [b"0", b"1", b"2"])
+    for at in (0, 2):
+        queue.delete_message(next(message.id for message in queue.read("orders") if message.offset == at))
+    source = reader(subscribe="orders", startingOffsets="earliest")
+    start = source.initialOffset()
+    assert values(source, start, source.latestOffset(start, ALL)) == [b"1"]
+
+
+def test_a_topic_that_was_deleted(queue: SyncQueue) -> None:
+    queue.publish("orders", b"old")
+    options = {"subscribe": "orders", "startingOffsets": "earliest"}
+    strict, lax = reader(**options), reader(**options, failOnDataLoss="false")
+    start = strict.initialOffset()
+    strict.latestOffset(start, ALL)
+    queue.delete_topic("orders")
+    with pytest.raises(DataLostError, match="there is no topic 'orders'"):
+        strict.latestOffset(start, ALL)
+    gone = lax.latestOffset(start, ALL)
+    assert values(lax, start, gone) == []
+    queue.publish("orders", b"new")
+    assert values(lax, gone, lax.latestOffset(gone, ALL)) == [b"new"]
+
+
+def test_a_topic_that_was_made_again(queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=3)
+    queue.publish("orders", b"old")
+    strict = reader(subscribe="orders", startingOffsets="earliest")
+    start = strict.initialOffset()
+    lost = strict.partitions(start, strict.latestOffset(start, ALL))
+    queue.delete_topic("orders")
+    queue.create_topic("orders", partitions=1)
+    queue.publish("orders", b"new")
+    end = strict.latestOffset(start, ALL)
+    with pytest.raises(DataLostError, match="'orders' was deleted and made again"):
+        strict.partitions(start, end)
+    with pytest.raises(DataLostError, match="'orders' was deleted and made again while it was read"):
+        [list(strict.read(task)) for task in lost]
+    assert values(reader(subscribe="orders", failOnDataLoss="false"), start, end) == [b"new"]
+
+
+def test_a_topic_that_is_gone_while_it_is_read(queue: SyncQueue) -> None:
+    queue.publish("orders", b"old")
+    strict = reader(subscribe="orders", startingOffsets="earliest")
+    start = strict.initialOffset()
+    (task,) = strict.partitions(start, strict.latestOffset(start, ALL))
+    queue.delete_topic("orders")
+    with pytest.raises(DataLostError, match="'orders' was deleted while it was read"):
+        list(strict.read(task))
+
+
+def test_a_topic_not_asked_for_any_more(queue: SyncQueue) -> None:
+    queue.publish("a", b"1")
+    queue.publish("b", b"2")
+    start = reader(subscribe="a,b", startingOffsets="earliest").initialOffset()
+    fewer = reader(subscribe="a")
+    with pytest.raises(DataLostError, match="'b' was deleted, or is not asked for any more"):
+        fewer.partitions(start, fewer.latestOffset(start, ALL))
+
+
+def test_a_log_that_went_backwards(queue: SyncQueue) -> None:
+    """As after a backup was restored: offsets are given a second time, to other messages."""
+    queue.publish("orders", b"0")
+    strict, lax = reader(subscribe="orders"), reader(subscribe="orders", failOnDataLoss="false")
+    end = strict.initialOffset()
+    ahead = {"orders": {**end["orders"], "0": 5}}
+    with pytest.raises(DataLostError, match="ends at 1, but was read up to 5"):
+        strict.latestOffset(ahead, ALL)
+    back = lax.latestOffset(ahead, ALL)
+    assert (back, values(lax, ahead, back)) == (end, [])
+
+
+def test_partitions_that_were_never_there(queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=2)
+    with pytest.raises(InvalidError, match="has partitions 0 to 1, not 2"):
+        reader(assign='{"orders": [2]}').initialOffset()
+    with pytest.raises(InvalidError, match="has no partition 5 here; it has 0, 1"):
+        reader(subscribe="orders", startingOffsets='{"orders": {"5": 0}}').initialOffset()
+    with pytest.raises(NotFoundError, match="no topic 'ordre'"):
+        reader(subscribe="orders", startingOffsets='{"ordre": {"0": 0}}').initialOffset()
+
+
+# -- how often the server is asked
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("table", "partitions"), [("messages", 1), ("messages", 16), ("history", 4)])
+def test_an_idle_stream_asks_seldom(data: Path, monkeypatch: pytest.MonkeyPatch, table: str, partitions: int) -> None:
+    """Spark asks a hundred times a second. After a moment the server hears at most a quarter of that, in all."""
+    clock = Clock()
+    asked: list[str] = []
+    monkeypatch.setattr(stream, "monotonic", clock)
+    with ortoo.open_sync(data) as queue:
+        queue.create_topic("orders", partitions=partitions)
+        monkeypatch.setattr(served, "queue_at", lambda address: Counting(queue, asked))
+        source = reader(subscribe="orders", table=table)
+        at = source.latestOffset(source.initialOffset(), ALL)
+        for tick in range(1100):
+            if tick == 100:
+                asked.clear()
+            clock.now += 0.01
+            assert source.latestOffset(at, ALL) == at
+            source.reportLatestOffset()
+        assert len(asked) <= 25 * 10
+        queue.publish_many("orders", [b"x"] * 16)
+        queue.lease("orders", max_messages=16)
+        waited = clock.now
+        while source.latestOffset(at, ALL) == at:
+            clock.now += 0.01
+        assert clock.now - waited < 0.3, "and yet what is new is seen at once"
+
+
+class Counting:
+    def __init__(self, queue: SyncQueue, asked: list[str]) -> None:
+        self._queue = queue
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        self._asked.append(name)
+        found: Callable[..., Any] = getattr(self._queue, name)
+        return found

@@ -1,0 +1,253 @@
+"""The analytics job at the edges: lakes that are empty, half there, odd or being read; and the whole way from a queue."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from ortoo.cli.main import run
+from ortoo.model.analytics import Report
+from ortoo.model.errors import InvalidError, NotFoundError
+
+from .lakes import START, Row, happening, message, write_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def analyze(spark: SparkSession, lake: Path, **options: Any) -> Report:
+    from ortoo.pipeline.analytics.job import analyze
+
+    return analyze(spark, lake, **options)
+
+
+def told(report: Report, topic: str, group: str | None, *names: str) -> list[Any]:
+    """Of the whole range."""
+    (row,) = [row for row in report.topics if (row.topic, row.group) == (topic, group)]
+    return [getattr(row, name) for name in names]
+
+
+def by_hour(report: Report, group: str | None, name: str) -> dict[int, Any]:
+    """By the number of the hour since the start."""
+    return {(row.hour - int(START)) // 3600: getattr(row, name) for row in report.hourly if row.group == group}
+
+
+def settled(identity: str, at: float, lease: int, group: str = "g", topic: str = "t") -> list[Row]:
+    """Delivered, and acknowledged a second later."""
+    return [
+        happening(topic, identity, at, "delivered", group, lease=lease, consumer="c"),
+        happening(topic, identity, at + 1, "acknowledged", group, lease=lease),
+    ]
+
+
+def test_what_is_no_lake_is_told_how_to_become_one(spark: SparkSession, tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(NotFoundError, match=f"ortoo pipeline archive --to {path}"):
+            analyze(spark, path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_lake_has_an_empty_report(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "_ortoo").mkdir()
+    report = analyze(spark, tmp_path)
+    assert msgspec.structs.replace(report, generated_at=0.0) == Report(
+        generated_at=0.0, since=None, until=None, hours_since=None
+    )
+    assert pq.read_table(tmp_path / "analytics" / "hourly").num_rows == 0
+
+
+def test_messages_alone_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path, [message("t", f"1.0.{n}", START + n * 3600, value=b"abc") for n in range(3)], [])
+    report = analyze(spark, lake)
+    assert told(report, "t", None, "published", "bytes", "depth", "delivered") == [3, 9, None, 0]
+    assert by_hour(report, None, "published") == {0: 1, 1: 1, 2: 1}
+    assert [row.group for row in report.topics] == [None]
+
+
+def test_a_history_whose_messages_are_gone_is_counted_without_depth(spark: SparkSession, tmp_path: Path) -> None:
+    report = analyze(spark, write_lake(tmp_path, [], settled("1.0.0", START, 1)))
+    assert told(report, "t", "g", "delivered", "acknowledged", "depth", "delivery_p50_ms", "ack_p50_ms") == [
+        *(1, 1, 0),
+        *(None, 1000.0),
+    ]
+
+
+def test_rows_without_a_group_belong_to_the_topic(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message("t", f"1.0.{n}", START) for n in range(2)]
+    history = [
+        *settled("1.0.0", START + 1, 1),
+        happening("t", "1.0.1", START + 4000, "deleted", None),
+        happening("t", "1.0.0", START + 5000, "acknowledged", None, lease=9),
+    ]
+    report = analyze(spark, write_lake(tmp_path, rows, history))
+    assert told(report, "t", None, "deleted", "acknowledged") == [1, 1]
+    assert by_hour(report, "g", "depth") == {0: 1}, "what is deleted waits for nobody"
+
+
+def test_depth_and_lag_follow_a_message_that_fails_is_given_up_and_redriven(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hour = 3600
+    history = [
+        happening("t", "1.0.0", START + 10, "delivered", lease=1, consumer="c"),
+        happening("t", "1.0.0", START + 20, "nacked", lease=1, error="no"),
+        happening("t", "1.0.0", START + 2 * hour + 5, "dead-lettered", reason="moved"),
+        happening("t", "1.0.0", START + 4 * hour + 5, "redriven"),
+        happening("t", "1.0.0", START + 6 * hour + 1, "delivered", lease=2, consumer="c"),
+        happening("t", "1.0.0", START + 6 * hour + 2, "acknowledged", lease=2),
+        happening("t", "1.0.0", START + 8 * hour + 9, "delivered", lease=3, consumer="c"),
+    ]
+    report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 4)], history))
+    depths, lags = by_hour(report, "g", "depth"), by_hour(report, "g", "lag_seconds")
+    assert depths == {0: 1, 1: 1, 2: 0, 4: 1, 5: 1, 6: 0, 8: 1}, (
+        "a delivery after the ack means that the group was moved back"
+    )
+    assert lags == {
+        0: hour - 4,
+        1: 2 * hour - 4,
+        2: 0,
+        4: 5 * hour - 4,
+        5: 6 * hour - 4,
+        6: 0,
+        8: pytest.approx(8 * hour + 5.001),
+    }
+
+
+def test_a_delivery_before_since_still_begins_its_ack(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message("t", f"1.0.{n}", START) for n in range(2)]
+    history = [*settled("1.0.0", START + 100, 1), *settled("1.0.1", START + 50, 2)]
+    report = analyze(spark, write_lake(tmp_path, rows, history), since=START + 100.5)
+    assert told(report, "t", "g", "delivered", "acknowledged", "ack_p50_ms", "delivery_p50_ms", "attempts_max") == [
+        *(0, 1, 1000.0),
+        *(None, 1),
+    ]
+    assert report.since == START + 100.5
+
+
+def test_a_group_that_began_later_does_not_wait_for_what_came_before(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message("t", f"1.{n % 2}.{n // 2}", START + n) for n in range(40)]
+    history = [*settled("1.0.0", START + 30, 1, "all"), *settled("1.0.18", START + 36.5, 2, "new")]
+    report = analyze(spark, write_lake(tmp_path, rows, history))
+    assert told(report, "t", "all", "depth") == [19 + 5]
+    assert told(report, "t", "new", "depth", "lag_seconds") == [1 + 2, pytest.approx(37.501 - 37 + 1.5)]
+
+
+def test_another_time_zone_and_a_topic_of_digits_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path, [message("007", "1.0.0", START + 1800)], settled("1.0.0", START + 1900, 1, topic="007"))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        report = analyze(spark, lake, topics=["007"], until=START + 86_400)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert {row.hour for row in report.hourly} == {int(START)}
+    assert {row.topic for row in report.hourly} == {"007"}
+
+
+def test_topics_are_chosen_and_unknown_ones_named(spark: SparkSession, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path, [message(topic, f"{n}.0.0", START) for n, topic in enumerate(("a", "b/c"), 1)], [])
+    assert [row.topic for row in analyze(spark, lake, topics=["b/c"]).topics] == ["b/c"]
+    with pytest.raises(NotFoundError, match=r"topic 'x' is not in the lake .*; there are a, b/c"):
+        analyze(spark, lake, topics=["a", "x"])
+    with pytest.raises(InvalidError, match="since must lie before until"):
+        analyze(spark, lake, since=5.0, until=5.0)
+
+
+def test_errors_that_differ_in_details_are_one(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [
+        "bad  amount 17 for 7.2.41 at 0x7f3a",
+        "bad amount 9.5 for 7.0.3\n at 0xDEAD",
+        "job 6b1f0e9c-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
+        "job 11111111-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
+        "x" * 500,
+        "",
+    ]
+    history = [happening("t", f"1.0.{n}", START + n, "nacked", error=text) for n, text in enumerate(texts)]
+    report = analyze(spark, write_lake(tmp_path, [], history))
+    assert {row.error: (row.count, row.example) for row in report.errors} == {
+        "bad amount <n> for <n> at <hex>": (2, "1.0.1"),
+        "job <uuid>: gone": (2, "1.0.3"),
+        "x" * 200: (1, "1.0.4"),
+        "(nacked)": (1, "1.0.5"),
+    }
+
+
+def test_the_report_is_bounded_and_the_tables_hold_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ortoo.pipeline.analytics import job
+
+    history = [
+        happening(
+            "t", f"1.0.{n}", START + n * 3600, "nacked", error=f"error of kind {chr(97 + n % 26)}{chr(97 + n // 26)}"
+        )
+        for n in range(60)
+    ]
+    monkeypatch.setattr(job, "REPORT_HOURS", 40)
+    report = analyze(spark, write_lake(tmp_path, [], history))
+    assert (len(report.errors), len(report.hourly)) == (job.REPORT_TOP, 40)
+    assert report.hours_since == START + 20 * 3600
+    assert pq.read_table(tmp_path / "analytics" / "errors").num_rows == 60
+    assert pq.read_table(tmp_path / "analytics" / "hourly").num_rows == 60
+    monkeypatch.setattr(job, "REPORT_ROWS", 15)
+    assert [row.hour for row in analyze(spark, tmp_path).hourly] == [START + n * 3600 for n in range(46, 60)]
+
+
+def test_running_again_gives_the_same_and_no_reader_sees_half(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message("t", f"1.0.{n}", START + n) for n in range(50)]
+    lake = write_lake(tmp_path, rows, [row for n in range(50) for row in settled(f"1.0.{n}", START + 60 + n, n)])
+    first = analyze(spark, lake)
+    done, seen = threading.Event(), set()
+
+    def read() -> None:
+        while not done.is_set():
+            table = pq.read_table(lake / "analytics" / "hourly")
+            report = msgspec.json.decode((lake / "analytics" / "history.json").read_bytes(), type=Report)
+            seen.add((table.num_rows, len(report.hourly)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        again = analyze(spark, lake)
+    finally:
+        done.set()
+        reader.join()
+    assert msgspec.structs.replace(again, generated_at=first.generated_at) == first
+    assert seen == {(len(first.hourly), len(first.hourly))}
+    assert sorted(path.name for path in (lake / "analytics").iterdir()) == [
+        *("consumers", "errors", "history.json", "hourly", "keys", "producers")
+    ]
+
+
+def test_the_command_prints_a_table_and_json_and_draws(
+    spark: SparkSession, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    failed = happening("orders", "1.0.1", START + 9, "nacked", "billing", lease=8, error="card 4711 refused")
+    rows = [message("orders", f"1.0.{n}", START + n, value=b"x" * 2048) for n in range(2)]
+    lake = write_lake(tmp_path / "lake", rows, [*settled("1.0.0", START + 60, 1, "billing", "orders"), failed])
+    assert run(["pipeline", "analyze", "--lake", str(lake), "--plot", str(tmp_path / "charts.png")]) == 0
+    text = capfdbinary.readouterr().out.decode()
+    lines = [line.split() for line in text.splitlines()]
+    assert next(line[:4] for line in lines if line[:1] == ["orders"]) == ["orders", "–", "2", "4.0"]
+    assert "card <n> refused" in text
+    assert (tmp_path / "charts.png").read_bytes().startswith(b"\x89PNG")
+    assert run(["pipeline", "analyze", "--lake", str(lake), "--since", f"{START + 61}", "--json"]) == 0
+    report = msgspec.json.decode(capfdbinary.readouterr().out, type=Report)
+    assert told(report, "orders", "billing", "delivered", "acknowledged", "depth") == [0, 1, 1]
+
+
+def test_the_command_complains_before_spark_starts(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    lake = write_lake(tmp_path / "lake", [message("t", "1.0.0", START)], [])
+    for options, code, words in (
+        (["--lake", str(tmp_path / "none")], 3, b"ortoo pipeline archive --to"),
+        (["--lake", str(lake), "--topic", "x"], 3, b"topic 'x' is not in the lake"),
+        (["--lake", str(lake), "--plot", "charts.gif"], 1, b"FILE.png, FILE.html or to a directory"),
+        (["--lake", str(lake), "--since", "7d"], 2, b"for so long ago say -7d"),
+    ):
+        assert run(["pipeline", "analyze", *options]) == code
+        assert words in capfdbinary.readouterr().err

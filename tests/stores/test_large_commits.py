@@ -1,0 +1,33 @@
+"""What a large transaction publishes at once must stay easy to read: in frames of the usual size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.model.batch import Batch
+from ortoo.model.names import TopicId
+from ortoo.model.records import Published
+from ortoo.stores.disk.crypto import KeyRing
+from ortoo.stores.disk.files import RealDisk
+from ortoo.stores.disk.log import FRAME_BYTES, FRAME_MESSAGES, DiskLog
+
+
+@pytest.mark.parametrize(("count", "size"), [(25_000, 10), (300, 100_000), (10_000, 10), (1, 20 << 20)])
+def test_a_large_record_becomes_many_frames_of_the_same_messages(tmp_path: Path, count: int, size: int) -> None:
+    log = DiskLog(RealDisk(tmp_path), TopicId(1), 0)
+    values = [number.to_bytes(4, "big") * (size // 4) for number in range(count)]
+    keys: list[str | None] = [f"k{number}" for number in range(count)]
+    priorities = [number % 7 for number in range(count)]
+    hashes = b"".join(number.to_bytes(8, "little") for number in range(count))
+    batch = Batch(values, keys=keys, priorities=priorities)
+    log.append(Published(1, TopicId(1), 0, 0, count, sum(map(len, values)), batch, hashes))
+    assert log.end == count
+    found = log.scan(0, count, KeyRing({}))
+    assert (found.values, found.keys, found.priorities) == (values, keys, priorities)
+    assert b"".join(stretch.hashes.tobytes() for stretch in log.tail if stretch.hashes is not None) == hashes
+    if count > 10_000 or (count > 1 and size > 10_000):
+        for stretch in log.tail:
+            assert len(stretch.values) <= 2 * FRAME_MESSAGES
+            assert stretch.size <= 2 * FRAME_BYTES
