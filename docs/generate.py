@@ -216,6 +216,7 @@ LIMITS: dict[str, str] = {
     "TRANSACTION_NAME_BYTES_MAX": "the name of a transaction",
     "TRANSACTIONS_OPEN_MAX": "named transactions open at a time",
     "TRANSACTION_MESSAGES_MAX": "messages staged in one named transaction",
+    "TRANSACTION_BYTES_MAX": "what is staged in one named transaction, with 32 bytes for each message",
     "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction may stay open",
     "TRANSACTION_REMEMBERED_MS": "how long an ended transaction's name is remembered",
     "PRODUCERS_MAX": "clients whose commands are known again when they are sent twice",

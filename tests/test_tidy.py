@@ -32,6 +32,8 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/doors/http/app.py",  # a mistake of ours is a 500, and ends neither the connection nor the door
     "src/ortoo/doors/http/stream.py",  # the same on a WebSocket
     "src/ortoo/doors/tcp/session.py",  # and over TCP
+    "src/ortoo/pipeline/flow/functions.py",  # a user's module may raise anything: that is told as a mistake in the file
+    "src/ortoo/stores/disk/outside.py",  # closes what it had opened and raises on
     "src/ortoo/stores/disk/backup.py",  # cleans up and raises on
     "src/ortoo/stores/disk/log.py",  # undoes half a flush and raises on
 }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import ortoo
+from ortoo.pipeline.lake.compaction import compact_folder
 from ortoo.pipeline.lake.layout import HISTORY, MESSAGES, Lake
-from ortoo.pipeline.lake.manifest import Offsets, load_or_new
+from ortoo.pipeline.lake.manifest import Offsets, load, load_or_new
 from ortoo.pipeline.lake.publishing import Publisher
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -77,6 +79,11 @@ class Job:
         self.publisher = Publisher(lake, self.manifest)
         self.publisher.recover()
 
+    @staticmethod
+    def end(lake: Lake, topic: str = "orders", topic_id: int = 7) -> int:
+        found = load(lake)
+        return 0 if found is None else found.end(MESSAGES, topic, (topic_id, 0))
+
     def archive(self, upto: int, topic: str = "orders", topic_id: int = 7, files: int = 2) -> list[Path]:
         """Messages of partition 0 up to this offset, from where the archive stands, as a batch."""
         offsets: Offsets = {topic: {"0": upto, "id": topic_id}}
@@ -96,3 +103,35 @@ def ids(lake: Lake, topic: str | None = None, table: str = MESSAGES) -> list[str
 
 def expected(upto: int, topic_id: int = 7) -> list[str]:
     return [f"{topic_id}.0.{offset}" for offset in range(upto)]
+
+
+def archive_topic(lake: Lake, queue: ortoo.SyncQueue, topic: str, tell: bool = True) -> None:
+    """What the archive job does, for one topic."""
+    job = Job(lake)
+    info = queue.topic(topic)
+    offsets: Offsets = {topic: {**{str(part.partition): part.end for part in info.partitions}, "id": info.id}}
+    rows = []
+    for part in info.partitions:
+        begin = job.manifest.end(MESSAGES, topic, (info.id, part.partition))
+        found = queue.read(topic, from_offset=begin, to_offset=part.end, partition=part.partition)
+        rows += [_archived(message) for message in found if message.offset < part.end]
+    if not job.manifest.covers(MESSAGES, offsets):
+        folders = job.publisher.publish(MESSAGES, stage(lake, rows), {str(info.id): topic}, offsets)
+        for folder in folders:
+            compact_folder(lake, folder, few=4)
+    if tell:
+        queue.mark_archived(topic, {part.partition: part.end for part in info.partitions})
+
+
+def _archived(message: ortoo.Received) -> dict[str, Any]:
+    return {
+        "key": None if message.key is None else message.key.encode(),
+        "value": message.value,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=message.timestamp_ms),
+        "headers": [{"key": key, "value": value.encode()} for key, value in message.headers.items()] or None,
+        "priority": message.priority,
+        "id": message.id,
+        "json": message.is_json,
+    }

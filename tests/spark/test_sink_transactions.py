@@ -434,6 +434,10 @@ def test_a_commit_that_fails_is_made_up_for_by_the_replay(
         assert queue.stats().transactions == 0
 
 
+def test_an_abort_without_a_server_hides_no_other_error() -> None:
+    stream(url="ortoo://127.0.0.1:9").abort([Written("job.0", "part", 1, 0), None], 0)
+
+
 def test_a_connection_is_kept_for_the_next_batch(
     start_server: Callable[[], Server], in_task: Callable[..., None]
 ) -> None:

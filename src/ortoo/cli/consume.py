@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -47,6 +48,21 @@ _LEAVE_SECONDS = 2.0
 _REPLAY = "Looking back, without a group"
 
 
+_replay_option = functools.partial(typer.Option, show_default=False, rich_help_panel=_REPLAY)
+FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="of each partition")]
+FromTime = Annotated[float | None, _replay_option(parser=parse.past, metavar="TIME", help="e.g. -1h")]
+ToTime = Annotated[float | None, _replay_option(parser=parse.instant, metavar="TIME", help="not including")]
+Partition = Annotated[int | None, _replay_option(metavar="N", min=0, help="this one only")]
+FromSnapshot = Annotated[float | None, _replay_option(parser=parse.past, metavar="TIME", help="e.g. 2026-01-31")]
+IncludeDeleted = Annotated[
+    bool,
+    typer.Option("--include-deleted", help="also what only the archive still has, in --lake", rich_help_panel=_REPLAY),
+]
+LakeDir = Annotated[
+    Path, typer.Option("--lake", metavar="DIR", envvar="ORTOO_LAKE", help="the archive", rich_help_panel=_REPLAY)
+]
+
+
 @on_target
 def consume(
     target: Target,
@@ -59,38 +75,13 @@ def consume(
     no_ack: Annotated[bool, typer.Option("--no-ack", help="give everything back when it has been printed")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="print values only, as they are")] = False,
     json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="of each partition", show_default=False, rich_help_panel=_REPLAY),
-    ] = None,
-    from_time: Annotated[
-        float | None,
-        typer.Option(parser=parse.past, metavar="TIME", help="e.g. -1h", show_default=False, rich_help_panel=_REPLAY),
-    ] = None,
-    to_time: Annotated[
-        float | None,
-        typer.Option(
-            parser=parse.instant, metavar="TIME", help="not including", show_default=False, rich_help_panel=_REPLAY
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="this one only", show_default=False, rich_help_panel=_REPLAY)
-    ] = None,
-    from_snapshot: Annotated[
-        float | None,
-        typer.Option(
-            parser=parse.past, metavar="TIME", help="e.g. 2026-01-31", show_default=False, rich_help_panel=_REPLAY
-        ),
-    ] = None,
-    include_deleted: Annotated[
-        bool,
-        typer.Option(
-            "--include-deleted", help="also what only the archive still has, in --lake", rich_help_panel=_REPLAY
-        ),
-    ] = False,
-    lake: Annotated[
-        Path, typer.Option(metavar="DIR", envvar="ORTOO_LAKE", help="the archive", rich_help_panel=_REPLAY)
-    ] = Path("lake"),
+    from_offset: FromOffset = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    partition: Partition = None,
+    from_snapshot: FromSnapshot = None,
+    include_deleted: IncludeDeleted = False,
+    lake: LakeDir = Path("lake"),
 ) -> None:
     """Take messages, print them, acknowledge them.
 

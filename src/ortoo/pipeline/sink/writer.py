@@ -43,7 +43,7 @@ class Writing:
         names = names_of(_own(messages))
         try:
             abort(self.queue, names)
-        except InvalidError as error:
+        except OrtooError as error:
             log.info("what was staged goes by itself, because there is no server to tell: %s", error)
 
 

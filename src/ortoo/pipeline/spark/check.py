@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
-
 from ortoo.model.errors import ConfigError, OrtooError, UnavailableError
 from ortoo.model.version import __version__
 
