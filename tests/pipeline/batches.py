@@ -109,18 +109,19 @@ def archive_topic(lake: Lake, queue: ortoo.SyncQueue, topic: str, tell: bool = T
     """What the archive job does, for one topic."""
     job = Job(lake)
     info = queue.topic(topic)
-    offsets: Offsets = {topic: {**{str(part.partition): part.end for part in info.partitions}, "id": info.id}}
+    ends = queue.offsets(topic)
+    offsets: Offsets = {topic: {**{str(index): end for index, end in enumerate(ends)}, "id": info.id}}
     rows = []
-    for part in info.partitions:
-        begin = job.manifest.end(MESSAGES, topic, (info.id, part.partition))
-        found = queue.read(topic, from_offset=begin, to_offset=part.end, partition=part.partition)
-        rows += [_archived(message) for message in found if message.offset < part.end]
+    for index, end in enumerate(ends):
+        begin = job.manifest.end(MESSAGES, topic, (info.id, index))
+        found = queue.read(topic, from_offset=begin, to_offset=end, partition=index)
+        rows += [_archived(message) for message in found if message.offset < end]
     if not job.manifest.covers(MESSAGES, offsets):
         folders = job.publisher.publish(MESSAGES, stage(lake, rows), {str(info.id): topic}, offsets)
         for folder in folders:
             compact_folder(lake, folder, few=4)
     if tell:
-        queue.mark_archived(topic, {part.partition: part.end for part in info.partitions})
+        queue.mark_archived(topic, dict(enumerate(ends)))
 
 
 def _archived(message: ortoo.Received) -> dict[str, Any]:

@@ -39,14 +39,14 @@ def rows(lake: Lake) -> list[dict[str, Any]]:
 def test_small_files_become_one_in_order(lake: Lake) -> None:
     filled(lake, 20)
     before = rows(lake)
-    assert compact(lake)[:3] == (1, 20, 1)
+    assert compact(lake, grace=0)[:3] == (1, 20, 1)
     assert rows(lake) == before
     assert not any((lake.own / "staging").iterdir())
 
 
 def test_rows_that_came_apart_lie_together(lake: Lake) -> None:
     filled(lake, 20)
-    compact(lake)
+    compact(lake, grace=0)
     (path,) = lake.files(MESSAGES)
     assert pq.read_metadata(path).num_row_groups == 1
     assert pq.read_schema(path).remove_metadata() == SCHEMA
@@ -62,7 +62,7 @@ def test_few_files_are_left_alone(lake: Lake) -> None:
 def test_a_merged_file_is_merged_again(lake: Lake) -> None:
     for batches in (3, 6, 9):
         filled(lake, batches)
-        compact(lake)
+        compact(lake, grace=0)
     assert len(lake.files(MESSAGES)) == 1
     assert ids(lake) == expected(45)
 
@@ -73,7 +73,7 @@ def test_a_merged_file_has_a_name_of_its_own(lake: Lake) -> None:
     for batches in (3, 6, 9):
         filled(lake, batches)
         names |= {path.name for path in lake.files(MESSAGES)}
-        compact(lake)
+        compact(lake, grace=0)
         (path,) = lake.files(MESSAGES)
         assert path.name not in names
         names.add(path.name)
@@ -89,7 +89,7 @@ def test_large_files_stay_and_no_file_becomes_too_large(lake: Lake, monkeypatch:
     monkeypatch.setattr(compaction, "SMALL_BYTES", size * 2)
     monkeypatch.setattr(compaction, "LARGE_BYTES", size * 4)
     before = [one["id"] for one in rows(lake)]
-    compact(lake)
+    compact(lake, grace=0)
     assert [one["id"] for one in rows(lake)] == before
     assert (folder / "000000000003-00000.parquet").stat().st_ino == inode
     assert 3 < len(lake.files(MESSAGES)) < 8
@@ -99,7 +99,7 @@ def test_files_with_other_columns_are_not_merged_with_these(lake: Lake) -> None:
     folder = filled(lake, 4)
     table = pq.ParquetFile(sorted(folder.iterdir())[2]).read()
     pq.write_table(table.append_column("more", pa.array([1] * len(table))), sorted(folder.iterdir())[2])
-    assert compact(lake)[:3] == (1, 4, 3)
+    assert compact(lake, grace=0)[:3] == (1, 4, 3)
     assert ids(lake) == expected(20)
 
 
@@ -113,7 +113,7 @@ def test_a_file_system_that_cannot_exchange_keeps_its_files(lake: Lake, monkeypa
 
     monkeypatch.setattr(compaction.ctypes, "CDLL", lambda *_, **__: Libc())
     with pytest.raises(UnavailableError, match="cannot exchange two folders in one step, so its files stay as they are"):
-        compact(lake)
+        compact(lake, grace=0)
     assert ids(lake) == expected(50)
     assert not any((lake.own / "staging").iterdir())
 
@@ -124,7 +124,7 @@ def test_a_damaged_file_stops_it_and_nothing_is_lost(lake: Lake) -> None:
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(pa.ArrowInvalid):
-        compact(lake)
+        compact(lake, grace=0)
     damaged.write_bytes(whole)
     assert ids(lake) == expected(50)
 

@@ -104,7 +104,7 @@ def test_compacting_after_a_crash_first_carries_on_what_was_begun(lake: Lake, fa
     job = Job(lake)
     _die_at_second_move(faults, lambda: job.archive(20, files=4))
     Job(lake)
-    compact(lake)
+    compact(lake, grace=0)
     run(lake, 20)
     assert ids(lake) == expected(20)
 
@@ -112,7 +112,7 @@ def test_compacting_after_a_crash_first_carries_on_what_was_begun(lake: Lake, fa
 def test_a_batch_that_runs_again_after_it_was_merged_changes_nothing(lake: Lake) -> None:
     run(lake, 10)
     run(lake, 20)
-    compact(lake)
+    compact(lake, grace=0)
     run(lake, 20)
     assert ids(lake) == expected(20)
 

@@ -256,7 +256,7 @@ def test_nothing_is_missed_or_repeated_while_everything_moves(queue: ortoo.SyncQ
 
     def maintain() -> None:
         archive_topic(lake, queue, "orders")
-        compact(lake)
+        compact(lake, grace=0)
 
     threads = [
         threading.Thread(target=work, args=(step,))

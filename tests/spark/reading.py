@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def table(spark: SparkSession, url: str, **options: str) -> DataFrame:
@@ -85,7 +85,7 @@ class Stream:
             assert monotonic() < end, (self.query.status, self.batches)
             sleep(0.02)
 
-    def failure(self, seconds: float = 60) -> str:
+    def failure(self, seconds: int = 60) -> str:
         """Why it failed, as the last line of it says."""
         from pyspark.errors import PySparkException
 

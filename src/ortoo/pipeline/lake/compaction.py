@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from time import sleep
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs, sync
 SMALL_BYTES = 32 << 20
 LARGE_BYTES = 128 << 20  # no file is made larger than about this
 FEW = 8  # small files are left alone as long as there are no more
+GRACE_SECONDS = 2.0  # for who is in the middle of looking into a folder that was exchanged
 
 _GROUP_BYTES = 32 << 20  # of rows that lie together in a file, and that are in memory at once
 _GROUP_ROWS = 200_000
@@ -48,12 +50,14 @@ class Compacted(NamedTuple):
         )
 
 
-def compact(lake: Lake, few: int = 1) -> Compacted:
+def compact(lake: Lake, few: int = 1, grace: float = GRACE_SECONDS) -> Compacted:
     """The whole lake. Nobody else may write to it meanwhile."""
     total = Compacted()
     for table in (MESSAGES, HISTORY):
         for folder in sorted({path.parent for path in lake.files(table)}):
             total = total.and_(compact_folder(lake, folder, few))
+    if total.replaced:
+        sleep(grace)
     for folder in total.replaced:
         clear(folder)
     return total

@@ -59,8 +59,9 @@ class Lake:
 
     def files(self, table: str, topic: str | None = None) -> list[Path]:
         """By date, and within a date in the order they were archived in, which is that of every partition."""
-        folder = self.table(table) if topic is None else self.topic(table, topic)
-        return sorted(folder.rglob("*.parquet"), key=lambda path: (path.parent.name, path.name))
+        topics = _folders(self.table(table)) if topic is None else [self.topic(table, topic)]
+        found = [path for folder in topics for date in _folders(folder) for path in parquet_files(date)]
+        return sorted(found, key=lambda path: (path.parent.name, path.name))
 
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
@@ -74,6 +75,23 @@ class Lake:
                     f"another job is at work on the lake {self.root}; {doing} waits for nobody: stop that one first"
                 ) from None
             yield
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Looks again when the folder was exchanged for another meanwhile: the one that was looked into may be empty by now."""
+    while True:
+        before = folder.stat()
+        found = sorted(folder.glob("*.parquet"))
+        after = folder.stat()
+        if (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns):
+            return found
 
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^") | {chr(code) for code in (*range(1, 32), 127)}
