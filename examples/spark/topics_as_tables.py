@@ -41,7 +41,7 @@ print("totals: " + ", ".join(f"{row.item}: {row.total}" for row in totals.collec
 # The same topic as a stream. `availableNow` ends when it has caught up; the checkpoint knows how far it has come, so
 # that the next run takes only what is new. What it writes to a topic is there exactly once.
 checkpoint = tempfile.mkdtemp()
-streamed = []
+streamed: list[int] = []
 
 
 def follow() -> None:

@@ -294,6 +294,16 @@ def test_files_may_be_sealed_and_trimmed_while_they_are_read(data: Path, queue: 
         worker.join()
 
 
+def test_what_its_owner_is_about_to_write_is_not_looked_at(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    fill(queue, "orders", rounds=1)
+    (segment,) = data.glob("logs/*/0/*.log")
+    whole = segment.read_bytes()
+    for more in (b"\0", whole[:20], whole[:-1], whole):
+        segment.write_bytes(whole + more)
+        assert offsets(path=str(data), subscribe="orders") == list(range(20))
+
+
 def test_no_file_stays_open(data: Path, queue: SyncQueue) -> None:
     fill(queue, "orders", rounds=2)
     before = len(list(Path("/proc/self/fd").iterdir()))

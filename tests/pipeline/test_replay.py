@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ortoo
+from ortoo.model import limits
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.pipeline.lake.compaction import compact
 from ortoo.pipeline.lake.layout import Lake
@@ -25,7 +26,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[ortoo.SyncQueue]:
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ortoo.SyncQueue]:
+    monkeypatch.setattr(limits, "RETENTION_INTERVAL_MS", 20)
     with ortoo.open_sync(tmp_path / "data") as opened:
         yield opened
 

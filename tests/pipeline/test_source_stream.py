@@ -22,6 +22,7 @@ from ortoo.pipeline.source import served, stream
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.origin import DataLostError
 from ortoo.pipeline.source.schema import TABLES
+from ortoo.pipeline.source.splits import Split
 from ortoo.pipeline.source.stream import StreamReader
 
 from .directories import checkpoint
@@ -272,20 +273,35 @@ def test_a_topic_that_was_deleted(queue: SyncQueue) -> None:
     assert values(lax, gone, lax.latestOffset(gone, ALL)) == [b"new"]
 
 
+def test_a_topic_that_was_deleted_since_its_name_was_looked_up(
+    queue: SyncQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_TOPICS_SECONDS", 3600.0)
+    queue.publish("orders", b"old")
+    lax = reader(subscribe="orders", startingOffsets="earliest", failOnDataLoss="false")
+    start = lax.initialOffset()
+    lax.latestOffset(start, ALL)
+    queue.delete_topic("orders")
+    assert lax.latestOffset(start, ALL) == {}
+
+
 def test_a_topic_that_was_made_again(queue: SyncQueue) -> None:
     queue.create_topic("orders", partitions=3)
-    queue.publish("orders", b"old")
+    for number in range(12):
+        queue.publish("orders", b"old", key=str(number))
     strict = reader(subscribe="orders", startingOffsets="earliest")
     start = strict.initialOffset()
-    lost = strict.partitions(start, strict.latestOffset(start, ALL))
+    (task,) = strict.partitions(start, strict.latestOffset(start, ALL))
+    assert isinstance(task, Split)
     queue.delete_topic("orders")
     queue.create_topic("orders", partitions=1)
     queue.publish("orders", b"new")
     end = strict.latestOffset(start, ALL)
     with pytest.raises(DataLostError, match="'orders' was deleted and made again"):
         strict.partitions(start, end)
-    with pytest.raises(DataLostError, match="'orders' was deleted and made again while it was read"):
-        [list(strict.read(task)) for task in lost]
+    for one in task.ranges:  # also of partitions that are not there any more
+        with pytest.raises(DataLostError, match="'orders' was deleted and made again while it was read"):
+            list(strict.read(Split((one,))))
     assert values(reader(subscribe="orders", failOnDataLoss="false"), start, end) == [b"new"]
 
 

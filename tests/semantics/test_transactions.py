@@ -228,6 +228,18 @@ async def test_a_transaction_is_bounded_in_bytes(queue: Queue, monkeypatch: pyte
     assert await tx.commit() == 2
 
 
+async def test_a_large_transaction_uses_all_partitions(queue: Queue) -> None:
+    """No key = spread: what was staged in several batches does not end in one partition."""
+    await queue.create_topic("out", partitions=3)
+    tx = await queue.begin("job")
+    for _ in range(3):
+        await tx.publish_many("out", [b"v"] * limits.BATCH_MESSAGES_MAX)
+    await tx.publish_many("out", [b"v"])
+    await tx.commit()
+    most = limits.BATCH_MESSAGES_MAX
+    assert sorted(part.messages for part in (await queue.topic("out")).partitions) == [most, most, most + 1]
+
+
 async def test_transactions_of_two_namespaces_may_have_one_name(queue: Queue) -> None:
     """Named transactions live in a namespace."""
     one, two = await queue.begin("job"), await queue.begin("job", namespace="other")

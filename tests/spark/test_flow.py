@@ -170,7 +170,7 @@ def test_the_lake_is_partitioned_and_grows_by_what_is_new(spark: SparkSession, f
     assert outcome(spark, folder, steps, sink=sink)[-1] == {"n": 10, "kind": "a"}
     assert {path.name for path in (folder / "out").iterdir() if path.is_dir()} == {"kind=a", "kind=b"}
     assert all(path.name.startswith("out-") for path in (folder / "out").rglob("*.parquet"))
-    found = duckdb.sql(f"SELECT count(*), count(DISTINCT n) FROM '{folder}/out/**/*.parquet'").fetchall()
+    found = duckdb.execute(f"SELECT count(*), count(DISTINCT n) FROM '{folder}/out/**/*.parquet'").fetchall()
     assert found == [(11, 11)]
     assert not list(folder.glob(".out-*"))
 
@@ -221,9 +221,9 @@ def test_without_a_stream_it_is_a_batch_that_replaces_its_last_outcome(spark: Sp
         run_file(path, session=spark)
     import duckdb
 
-    count = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/out/half=0/*.parquet'").fetchall()
+    count = duckdb.execute(f"SELECT count(*) FROM '{tmp_path}/out/half=0/*.parquet'").fetchall()
     assert count == [(5,)]
-    count = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/out/*.parquet'").fetchall()
+    count = duckdb.execute(f"SELECT count(*) FROM '{tmp_path}/out/*.parquet'").fetchall()
     assert count == [(10,)]
 
 

@@ -59,32 +59,32 @@ def write(folder: Path, server: Server, text: str) -> Path:
     return folder / "flow.yaml"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
     import duckdb
 
-    count = 3000
+    count = 600
     queue.publish_many(topic, [str(number) for number in range(count)])
     file = write(tmp_path, server, f"""\
-        sources: {{numbers: {{topic: {topic}, value: text, max_per_trigger: 60}}}}
+        sources: {{numbers: {{topic: {topic}, value: text, max_per_trigger: 50}}}}
         steps: [{{name: told, sql: "SELECT value, value % 3 AS rest FROM numbers"}}]
         sinks:
           out: {{from: numbers, topic: {topic}.out}}
           lake: {{from: told, parquet: lake, partition_by: [rest]}}
         """)  # fmt: skip
-    for batches in (3, 6):
+    for batches in (2, 5):
         with running(file) as process:
             wait_for_batches(process, batches)
             os.killpg(process.pid, signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
     with running(file, "--once") as process:
-        _, err = process.communicate(timeout=200)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
     out = sorted(int(message.value) for message in queue.read(f"{topic}.out"))
     assert out == list(range(count))
-    lake = duckdb.sql(f"SELECT CAST(value AS INT) AS n FROM '{tmp_path}/lake/**/*.parquet' ORDER BY n").fetchall()
+    lake = duckdb.execute(f"SELECT CAST(value AS INT) AS n FROM '{tmp_path}/lake/**/*.parquet' ORDER BY n").fetchall()
     assert [number for (number,) in lake] == list(range(count))
     assert not list(tmp_path.glob(".lake*"))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ortoo
+from ortoo.model.message import Received
 from ortoo.pipeline.flow.run import FailedError, run_file
 
 from .serving import Server
@@ -26,7 +27,7 @@ def write(folder: Path, server: Server, text: str) -> Path:
     return folder / "flow.yaml"
 
 
-def messages(queue: ortoo.SyncQueue, topic: str) -> list[ortoo.Message]:
+def messages(queue: ortoo.SyncQueue, topic: str) -> list[Received]:
     return sorted(queue.read(topic), key=lambda message: (message.timestamp, message.partition, message.offset))
 
 

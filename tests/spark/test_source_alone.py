@@ -55,7 +55,7 @@ def told(program: str, *arguments: str) -> tuple[dict[str, Any], str]:
         env={**os.environ, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -63,6 +63,7 @@ def told(program: str, *arguments: str) -> tuple[dict[str, Any], str]:
     return answer, ran.stderr
 
 
+@pytest.mark.timeout(240)
 def test_spark_finds_the_source_by_itself(server: Server, large: str) -> None:
     """In a session where nobody allowed filters to be handed down, and who insists on it hears Spark's own words."""
     found, errors = told(PLAIN.format(master='master("local[1]")'), server.url, str(server.data), large)
@@ -72,6 +73,7 @@ def test_spark_finds_the_source_by_itself(server: Server, large: str) -> None:
     assert f"the files of topic '{large}' end {45 - found['files']} messages before the queue does" in errors
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio: pyspark[connect]")
 def test_spark_connect_finds_it_too(server: Server, large: str) -> None:
     found, _ = told(PLAIN.format(master='remote("local[1]")'), server.url, str(server.data), large)

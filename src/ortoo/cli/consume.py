@@ -292,20 +292,20 @@ class Reader:
         if self._archive is not None:
             yield from self._follow_replay(self._archive)
             return
-        ends = {part.partition: part.end for part in self._queue.topic(self._topic).partitions}
+        ends = dict(enumerate(self._queue.offsets(self._topic)))
         for batch in in_batches(self.read()):
             for message in batch:
                 ends[message.partition] = max(message.offset + 1, ends.get(message.partition, 0))
             yield batch
         while self._to_time is None or time.time() < self._to_time:
             time.sleep(_POLL_SECONDS)
-            for part in self._queue.topic(self._topic).partitions:
-                begin = ends.get(part.partition, 0)
-                if part.end > begin and self._partition in (None, part.partition):
+            for index, end in enumerate(self._queue.offsets(self._topic)):
+                begin = ends.get(index, 0)
+                if end > begin and self._partition in (None, index):
                     yield from self._queue.read_batches(
-                        self._topic, from_offset=begin, to_offset=part.end, partition=part.partition
+                        self._topic, from_offset=begin, to_offset=end, partition=index
                     )
-                    ends[part.partition] = part.end
+                    ends[index] = end
 
 
 def in_batches(messages: Iterator[Received]) -> Iterator[list[Received]]:

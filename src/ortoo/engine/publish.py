@@ -123,6 +123,18 @@ def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageR
     return firsts
 
 
+def _dealt_out(topic: Topic, rows: int, spread: int) -> dict[int, list[int] | range]:
+    """Rows that may go anywhere. What a large transaction publishes counts as several batches."""
+    most, count = limits.BATCH_MESSAGES_MAX, len(topic.partitions)
+    if rows <= most or count == 1:
+        return {spread: range(rows)}
+    dealt: dict[int, list[int]] = {}
+    for at in range(0, rows, most):
+        place = _next_healthy(topic, (spread + at // most) % count)
+        dealt.setdefault(place, []).extend(range(at, min(at + most, rows)))
+    return dict(sorted(dealt.items()))
+
+
 def _rows_by_partition(
     topic: Topic, outgoing: Outgoing, hashes: array[int] | None, firsts: dict[int, MessageRef | int]
 ) -> dict[int, list[int] | range]:
@@ -130,7 +142,7 @@ def _rows_by_partition(
     count = len(topic.partitions)
     spread = _next_healthy(topic, topic.spread % count)
     if not firsts and outgoing.partitions is None and (outgoing.keys is None or count == 1):
-        return {spread: range(len(outgoing))}
+        return _dealt_out(topic, len(outgoing), spread)
     keys = hashes if hashes is not None else [0] * len(outgoing)
     if outgoing.partitions is None:
         places = [key % count if key else spread for key in keys]

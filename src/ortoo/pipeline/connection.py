@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ortoo.client import SyncQueue
 from ortoo.client.connecting import connect_sync
-from ortoo.model.errors import ClosedError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 from .options import Given
@@ -42,13 +41,3 @@ def queue_at(address: Address) -> SyncQueue:
         queue = connect_sync(address.url, token=address.token, namespace=address.namespace, timeout=address.timeout)
         _open[place] = queue
     return queue
-
-
-def forget(address: Address) -> None:
-    """Closes the connection, if there is one."""
-    queue = _open.pop((os.getpid(), address), None)
-    if queue is not None:
-        try:
-            queue.close()
-        except (OrtooError, ClosedError):
-            pass  # it is not needed any more

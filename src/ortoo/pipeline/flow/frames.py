@@ -24,7 +24,7 @@ _HOW = {"semi": "left_semi", "anti": "left_anti"}
 
 def build_frames(flow: Flow, session: SparkSession) -> Frames:
     """By name. What Spark finds wrong is told with the line of the source or step it is in."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     frames: Frames = {}

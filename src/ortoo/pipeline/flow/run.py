@@ -164,7 +164,7 @@ def _run_streams(
 
 
 def _start(flow: Flow, output: Output, once: bool) -> Watch:
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:

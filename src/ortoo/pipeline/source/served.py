@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ortoo.client import SyncQueue
 from ortoo.model import limits
 from ortoo.model.errors import NotFoundError
+from ortoo.model.names import INBOX_LABELS
 from ortoo.model.records import decode_happenings
 from ortoo.model.replies import Columns
 from ortoo.pipeline.connection import Address, queue_at
@@ -27,7 +28,8 @@ class Served:
         return queue_at(self._address)
 
     def topics(self) -> dict[str, Known]:
-        return {info.name: Known(info.id, info.dlq) for info in self._queue.topics()}
+        found = [info for info in self._queue.topics() if info.config.labels != INBOX_LABELS]
+        return {info.name: Known(info.id, info.dlq) for info in found}
 
     def topic(self, name: str) -> Known:
         try:

@@ -145,7 +145,7 @@ class Outside:
         for is_sealed in (True, False, True):
             segment = Segment(self.disk, f"logs/{topic}/{partition}", known.base, is_sealed)
             try:
-                segment.load(known.size, cut=False)
+                segment.load(known.size)  # and no further: the owner may be writing there
             except FileNotFoundError:
                 continue
             except BaseException:
