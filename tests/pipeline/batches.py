@@ -97,7 +97,9 @@ class Job:
 def ids(lake: Lake, topic: str | None = None, table: str = MESSAGES) -> list[str]:
     """As a reader finds them that knows nothing of manifests; sorted."""
     assert table in (MESSAGES, HISTORY)
-    found = [name for path in lake.files(table, topic) for name in pq.read_table(path, partitioning=None)["id"].to_pylist()]
+    found = [
+        name for path in lake.files(table, topic) for name in pq.read_table(path, partitioning=None)["id"].to_pylist()
+    ]
     return sorted(found, key=lambda text: [int(part) for part in text.split(".")])
 
 

@@ -112,7 +112,9 @@ def test_a_file_system_that_cannot_exchange_keeps_its_files(lake: Lake, monkeypa
             return -1
 
     monkeypatch.setattr(compaction.ctypes, "CDLL", lambda *_, **__: Libc())
-    with pytest.raises(UnavailableError, match="cannot exchange two folders in one step, so its files stay as they are"):
+    with pytest.raises(
+        UnavailableError, match="cannot exchange two folders in one step, so its files stay as they are"
+    ):
         compact(lake, grace=0)
     assert ids(lake) == expected(50)
     assert not any((lake.own / "staging").iterdir())

@@ -86,7 +86,9 @@ def test_an_older_checkpoint_and_a_deleted_topic_are_none() -> None:
     manifest.check(MESSAGES, {"orders": {"0": 10, "id": 7}}, {"orders": {"0": 1, "id": 9}})
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"namespace": 3}', '{"namespace": "default", "messages": {"o": {"x": {}}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"namespace": 3}', '{"namespace": "default", "messages": {"o": {"x": {}}}}']
+)
 def test_a_damaged_one_is_an_error(lake: Lake, text: str) -> None:
     lake.own.mkdir(parents=True)
     (lake.own / "manifest.json").write_text(text)
@@ -128,7 +130,10 @@ def test_a_new_one_is_saved_at_once(lake: Lake) -> None:
 
 def test_one_job_at_a_time(lake: Lake) -> None:
     with lake.alone("archiving"):
-        with pytest.raises(UnavailableError, match="another job is at work.*compacting waits for nobody"), lake.alone("compacting"):
+        with (
+            pytest.raises(UnavailableError, match="another job is at work.*compacting waits for nobody"),
+            lake.alone("compacting"),
+        ):
             pass
     with lake.alone("compacting"):
         pass

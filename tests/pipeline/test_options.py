@@ -39,7 +39,7 @@ def test_what_is_read_unless_it_is_said() -> None:
     options = batch(subscribe="a")
     assert (options.table, options.path, options.address.url) == ("messages", None, "ortoo://localhost:7632")
     assert (options.address.namespace, options.address.token, options.address.timeout) == ("default", None, 30.0)
-    assert (options.fail_on_data_loss, options.include_headers, options.pushdown) == (True, True, None)
+    assert (options.fail_on_data_loss, options.include_headers, options.pushdown) == (True, True, False)
     assert (options.min_partitions, options.max_per_trigger) == (None, None)
 
 

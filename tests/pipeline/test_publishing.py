@@ -69,7 +69,9 @@ def test_a_job_may_die_while_it_carries_on_what_another_began(tmp_path: Path, fa
         faults.set(None)
         job = Job(lake)
         staging = stage(lake, [row(7, 0, offset) for offset in range(9)], files=4)
-        _die_at_second_move(faults, lambda: job.publisher.publish(MESSAGES, staging, {"7": "o"}, {"o": {"0": 9, "id": 7}}))
+        _die_at_second_move(
+            faults, lambda: job.publisher.publish(MESSAGES, staging, {"7": "o"}, {"o": {"0": 9, "id": 7}})
+        )
         faults.set(due, is_after)
         with suppress(Killed):
             Job(lake)
@@ -194,4 +196,9 @@ def test_names_tell_the_order(lake: Lake) -> None:
     for upto in (10, 20, 30):
         Job(lake).archive(upto, files=3)
     names = [path.name for path in lake.files(MESSAGES)]
-    assert names[:4] == [f"{0:012d}-{0:05d}.parquet", f"{0:012d}-{1:05d}.parquet", f"{0:012d}-{2:05d}.parquet", f"{1:012d}-{0:05d}.parquet"]
+    assert names[:4] == [
+        f"{0:012d}-{0:05d}.parquet",
+        f"{0:012d}-{1:05d}.parquet",
+        f"{0:012d}-{2:05d}.parquet",
+        f"{1:012d}-{0:05d}.parquet",
+    ]

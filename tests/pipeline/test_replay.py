@@ -33,7 +33,9 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ortoo.Syn
 
 
 def publish(queue: ortoo.SyncQueue, count: int, topic: str = "orders", begin: int = 0) -> None:
-    queue.publish_many(topic, [ortoo.Message(str(number).encode(), key=str(number % 7)) for number in range(begin, begin + count)])
+    queue.publish_many(
+        topic, [ortoo.Message(str(number).encode(), key=str(number % 7)) for number in range(begin, begin + count)]
+    )
 
 
 def by_partition(messages: list[ortoo.Received]) -> dict[str, list[int]]:
@@ -109,8 +111,12 @@ def test_a_deleted_topic_comes_back_and_so_do_its_incarnations(queue: ortoo.Sync
     publish(queue, 5, begin=10)
     found = all_of(queue, lake)
     assert same(found, first + list(queue.read("orders")))
-    assert [message.id.partition(".")[0] for message in found] == sorted(message.id.partition(".")[0] for message in found)
-    assert by_partition(all_of(queue, lake, partition=2)) == {f"{first[0].delivery.topic_id}.2": list(range(len([m for m in first if m.partition == 2])))}
+    assert [message.id.partition(".")[0] for message in found] == sorted(
+        message.id.partition(".")[0] for message in found
+    )
+    assert by_partition(all_of(queue, lake, partition=2)) == {
+        f"{first[0].delivery.topic_id}.2": list(range(len([m for m in first if m.partition == 2])))
+    }
 
 
 def test_partitions_and_topics_that_came_later(queue: ortoo.SyncQueue, lake: Lake) -> None:

@@ -61,7 +61,9 @@ class Run:
 
     def ids(self) -> list[str]:
         """As a reader finds them that knows nothing of manifests."""
-        found = [one for path in self.lake.files(MESSAGES) for one in pq.ParquetFile(path).read(["id"])["id"].to_pylist()]
+        found = [
+            one for path in self.lake.files(MESSAGES) for one in pq.ParquetFile(path).read(["id"])["id"].to_pylist()
+        ]
         return sorted(found, key=lambda text: [int(part) for part in text.split(".")])
 
 
@@ -141,21 +143,27 @@ def test_the_history_is_archived_once(spark: SparkSession, queue: ortoo.SyncQueu
         run(topic, history=True)
     rows = spark.read.parquet(str(run.lake.table("history"))).collect()
     events = sorted((row["event"], row["error"]) for row in rows)
-    assert events == sorted(
-        [
-            *[("delivered", None)] * 7,
-            *[("acknowledged", None)] * 3,
-            ("nacked", "ValueError: bad"),
-            ("nacked", "ValueError: worse"),
-            ("dead-lettered", "ValueError: worse"),
-        ],
-        key=str,
-    ) or [event for event, _ in events].count("dead-lettered") == 1
+    assert (
+        events
+        == sorted(
+            [
+                *[("delivered", None)] * 7,
+                *[("acknowledged", None)] * 3,
+                ("nacked", "ValueError: bad"),
+                ("nacked", "ValueError: worse"),
+                ("dead-lettered", "ValueError: worse"),
+            ],
+            key=str,
+        )
+        or [event for event, _ in events].count("dead-lettered") == 1
+    )
     direct = {(row["partition"], row["position"], row["offset"], row["event"]) for row in rows}
     assert len(direct) == len(rows)
 
 
-def test_names_that_are_no_names_of_folders(spark: SparkSession, start_server: Callable[[], Server], tmp_path: Path) -> None:
+def test_names_that_are_no_names_of_folders(
+    spark: SparkSession, start_server: Callable[[], Server], tmp_path: Path
+) -> None:
     server = start_server()
     run = Run(spark, server.url, tmp_path / "lake")
     with ortoo.connect_sync(server.url) as queue:
@@ -203,7 +211,9 @@ def test_a_topic_has_several_lives(queue: ortoo.SyncQueue, topic: str, run: Run)
     queue.create_topic(topic, partitions=2)
     publish(queue, topic, 4)
     assert run(**pattern) == 4
-    assert run.ids() == sorted(expected + log_ids(queue, topic), key=lambda text: [int(part) for part in text.split(".")])
+    assert run.ids() == sorted(
+        expected + log_ids(queue, topic), key=lambda text: [int(part) for part in text.split(".")]
+    )
 
 
 def test_without_its_checkpoint_the_job_goes_on_from_the_manifest(queue: ortoo.SyncQueue, topic: str, run: Run) -> None:

@@ -81,7 +81,9 @@ def publishing(queue: ortoo.SyncQueue, topic: str) -> Iterator[None]:
     def publish() -> None:
         chance = random.Random(7)
         while not stop.wait(0.05):
-            queue.publish_many(topic, [ortoo.Message(chance.randbytes(100), key=str(chance.random())) for _ in range(50)])
+            queue.publish_many(
+                topic, [ortoo.Message(chance.randbytes(100), key=str(chance.random())) for _ in range(50)]
+            )
 
     thread = threading.Thread(target=publish)
     thread.start()
@@ -136,7 +138,9 @@ def kill_often(spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topi
     found = duckdb.sql(f"select id, value from read_parquet('{table}/**/*.parquet')").fetchall()
     assert len(found) == len(published)
     assert dict(found) == published
-    events = duckdb.sql(f"select id, event, position, partition from read_parquet('{lake.table('history')}/**/*.parquet')")
+    events = duckdb.sql(
+        f"select id, event, position, partition from read_parquet('{lake.table('history')}/**/*.parquet')"
+    )
     told = events.fetchall()
     assert len(told) == len(set(told)) == 200
     queue.purge(topic)

@@ -225,7 +225,9 @@ def archiving(
         raise ConfigError("archive from a server, or from a data directory, not both")
     for topic in wanted.topics:
         if "," in topic or topic != topic.strip():
-            raise ConfigError(f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it")
+            raise ConfigError(
+                f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it"
+            )
     with lake.alone("archiving"):
         archive = Archive(spark, lake, wanted, report)
         archive.start(every)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class OrtooDataSource(DataSource):
     """Topics as tables, to read and to write, in batches and in streams."""
 
-    takes_filters = False  # Spark fails a query whose reader takes filters, unless a setting allows it
-
     @classmethod
     def name(cls) -> str:
         return "ortoo"
@@ -39,8 +37,7 @@ class OrtooDataSource(DataSource):
         from .schema import chosen
 
         options = read_options(self.options, streaming=False)
-        takes_filters = self.takes_filters if options.pushdown is None else options.pushdown
-        return (FilteredBatchReader if takes_filters else BatchReader)(options, chosen(options.table, schema))
+        return (FilteredBatchReader if options.pushdown else BatchReader)(options, chosen(options.table, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from .options import read_options
@@ -61,13 +58,7 @@ class OrtooDataSource(DataSource):
         return stream_writer(schema, self.options, overwrite)
 
 
-class FilteringDataSource(OrtooDataSource):
-    """The same, in a session that allows filters to be handed down."""
-
-    takes_filters = True
-
-
 def register(spark: Any) -> None:
-    """Makes the format known to the session. Filters are handed down from then on, which Spark by itself does not allow."""
+    """Makes the format known to the session, and lets it hand filters down where the option `pushdown` asks for that."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(FilteringDataSource)
+    spark.dataSource.register(OrtooDataSource)

@@ -63,7 +63,7 @@ class ReadOptions(NamedTuple):
     min_partitions: int | None
     fail_on_data_loss: bool
     include_headers: bool
-    pushdown: bool | None
+    pushdown: bool
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -76,7 +76,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     starting = _bound(given, "starting", Bound(LATEST if streaming else EARLIEST))
     ending = _bound(given, "ending", Bound(LATEST))
     _check_bounds(starting, ending, streaming)
-    pushdown = given.flag("pushdown", False) if "pushdown" in given else None
     return ReadOptions(
         to_address(given),
         given.text("path"),
@@ -91,7 +90,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         given.count("minPartitions"),
         given.flag("failOnDataLoss", True),
         given.flag("includeHeaders", True),
-        pushdown,
+        given.flag("pushdown", False),
     )
 
 
