@@ -9,8 +9,9 @@ import ortoo
 from bench.figures import Figure
 from bench.loads import VALUE_BYTES
 from ortoo.pipeline.connection import Address
-from ortoo.pipeline.lake.archive import Archived, Wanted, archiving
+from ortoo.pipeline.lake.archive import Wanted, archiving
 from ortoo.pipeline.lake.layout import Lake
+from ortoo.pipeline.lake.report import Archived
 
 from .setting import Setting, fill
 

@@ -2,7 +2,8 @@
 
 A snippet that awaits at its top level gets `ortoo`, `asyncio` and a new in-memory `queue`, as the pages tell their readers.
 Any other is run as a program of its own, or only imported when it would go on for ever; test functions in it are called.
-One that connects finds a server; those that need Spark are tested where there is a session, in tests/spark. After `print(...)  #` stands what it prints.
+One that connects finds a server; those that need Spark are tested where there is a session, in tests/spark.
+After `print(...)  #` stands what it prints.
 """
 
 import ast

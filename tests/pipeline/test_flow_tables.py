@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.pipeline.flow.intervals import milliseconds, to_interval
-from ortoo.pipeline.flow.reason import to_reason
 from ortoo.pipeline.flow.tables import tables
+from ortoo.pipeline.spark.reason import to_reason
 
 
 @pytest.mark.parametrize(

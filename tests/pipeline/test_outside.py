@@ -294,6 +294,36 @@ def test_files_may_be_sealed_and_trimmed_while_they_are_read(data: Path, queue: 
         worker.join()
 
 
+def all_of(data: Path, end: int) -> tuple[Files, Range]:
+    files = Files(str(data), "default", "messages", None)
+    return files, Range("orders", files.topic("orders").id, 0, 0, end)
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_what_vanishes_under_the_reader_s_hands_is_left_out(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    fill(queue, "orders", rounds=5)
+    files, wanted = all_of(data, 100)
+    parts = files.messages(wanted)
+    found = list(next(parts).offsets)
+    queue.purge("orders")
+    fill(queue, "orders", rounds=1, start=100)
+    for part in parts:
+        found += part.offsets
+    assert found == list(range(len(found)))
+    assert len(found) < 100, "what was open was read, and the rest is gone"
+
+
+def test_what_a_segment_holds_from_before_its_log_begins(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    fill(queue, "orders", rounds=1)
+    queue.purge("orders")
+    fill(queue, "orders", rounds=1, start=20)
+    assert [path.name for path in data.glob("logs/*/0/*")] == [f"{0:020d}.log"]
+    files, wanted = all_of(data, 40)
+    assert [offset for part in files.messages(wanted) for offset in part.offsets] == list(range(20, 40))
+
+
 def test_what_its_owner_is_about_to_write_is_not_looked_at(data: Path, queue: SyncQueue) -> None:
     queue.create_topic("orders", partitions=1)
     fill(queue, "orders", rounds=1)

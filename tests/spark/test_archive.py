@@ -20,12 +20,12 @@ import ortoo
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 from ortoo.model.names import INBOX_LABELS
 from ortoo.pipeline.connection import Address
-from ortoo.pipeline.flow.reason import to_reason
 from ortoo.pipeline.lake import archive as job
 from ortoo.pipeline.lake.archive import Wanted, archive
 from ortoo.pipeline.lake.layout import MESSAGES, Lake, folder_name
 from ortoo.pipeline.lake.replay import replay
 from ortoo.pipeline.lake.report import Archived
+from ortoo.pipeline.spark.reason import to_reason
 
 from .serving import Server
 

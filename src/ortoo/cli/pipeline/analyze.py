@@ -57,7 +57,7 @@ def analyze(
     from ortoo.pipeline.analytics.charts import plot as draw
     from ortoo.pipeline.analytics.job import analyze as run
     from ortoo.pipeline.analytics.tables import check_lake
-    from ortoo.pipeline.flow.reason import to_reason
+    from ortoo.pipeline.spark.reason import to_reason
 
     check_lake(lake, topic)  # better to learn now than when Spark has started
     if plot is not None:

@@ -65,11 +65,11 @@ def archive(
     if topic and pattern is not None:
         raise typer.BadParameter("give --topic or --pattern, not both")
     from ortoo.pipeline.connection import Address
-    from ortoo.pipeline.flow.reason import to_reason
     from ortoo.pipeline.lake.archive import Wanted, archiving
     from ortoo.pipeline.lake.layout import Lake
     from ortoo.pipeline.lake.manifest import load_or_new
     from ortoo.pipeline.spark.needed import check_packages
+    from ortoo.pipeline.spark.reason import to_reason
 
     check_packages()
     address = Address(namespace=target.namespace)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from ortoo.model.errors import ConfigError
+from ortoo.pipeline.spark.reason import to_reason
 
 from .flow import Flow
 from .functions import call_function
-from .reason import to_reason
 from .sources import FileSource, JdbcSource, Source, TopicSource
 from .steps import DedupeStep, JoinStep, PythonStep, SqlStep, Step, WatermarkStep, WindowStep
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ortoo.model.errors import OrtooError
+from ortoo.pipeline.spark.reason import to_reason
 
 from .flow import Flow, load_flow
 from .frames import build_frames
 from .progress import Batch, Watch
-from .reason import to_reason
 from .writing import Output, start, to_outputs, write_batch
 
 if TYPE_CHECKING:

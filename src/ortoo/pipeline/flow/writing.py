@@ -75,7 +75,7 @@ def _refusal(frame: DataFrame, mode: Mode) -> str | None:
     """Spark's own judgement, before the query starts."""
     from pyspark.errors import AnalysisException
 
-    from .reason import to_reason
+    from ortoo.pipeline.spark.reason import to_reason
 
     jvm: Any = frame.sparkSession._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode

@@ -46,8 +46,8 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredBatchReader(BatchReader):
-    """Only for who asks for it, for two reasons: Spark refuses such a reader unless a setting allows it; and it plans the next query
-    of the same DataFrame with the filters of the last one, so that a frame may be used once."""
+    """Only for who asks for it, for two reasons: Spark refuses such a reader unless a setting allows it; and it plans the next
+    query of the same DataFrame with the filters of the last one, so that a frame may be used once."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
         for one in filters:
