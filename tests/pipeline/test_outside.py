@@ -93,6 +93,24 @@ def test_the_lag_grows_and_goes(data: Path, queue: SyncQueue) -> None:
     assert sum(files.whole_end("orders")) - sum(files.end("orders")) == 1
 
 
+def test_the_lag_of_a_history_is_counted_once(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    queue.publish_many("orders", [b"x"] * 4)
+    queue.lease("orders")
+    checkpoint(queue)
+    files = Files(str(data), "default", "history", None)
+    for count in range(1, 4):
+        queue.lease("orders")
+        next(queue.read_history("orders", partition=0))  # which waits until it is written
+        assert (files.end("orders"), files.whole_end("orders"), files.whole_end("orders")) == (
+            [1],
+            [1 + count],
+            [1 + count],
+        )
+    checkpoint(queue)
+    assert files.end("orders") == files.whole_end("orders") == [4]
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_any_range_of_sealed_and_growing_segments(data: Path, queue: SyncQueue) -> None:
     queue.create_topic("orders", partitions=1)
