@@ -18,6 +18,7 @@ from ortoo.app.server import Server
 from ortoo.model.records import Record
 from ortoo.model.settings import HttpSettings, Settings, TcpSettings, TlsSettings
 from ortoo.stores.disk import DiskStore
+from ortoo.stores.disk.outside import Outside
 from ortoo.testing.clock import settle
 from tests.app.certificates import make_certificate
 from tests.app.receiver import receiving
@@ -64,6 +65,17 @@ async def test_what_comes_in_through_one_door_can_be_had_at_the_other_and_is_kep
             await message.ack()
     async with ortoo.open(tmp_path / "data") as queue:
         assert [message.value for message in await queue.lease("orders")] == [b"coffee"]
+
+
+async def test_a_server_that_stops_leaves_everything_in_its_files(tmp_path: Path) -> None:
+    """So that they can be read without it, and the next start has nothing to replay."""
+    async with serving(change(ANY_PORT, data=str(tmp_path / "data"))) as server, remote(server) as queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish("orders", b"tea")
+        topic = (await queue.topic("orders")).id
+    assert Outside(tmp_path / "data").bounds(topic, 0) == (0, 1)
+    async with ortoo.open(tmp_path / "data") as queue:
+        assert [message.value for message in await queue.lease("orders")] == [b"tea"]
 
 
 async def test_a_door_can_be_left_shut() -> None:

@@ -130,7 +130,8 @@ def test_a_new_one_is_saved_at_once(lake: Lake) -> None:
 
 def test_one_job_at_a_time(lake: Lake) -> None:
     with (
-        lake.alone("archiving"), pytest.raises(UnavailableError, match="another job is at work.*compacting waits for nobody"),
+        lake.alone("archiving"),
+        pytest.raises(UnavailableError, match="another job is at work.*compacting waits for nobody"),
         lake.alone("compacting"),
     ):
         pass

@@ -186,7 +186,10 @@ def test_names_that_are_no_names_of_folders(
         ).fetchall()
         assert set(by_duck) == {(name, 3) for name in shown}
         parts = ds.partitioning(pa.schema([("topic", pa.string()), ("date", pa.string())]), flavor="hive")
-        assert set(ds.dataset(table, partitioning=parts).to_table()["topic"].to_pylist()) == shown
+        by_arrow = set(ds.dataset(table, partitioning=parts).to_table()["topic"].to_pylist())
+        assert by_arrow - {None} == shown - {
+            "__HIVE_DEFAULT_PARTITION__"
+        }  # which it takes for null, however it is written
         for name in ODD:
             queue.purge(name)
             assert [message.value for message in replay(queue, name, run.lake.root)] == [b"0", b"1", b"2"]

@@ -28,9 +28,9 @@ class _Embedded(Broker):
         await super().open()
         self._webhook.start()
 
-    async def close(self) -> None:
+    async def close(self, *, checkpoint: bool = False) -> None:
         await self._webhook.close(CLOSING_GRACE_S)
-        await super().close()
+        await super().close(checkpoint=checkpoint)
 
 
 def open(

@@ -80,7 +80,7 @@ class Server:
     async def _start(self, undo: AsyncExitStack) -> None:
         doors = self._make_doors(_tls_context(self.settings.tls))
         began = perf_counter()
-        undo.push_async_callback(self.broker.close)
+        undo.push_async_callback(self.broker.close, checkpoint=True)
         await self.broker.open()
         _log.info("recovered", extra={"data": self.settings.data, "seconds": round(perf_counter() - began, 3)})
         self.watch.look()

@@ -97,15 +97,21 @@ class Broker(Reader):
                 await self.store.close()
         self._committer = asyncio.create_task(self._commit_forever(), name="ortoo-committer")
 
-    async def close(self) -> None:
-        """Refuses new work, finishes what was accepted, sends waiters home, closes the store."""
+    async def close(self, *, checkpoint: bool = False) -> None:
+        """Refuses new work, finishes what was accepted, sends waiters home, closes the store.
+
+        With a checkpoint, if the store has use for one, so that it opens quickly and its files have all there is.
+        """
         if self._committer is None:
             return
+        checkpoint = checkpoint and self._refusal is None
         self._refuse(ClosedError("the queue was closed"))
         await self.flush()
         self._committer.cancel()
         await asyncio.gather(self._committer, return_exceptions=True)
         self._committer = None
+        if checkpoint and self.store.status().checkpoint_useful:
+            await self.store.checkpoint(self.engine.snapshot(), self.engine.state.now)
         await self.store.close()
 
     async def kill(self) -> None:

@@ -302,9 +302,7 @@ class Reader:
             for index, end in enumerate(self._queue.offsets(self._topic)):
                 begin = ends.get(index, 0)
                 if end > begin and self._partition in (None, index):
-                    yield from self._queue.read_batches(
-                        self._topic, from_offset=begin, to_offset=end, partition=index
-                    )
+                    yield from self._queue.read_batches(self._topic, from_offset=begin, to_offset=end, partition=index)
                     ends[index] = end
 
 

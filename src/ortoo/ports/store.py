@@ -12,6 +12,7 @@ from ortoo.model.replies import Columns
 
 class StoreStatus(msgspec.Struct, frozen=True):
     checkpoint_due: bool = False  # the broker should hand over a snapshot with its next commit
+    checkpoint_useful: bool = False  # there is something that the last one does not have
     full: str | None = None  # why nothing more may be published; settling still works
     can_encrypt: bool = True  # whether there is a key for encrypted topics
     problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.pipeline.connection import Address, queue_at
+from ortoo.pipeline.spark.asked import asked_to_end
 
 from .compaction import compact_folder
 from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
@@ -38,7 +39,7 @@ _COLUMNS = {
     ),
 }
 _ORDER = {MESSAGES: "offset", HISTORY: "position"}
-_LOOK_SECONDS = 1
+_LOOK_SECONDS = 0.2
 _DAY_MICROSECONDS = 86_400_000_000
 _GROUP_BYTES = 32 << 20  # of rows that lie together in a file: as much must a reader hold
 
@@ -191,15 +192,15 @@ class Archive:
 
     def wait(self) -> None:
         """Returns when all queries have ended. The first that fails ends the others, and is raised."""
-        try:
-            while any(query.isActive for query in self.queries):
+        with asked_to_end() as asked:
+            try:
+                while any(query.isActive for query in self.queries) and not asked.event.wait(_LOOK_SECONDS):
+                    self._raise_failed()
+                    self._marks.tell_rest()
                 self._raise_failed()
-                for query in self.queries:
-                    query.awaitTermination(_LOOK_SECONDS)
-                self._marks.tell_rest()
-            self._raise_failed()
-        finally:
-            self.stop()
+            finally:
+                self.stop()
+            asked.obey()
 
     def _raise_failed(self) -> None:
         for query in self.queries:

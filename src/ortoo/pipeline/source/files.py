@@ -41,7 +41,7 @@ class Files:
         if checkpoint is None:
             raise NotFoundError(
                 f"{self._path} has no checkpoint yet: all there is, is in the write-ahead log, which only its server reads. One "
-                "is written for every 32 MiB of log; until then, read from the server (option 'url')"
+                "is written for every 32 MiB of log and when the server stops; until then, read from the server (option 'url')"
             )
         if checkpoint.number == self._number:
             return

@@ -232,6 +232,7 @@ class DiskStore:
         idle = self._checkpointing is None and not self._catalog.quarantine
         return StoreStatus(
             checkpoint_due=due and idle,
+            checkpoint_useful=self._wal.bytes_since_rotation > 0 and idle,
             full=self._full,
             can_encrypt=self.ring.current is not None,
             problems=tuple(dict.fromkeys(self.problems)),
