@@ -11,8 +11,8 @@ import pytest
 import ortoo
 from ortoo.pipeline.lake.layout import Lake
 from ortoo.pipeline.spark import needed
+from tests.pipeline.batches import archive_topic
 
-from ..pipeline.batches import archive_topic
 from .program import Place, start
 
 
@@ -39,7 +39,10 @@ def replay(place: Place, lake: Path, *more: str) -> list[str]:
 
 def test_what_was_removed_comes_back(archived: Place, lake: Path) -> None:
     assert sorted(map(int, replay(archived, lake, "--raw"))) == list(range(20))
-    assert archived.ok("consume", "orders", "--from-snapshot", "-1h", "--raw").lines == replay(archived, lake, "--raw")[10:]
+    assert (
+        archived.ok("consume", "orders", "--from-snapshot", "-1h", "--raw").lines
+        == replay(archived, lake, "--raw")[10:]
+    )
 
 
 def test_only_some(archived: Place, lake: Path) -> None:

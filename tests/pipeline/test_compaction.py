@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import threading
 from pathlib import Path
@@ -108,10 +109,10 @@ def test_a_file_system_that_cannot_exchange_keeps_its_files(lake: Lake, monkeypa
 
     class Libc:
         def renameat2(self, *_: object) -> int:
-            compaction.ctypes.set_errno(errno.EINVAL)
+            ctypes.set_errno(errno.EINVAL)
             return -1
 
-    monkeypatch.setattr(compaction.ctypes, "CDLL", lambda *_, **__: Libc())
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Libc())
     with pytest.raises(
         UnavailableError, match="cannot exchange two folders in one step, so its files stay as they are"
     ):

@@ -92,7 +92,7 @@ def test_an_older_checkpoint_and_a_deleted_topic_are_none() -> None:
 def test_a_damaged_one_is_an_error(lake: Lake, text: str) -> None:
     lake.own.mkdir(parents=True)
     (lake.own / "manifest.json").write_text(text)
-    with pytest.raises(CorruptionError, match="manifest.json is damaged.*restore it from a backup"):
+    with pytest.raises(CorruptionError, match=r"manifest.json is damaged.*restore it from a backup"):
         load_or_new(lake, "default")
 
 
@@ -131,7 +131,7 @@ def test_a_new_one_is_saved_at_once(lake: Lake) -> None:
 def test_one_job_at_a_time(lake: Lake) -> None:
     with (
         lake.alone("archiving"),
-        pytest.raises(UnavailableError, match="another job is at work.*compacting waits for nobody"),
+        pytest.raises(UnavailableError, match=r"another job is at work.*compacting waits for nobody"),
         lake.alone("compacting"),
     ):
         pass

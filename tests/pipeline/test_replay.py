@@ -262,14 +262,15 @@ def test_nothing_is_missed_or_repeated_while_everything_moves(queue: ortoo.SyncQ
             failed.append(error)
             raise
 
+    def produce() -> None:
+        publish(queue, 50)
+        time.sleep(0.005)
+
     def maintain() -> None:
         archive_topic(lake, queue, "orders")
         compact(lake, grace=0)
 
-    threads = [
-        threading.Thread(target=work, args=(step,))
-        for step in (lambda: (publish(queue, 50), time.sleep(0.005)), maintain)
-    ]
+    threads = [threading.Thread(target=work, args=(step,)) for step in (produce, maintain)]
     for thread in threads:
         thread.start()
     told: list[str] = []

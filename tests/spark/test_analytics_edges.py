@@ -137,6 +137,13 @@ def test_a_group_that_began_later_does_not_wait_for_what_came_before(spark: Spar
     assert told(report, "t", "new", "depth", "lag_seconds") == [1 + 2, pytest.approx(37.501 - 37 + 1.5)]
 
 
+def test_nothing_waits_for_a_group_before_its_first_sign_of_life(spark: SparkSession, tmp_path: Path) -> None:
+    history = [happening("t", "1.0.0", START + 5 * 3600 + 7, "delivered", lease=1, consumer="c")]
+    report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 7)], history))
+    assert by_hour(report, "g", "depth") == {5: 1}
+    assert by_hour(report, "g", "lag_seconds") == {5: pytest.approx(5 * 3600 + 0.001)}
+
+
 def test_another_time_zone_and_a_topic_of_digits_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     lake = write_lake(tmp_path, [message("007", "1.0.0", START + 1800)], settled("1.0.0", START + 1900, 1, topic="007"))
     before = spark.conf.get("spark.sql.session.timeZone")

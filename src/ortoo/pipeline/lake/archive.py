@@ -197,9 +197,10 @@ class Archive:
                 while any(query.isActive for query in self.queries) and not asked.event.wait(_LOOK_SECONDS):
                     self._raise_failed()
                     self._marks.tell_rest()
-                self._raise_failed()
+                if not asked.event.is_set():
+                    self._raise_failed()
             finally:
-                self.stop()
+                self.stop(is_asked=asked.event.is_set())
             asked.obey()
 
     def _raise_failed(self) -> None:
@@ -208,9 +209,18 @@ class Archive:
             if error is not None:
                 raise error
 
-    def stop(self) -> None:
+    def stop(self, is_asked: bool = False) -> None:
+        """A signal that asks us to end may have ended some of Spark's processes, too: then there is nothing to complain of."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
         for query in self.queries:
-            query.stop()
+            try:
+                query.stop()
+            except (Py4JError, PySparkException, OSError):
+                if not is_asked:
+                    raise
+        self.queries.clear()
 
 
 def _columns(table: str) -> list[str]:
