@@ -30,7 +30,7 @@ class Amounts(NamedTuple):
     repetitions: int = 3
 
 
-QUICK = Amounts(200_000, 100_000, 50_000, 100_000, 5.0, 1)
+QUICK = Amounts(500_000, 100_000, 50_000, 100_000, 5.0, 1)
 
 
 class Setting(NamedTuple):

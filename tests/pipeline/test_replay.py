@@ -229,6 +229,25 @@ def test_what_a_batch_on_its_way_has_moved_does_not_count_yet(queue: ortoo.SyncQ
     assert by_partition(all_of(queue, lake)) == {f"{queue.topic('orders').id}.0": list(range(20))}
 
 
+def test_a_file_that_is_merged_before_it_is_opened(
+    queue: ortoo.SyncQueue, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.create_topic("orders", partitions=1)
+    for _ in range(2):
+        publish(queue, 10)
+        archive_topic(lake, queue, "orders")
+    real = Lake.files
+
+    def stale(self: Lake, *names: str) -> list[Path]:
+        monkeypatch.setattr(Lake, "files", real)
+        found = real(self, *names)
+        assert compact(self, grace=0).folders == 1
+        return found
+
+    monkeypatch.setattr(Lake, "files", stale)
+    assert [message.offset for message in all_of(queue, lake)] == list(range(20))
+
+
 def test_following_goes_on_where_it_stood(queue: ortoo.SyncQueue, lake: Lake) -> None:
     """An earlier incarnation got further than the topic has today."""
     queue.create_topic("orders", partitions=1)

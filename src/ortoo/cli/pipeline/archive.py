@@ -15,6 +15,12 @@ from ortoo.cli.help import examples
 from .options import Conf, Master, spark_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from ortoo.pipeline.lake.archive import Wanted
     from ortoo.pipeline.lake.report import Archived
 
 EXAMPLES = examples(
@@ -64,40 +70,47 @@ def archive(
     """
     if topic and pattern is not None:
         raise typer.BadParameter("give --topic or --pattern, not both")
-    from ortoo.pipeline.connection import Address
-    from ortoo.pipeline.lake.archive import Wanted, archiving
-    from ortoo.pipeline.lake.layout import Lake
-    from ortoo.pipeline.lake.manifest import load_or_new
     from ortoo.pipeline.spark.needed import check_packages
-    from ortoo.pipeline.spark.reason import to_reason
 
     check_packages()
-    address = Address(namespace=target.namespace)
-    if target.data is None:
-        address = Address(target.url, target.token, target.namespace)
-        with target.open():  # better to learn now than when Spark has started that the server is away
-            pass
+    from ortoo.pipeline.lake.archive import Wanted
+
     wanted = Wanted(
-        address,
-        str(target.data) if target.data is not None else None,
-        None,
-        tuple(topic or ()),
-        pattern if pattern is not None else ".*",
-        per_batch,
-        history,
-        fail_on_data_loss,
+        topics=tuple(topic or ()),
+        pattern=pattern if pattern is not None else ".*",
+        per_batch=per_batch,
+        history=history,
+        fail_on_data_loss=fail_on_data_loss,
     )
+    every_seconds = None if once else every or _EVERY_SECONDS
+    _run(to, _placed(wanted, target), every_seconds, lambda: spark_session("archive", master, conf))
+
+
+def _placed(wanted: Wanted, target: Target) -> Wanted:
+    from ortoo.pipeline.connection import Address
+
+    if target.data is not None:
+        return wanted._replace(address=Address(namespace=target.namespace), path=str(target.data))
+    with target.open():  # better to learn now than when Spark has started that the server is away
+        return wanted._replace(address=Address(target.url, target.token, target.namespace))
+
+
+def _run(
+    to: Path, wanted: Wanted, every: float | None, start: Callable[[], AbstractContextManager[SparkSession]]
+) -> None:
     from pyspark.errors import PySparkException
+
+    from ortoo.pipeline.lake.archive import archiving
+    from ortoo.pipeline.lake.layout import Lake
+    from ortoo.pipeline.lake.manifest import load_or_new
+    from ortoo.pipeline.spark.reason import to_reason
 
     lake = Lake(to)
     with lake.alone("archiving"):  # this, too, is better learned now
-        load_or_new(lake, target.namespace)
+        load_or_new(lake, wanted.address.namespace)
     told = _Told()
     try:
-        with (
-            spark_session("archive", master, conf) as spark,
-            archiving(spark, lake, wanted, None if once else every or _EVERY_SECONDS, told) as job,
-        ):
+        with start() as spark, archiving(spark, lake, wanted, every, told) as job:
             job.wait()
     except PySparkException as error:
         show.err.print(f"[red]error[/red]: {escape(to_reason(error))}")

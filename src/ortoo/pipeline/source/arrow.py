@@ -81,6 +81,9 @@ def _constant(value: object, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _offsets(rows: Columns) -> pa.Array:
+    first, last = rows.offsets[0], rows.offsets[-1]
+    if last - first + 1 == len(rows):  # none was deleted
+        return pa.array(np.arange(first, last + 1, dtype=np.int64))
     return pa.array(rows.offsets, pa.int64())
 
 
