@@ -16,6 +16,9 @@ from .options import Conf, Master, to_settings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pyspark.sql import SparkSession
+
+    from ortoo.pipeline.flow.flow import Flow
     from ortoo.pipeline.flow.progress import Batch
 
 EXAMPLES = examples(
@@ -48,21 +51,11 @@ def run(
     The whole file is checked before anything runs. Each batch is reported on standard error; Ctrl-C ends the pipeline, and
     the next run goes on where it stopped.
     """
-    from ortoo.pipeline.flow.flow import load_flow
     from ortoo.pipeline.flow.plan import describe
-    from ortoo.pipeline.flow.problems import FlowError
     from ortoo.pipeline.flow.run import FailedError, flow_session, run_flow
 
     settings = to_settings(conf or ())
-    try:
-        flow = load_flow(file, checkpoint=checkpoint.absolute() if checkpoint is not None else None)
-    except FlowError as error:
-        _complain(str(error).splitlines())
-        count = len(error.problems)
-        _complain([f"{file} has {show.count(count, 'mistake')}; nothing was run"])
-        raise typer.Exit(1) from None
-    for warning in flow.warnings:
-        show.err.print(f"[yellow]warning[/yellow]: {escape(show.printable(warning))}")
+    flow = _load(file, checkpoint)
     if dry_run and not schemas:
         _print(describe(flow))
         _print(
@@ -74,19 +67,39 @@ def run(
         return
     with flow_session(flow, master=master, conf=settings) as session:
         if schemas:
-            from ortoo.pipeline.flow.frames import build_frames
-            from ortoo.pipeline.flow.writing import to_outputs
-
-            frames = build_frames(flow, session)
-            to_outputs(flow, frames)
-            _print(describe(flow, frames))
-            _print(["", "checked: the file, SQL, columns and schemas. Not checked: whether the topics exist"])
+            _print_schemas(flow, session)
             return
         try:
             run_flow(flow, session, once=once, on_batch=_tell)
         except FailedError as error:
             _complain([str(error)])
             raise typer.Exit(1) from None
+
+
+def _load(file: Path, checkpoint: Path | None) -> Flow:
+    from ortoo.pipeline.flow.flow import load_flow
+    from ortoo.pipeline.flow.problems import FlowError
+
+    try:
+        flow = load_flow(file, checkpoint=checkpoint.absolute() if checkpoint is not None else None)
+    except FlowError as error:
+        _complain(str(error).splitlines())
+        _complain([f"{file} has {show.count(len(error.problems), 'mistake')}; nothing was run"])
+        raise typer.Exit(1) from None
+    for warning in flow.warnings:
+        show.err.print(f"[yellow]warning[/yellow]: {escape(show.printable(warning))}")
+    return flow
+
+
+def _print_schemas(flow: Flow, session: SparkSession) -> None:
+    from ortoo.pipeline.flow.frames import build_frames
+    from ortoo.pipeline.flow.plan import describe
+    from ortoo.pipeline.flow.writing import to_outputs
+
+    frames = build_frames(flow, session)
+    to_outputs(flow, frames)
+    _print(describe(flow, frames))
+    _print(["", "checked: the file, SQL, columns and schemas. Not checked: whether the topics exist"])
 
 
 def _tell(batch: Batch) -> None:
