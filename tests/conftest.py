@@ -22,9 +22,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            """What has the same name runs in the same process."""
+            """What has the same name runs in the same process. Some tests there need no session."""
             if nodeid.startswith("tests/spark/test_cluster.py"):
                 return "cluster"
+            if nodeid.startswith("tests/spark/test_sink_transactions.py"):
+                return nodeid
             return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
     return Scheduling(config, log)

@@ -236,8 +236,14 @@ def rows_of(figures: Iterable[msgspec.Struct], *key: str) -> dict[Any, Row]:
 RANGES = [(None, None), (START + 30_000.5, START + 150_000.25), (START + 9 * 3600, None), (None, START + 40 * 3600)]
 
 
-@pytest.mark.parametrize(("since", "until"), RANGES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "since", "until"),
+    [
+        (1, *RANGES[0]),
+        (2, *RANGES[1]),
+        *(pytest.param(seed, *bounds, marks=pytest.mark.soak) for seed in range(3, 9) for bounds in RANGES),
+    ],
+)
 def test_every_figure_is_what_plain_counting_gives(
     spark: SparkSession, tmp_path: Path, seed: int, since: float | None, until: float | None
 ) -> None:

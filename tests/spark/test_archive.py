@@ -20,7 +20,7 @@ import ortoo
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 from ortoo.model.names import INBOX_LABELS
 from ortoo.pipeline.connection import Address
-from ortoo.pipeline.lake.archive import Wanted, archive
+from ortoo.pipeline.lake.archive import Wanted, archive_wanted
 from ortoo.pipeline.lake.layout import MESSAGES, Lake, folder_name
 from ortoo.pipeline.lake.marks import Marks
 from ortoo.pipeline.lake.replay import replay
@@ -50,7 +50,7 @@ class Run:
         self.told.clear()
         self.rows = 0
         wanted = {"address": Address(self._url), "topics": topics, "history": False, **more}
-        archive(self._spark, str(self.lake), wanted=Wanted(**wanted), report=self._hear)
+        archive_wanted(self._spark, self.lake, Wanted(**wanted), report=self._hear)
         return self.rows
 
     def _hear(self, what: Archived | str) -> None:

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ortoo
-from ortoo.pipeline.connection import Address
-from ortoo.pipeline.lake.archive import Wanted, archive
+from ortoo.pipeline.lake.archive import archive
 from ortoo.pipeline.lake.layout import MESSAGES, Lake
 from ortoo.pipeline.lake.replay import replay
 
@@ -130,7 +129,7 @@ def kill_often(spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topi
             time.sleep(chance.random())
             program.end(signal.SIGKILL)
     queue.ack(queue.lease(topic, max_messages=100))
-    archive(spark, str(lake), wanted=Wanted(Address(server.url), topics=(topic,)))
+    archive(spark, lake.root, url=server.url, topics=(topic,))
     assert wrong == []
     published = {message.id: message.value for message in queue.read(topic)}
     table = lake.table(MESSAGES)
@@ -163,7 +162,9 @@ def test_killed_many_times_it_goes_on(
     kill_often(spark, server, queue, topic, tmp_path, kills=25)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
+)
 def test_it_ends_when_it_is_asked_to(
     server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path, number: int, code: int
 ) -> None:

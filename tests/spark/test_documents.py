@@ -74,7 +74,7 @@ queue: {url: "${ORTOO_URL}"}
 checkpoint: ./checkpoint
 trigger: once
 sources:
-  orders: {topic: orders, from: earliest}
+  orders: {topic: orders, starting_offsets: earliest}
 steps:
   - {name: loud, sql: "SELECT key, upper(CAST(value AS STRING)) AS value FROM orders"}
 sinks:

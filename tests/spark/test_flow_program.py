@@ -59,6 +59,7 @@ def write(folder: Path, server: Server, text: str) -> Path:
     return folder / "flow.yaml"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
@@ -90,7 +91,9 @@ def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak)]
+)
 def test_a_pipeline_goes_on_until_it_is_told_to_end(
     number: signal.Signals, code: int, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:

@@ -57,8 +57,8 @@ def in_task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def _connections_closed(start_server: Callable[[], Server]) -> Iterator[None]:
     """Before the servers are."""
     yield
-    for _, address in list(connection._open):
-        connection.forget(address)
+    while connection._open:
+        connection._open.popitem()[1].close()
 
 
 def arrow(rows: Rows, size: int = 10) -> Iterator[pa.RecordBatch]:

@@ -262,7 +262,7 @@ def test_large_values_through_the_server(spark: SparkSession, server: Server, la
 
 def test_the_files_of_a_running_server(spark: SparkSession, server: Server, large: str) -> None:
     rows = table(spark, server.url, path=str(server.data), subscribe=large).select("offset", "value").collect()
-    assert 30 <= len(rows) < 45, "the last of them are in the write-ahead log only"
+    assert 0 < len(rows) < 45, "the last of them are in the write-ahead log only"
     assert [(row.offset, row.value) for row in sorted(rows)] == [
         (number, bytes([number]) * MEBIBYTE) for number in range(len(rows))
     ]

@@ -69,7 +69,7 @@ def test_spark_finds_the_source_by_itself(server: Server, large: str) -> None:
     found, errors = told(PLAIN.format(master='master("local[1]")'), server.url, str(server.data), large)
     assert found["count"] == 5
     assert "DATA_SOURCE_PUSHDOWN_DISABLED" in found["refused"]
-    assert 30 <= found["files"] < 45
+    assert 0 < found["files"] < 45
     assert f"the files of topic '{large}' end {45 - found['files']} messages before the queue does" in errors
 
 

@@ -10,14 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .analytics.job import analyze
+    from .flow.run import run_file as run
+    from .lake.archive import archive
+    from .lake.replay import replay
     from .source.datasource import OrtooDataSource, register
     from .spark.session import open_session as session
 
-__all__ = ["OrtooDataSource", "register", "session"]
+__all__ = ["OrtooDataSource", "analyze", "archive", "register", "replay", "run", "session"]
 
 _PLACES = {
     "OrtooDataSource": ("source.datasource", "OrtooDataSource"),
+    "analyze": ("analytics.job", "analyze"),
+    "archive": ("lake.archive", "archive"),
     "register": ("source.datasource", "register"),
+    "replay": ("lake.replay", "replay"),
+    "run": ("flow.run", "run_file"),
     "session": ("spark.session", "open_session"),
 }
 

@@ -17,7 +17,7 @@ from .options import Conf, Master, spark_session
 EXAMPLES = examples(
     "ortoo pipeline analyze --lake ./lake",
     "ortoo pipeline analyze --lake ./lake --since -7d --topic orders --plot orders.html",
-    "ortoo pipeline analyze --lake ./lake --json | jq '.topics[] | {topic, group, depth, lag_seconds}'",
+    "ortoo pipeline analyze --lake ./lake --json | jq .hourly",
 )
 _ERRORS = 10  # the worst, in the terminal
 
@@ -43,10 +43,11 @@ def analyze(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Count what happened to messages: throughput, depth, lag, latencies, retries, dead letters, errors, shares.
+    """Count what happened to messages: throughput, lag, latencies, failures, by topic, group and hour.
 
-    By topic, group and hour. Results go to LAKE/analytics as Parquet, and as JSON that a server with the setting `lake` gives
-    out at /v1/analytics/history. Running it again replaces them.
+    Also depth, attempts, the errors and keys that fail most, and the shares of consumers and producers. Results go to
+    LAKE/analytics as Parquet, and as JSON that a server with the setting `lake` gives out at /v1/analytics/history. Running it
+    again replaces them.
     """
     from ortoo.pipeline.spark.needed import check_packages
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ortoo.model.errors import OrtooError
+from ortoo.pipeline.spark.asked import Asked, asked_to_end
 from ortoo.pipeline.spark.reason import to_reason
 
 from .flow import Flow, load_flow
@@ -89,45 +88,13 @@ def run_flow(
     flow: Flow, session: SparkSession, *, once: bool = False, on_batch: Callable[[Batch], object] | None = None
 ) -> None:
     outputs = to_outputs(flow, build_frames(flow, session))
-    with _signals() as asked:
+    with asked_to_end() as asked:
         _run_batches(flow, [output for output in outputs if not output.frame.isStreaming], asked, session)
         _run_streams(flow, [output for output in outputs if output.frame.isStreaming], asked, once, on_batch)
         asked.obey()
 
 
-class _Asked:
-    """Whether somebody asked to end. Noticed between calls to Java: one that is cut off would confuse the next."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self._signal: int | None = None
-
-    def end(self, number: int, frame: Any) -> None:
-        self._signal = number
-        self.event.set()
-
-    def obey(self) -> None:
-        if self._signal == signal.SIGINT:
-            raise KeyboardInterrupt
-        if self._signal is not None:
-            raise SystemExit(128 + self._signal)
-
-
-@contextmanager
-def _signals() -> Iterator[_Asked]:
-    asked = _Asked()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = {number: signal.signal(number, asked.end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _run_batches(flow: Flow, outputs: Sequence[Output], asked: _Asked, session: SparkSession) -> None:
+def _run_batches(flow: Flow, outputs: Sequence[Output], asked: Asked, session: SparkSession) -> None:
     """In a thread, so that this one can hear a signal."""
     if not outputs:
         return
@@ -147,7 +114,7 @@ def _run_batches(flow: Flow, outputs: Sequence[Output], asked: _Asked, session: 
 def _run_streams(
     flow: Flow,
     outputs: Sequence[Output],
-    asked: _Asked,
+    asked: Asked,
     once: bool,
     on_batch: Callable[[Batch], object] | None,
 ) -> None:

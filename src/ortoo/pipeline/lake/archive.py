@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
-from ortoo.pipeline.connection import Address, queue_at
+from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at
 from ortoo.pipeline.spark.asked import asked_to_end
 
 from .compaction import compact_folder
@@ -248,16 +249,31 @@ def archiving(
             archive.stop()
 
 
+def archive_wanted(
+    spark: SparkSession, lake: Lake, wanted: Wanted, every: float | None = None, report: Report = lambda _: None
+) -> Manifest:
+    """Until all that is there is archived, or with `every` for ever. What the lake holds then is returned."""
+    with archiving(spark, lake, wanted, every, report) as job:
+        job.wait()
+    return load_or_new(lake, wanted.address.namespace)
+
+
 def archive(
     spark: SparkSession,
-    lake: str,
+    lake: str | Path,
     *,
-    wanted: Wanted | None = None,
+    url: str = DEFAULT_URL,
+    token: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    topics: Sequence[str] = (),
+    pattern: str = ".*",
+    history: bool = True,
     every: float | None = None,
     report: Report = lambda _: None,
 ) -> Manifest:
-    """Until all that is there is archived, or with `every` for ever. What the lake holds then is returned."""
-    place = Lake(lake)
-    with archiving(spark, place, wanted or Wanted(), every, report) as job:
-        job.wait()
-    return load_or_new(place, (wanted or Wanted()).address.namespace)
+    """What `ortoo pipeline archive` does: until everything is archived, or with `every` so many seconds, for ever.
+
+    `report` hears of each batch, and of trouble that does not end the job. What the lake holds then is returned.
+    """
+    wanted = Wanted(Address(url, token, namespace), topics=tuple(topics), pattern=pattern, history=history)
+    return archive_wanted(spark, Lake(lake), wanted, every, report)
