@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ortoo.model.errors import OrtooError
-from ortoo.pipeline.spark.asked import Asked, asked_to_end
+from ortoo.pipeline.spark.asked import Asked, asked_to_end, let_finish
 from ortoo.pipeline.spark.reason import to_reason
 
 from .flow import Flow, load_flow
@@ -125,6 +125,8 @@ def _run_streams(
             watches = [watch for watch in watches if _look(flow, watch, on_batch)]
             asked.event.wait(_POLL_SECONDS)
     finally:
+        if asked.event.is_set():
+            let_finish(watch.query for watch in watches)
         for watch in watches:
             watch.query.stop()
             _tell(watch, on_batch)

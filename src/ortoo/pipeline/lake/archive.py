@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at
-from ortoo.pipeline.spark.asked import asked_to_end
+from ortoo.pipeline.spark.asked import asked_to_end, let_finish
 
 from .compaction import compact_folder
 from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
@@ -201,6 +201,8 @@ class Archive:
                 if not asked.event.is_set():
                     self._raise_failed()
             finally:
+                if asked.event.is_set():
+                    let_finish(self.queries)
                 self.stop(is_asked=asked.event.is_set())
             asked.obey()
 

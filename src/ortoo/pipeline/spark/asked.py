@@ -1,12 +1,20 @@
-"""Ctrl-C and SIGTERM, noticed between calls to Java: one that is cut off would confuse the next."""
+"""Ctrl-C and SIGTERM, noticed between calls to Java: one that is cut off would confuse the next. And a quiet end."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from time import monotonic, sleep
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_FINISH_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
 
 
 class Asked:
@@ -25,6 +33,19 @@ class Asked:
             raise KeyboardInterrupt
         if self._signal is not None:
             raise SystemExit(128 + self._signal)
+
+
+def let_finish(queries: Iterable[StreamingQuery], seconds: float = _FINISH_SECONDS) -> None:
+    """Waits until each has done its batch: a query that is stopped within one fills the screen with Java's complaints."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    until = monotonic() + seconds
+    try:
+        for query in queries:
+            while query.isActive and query.status["isTriggerActive"] and monotonic() < until:
+                sleep(_LOOK_SECONDS)
+    except (Py4JError, OSError):
+        pass  # the signal has ended Java, too
 
 
 @contextmanager
