@@ -7,6 +7,9 @@ from typing import Any
 
 from ortoo import SyncQueue
 from ortoo.broker import Broker
+from ortoo.pipeline.source.options import read_options
+from ortoo.pipeline.source.schema import TABLES
+from ortoo.pipeline.source.stream import StreamReader
 from ortoo.stores.disk.store import DiskStore
 
 
@@ -67,3 +70,9 @@ def read(**options: str) -> list[dict[str, Any]]:
     wanted = read_options(options, streaming=False)
     reader = BatchReader(wanted, TABLES[wanted.table])
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def reader(**options: str) -> StreamReader:
+    """Of a stream, as Spark asks for one."""
+    wanted = read_options(options, streaming=True)
+    return StreamReader(wanted, TABLES[wanted.table])

@@ -188,6 +188,7 @@ def test_what_is_missing_before_the_time_asked_for_is_not_told(queue: ortoo.Sync
     publish(queue, 1)
     time.sleep(0.01)
     since = time.time()
+    time.sleep(0.01)  # timestamps have milliseconds
     publish(queue, 3)
     told: list[str] = []
     assert len(all_of(queue, lake, from_time=since, tell=told.append)) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +19,14 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from ortoo.pipeline.source import served, stream
-from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.origin import DataLostError
-from ortoo.pipeline.source.schema import TABLES
 from ortoo.pipeline.source.splits import Split
 from ortoo.pipeline.source.stream import StreamReader
 
-from .directories import checkpoint
+from .directories import checkpoint, reader
 
 Offset = dict[str, Any]
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def queue(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncQueue]:
-    """Whatever the address, it is this one that answers; and it is asked each time."""
-    with ortoo.open_sync(data) as opened:
-        monkeypatch.setattr(served, "queue_at", lambda address: opened)
-        monkeypatch.setattr(stream, "_TOPICS_SECONDS", 0.0)
-        monkeypatch.setattr(stream, "_PAUSE_SECONDS", 0.0)
-        yield opened
-
-
-def reader(**options: str) -> StreamReader:
-    wanted = read_options(options, streaming=True)
-    return StreamReader(wanted, TABLES[wanted.table])
 
 
 def values(source: StreamReader, start: Offset, end: Offset) -> list[Any]:

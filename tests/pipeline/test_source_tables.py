@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ortoo
 from ortoo import SyncQueue
 from ortoo.model.replies import HistoryPage
 
@@ -16,35 +14,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from ortoo.pipeline.source import served, stream
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.origin import DataLostError
 from ortoo.pipeline.source.schema import TABLES
 from ortoo.pipeline.source.splits import Split
-from ortoo.pipeline.source.stream import StreamReader
 
-from .directories import checkpoint, live, made, read
+from .directories import checkpoint, live, made, read, reader
 
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def queue(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncQueue]:
-    with ortoo.open_sync(data) as opened:
-        monkeypatch.setattr(served, "queue_at", lambda address: opened)
-        monkeypatch.setattr(stream, "_TOPICS_SECONDS", 0.0)
-        monkeypatch.setattr(stream, "_PAUSE_SECONDS", 0.0)
-        yield opened
-
-
-def reader(**options: str) -> StreamReader:
-    wanted = read_options(options, streaming=True)
-    return StreamReader(wanted, TABLES[wanted.table])
 
 
 @pytest.mark.parametrize("by", ["server", "files"])

@@ -1,4 +1,5 @@
-"""The driver of the cluster's tests: a process of its own that copies a topic twice, and waits in the middle of each job.
+"""The driver of the cluster's tests: a process of its own that copies a topic twice, and waits in the middle of each job. At the
+end it archives the topic.
 
     python cluster_job.py MASTER URL SOURCE GATE TARGET...
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ortoo.pipeline.lake.archive import archive
 from ortoo.pipeline.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def main(master: str, url: str, source: str, gate: str, *targets: str) -> None:
         copied = rows.mapInArrow(waiting(Path(gate), target), rows.schema)
         copied.write.format("ortoo").option("url", url).option("topic", target).mode("append").save()
         Path(gate, f"{target}.done").touch()
+    archive(spark, Path(gate, "lake"), url=url, topics=[source], history=False)
     spark.stop()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 import ortoo
@@ -110,10 +111,12 @@ def test_jobs_are_exact_and_a_worker_that_dies_changes_nothing(
                     cluster.workers[0].kill()
                 (tmp_path / f"{target}.open").touch()
                 wait_until((tmp_path / f"{target}.done").exists, driver)
-            assert driver.wait(60) == 0
+            assert driver.wait(120) == 0, driver.communicate()
         finally:
             driver.kill()
     published = content(queue, topic)
     assert len(published) == COUNT
     assert content(queue, targets[0]) == published
     assert content(queue, targets[1]) == published
+    archived = pq.ParquetDataset(tmp_path / "lake" / "messages").read(["value"])["value"].to_pylist()
+    assert sorted(archived) == sorted(value for _, value, _ in published)
