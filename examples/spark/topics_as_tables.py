@@ -28,7 +28,7 @@ first = orders.orderBy("offset").first()
 assert first is not None
 print(f"{orders.count()} orders, the first of them {first.value.decode()}")
 
-# Conditions on offset, partition, topic and timestamp reach the server: only what is asked for is read.
+# A DataFrame as any other: filter it, sort it, use it again.
 late = orders.where("partition = 0 AND offset >= 4").select("offset").orderBy("offset").collect()
 print(f"offsets of partition 0 from 4 on: {[row.offset for row in late]}")
 

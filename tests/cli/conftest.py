@@ -47,7 +47,13 @@ def directory(tmp_path: Path) -> Path:
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "--data":
         return Place("--data", str(request.getfixturevalue("directory")))
-    return Place("--url", request.getfixturevalue("server_url"), "--namespace", f"test-{uuid4().hex[:8]}")
+    at_server: Place = request.getfixturevalue("at_server")
+    return at_server
+
+
+@pytest.fixture
+def at_server(server_url: str) -> Place:
+    return Place("--url", server_url, "--namespace", f"test-{uuid4().hex[:8]}")
 
 
 @pytest.fixture

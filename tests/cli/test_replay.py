@@ -104,3 +104,27 @@ def test_compacting_waits_for_nobody(archived: Place, lake: Path) -> None:
     assert (done.code, "another job is at work on the lake" in done.err) == (4, True)
     assert call("pipeline", "compact", "--lake", lake).code == 0
     assert sorted(map(int, replay(archived, lake, "--raw"))) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--topic", "ordrs"), 3, "there is no topic 'ordrs'; did you mean 'orders'?"),
+        (("--pattern", "("), 1, "'subscribePattern' is not a regular expression"),
+        (("--topic", "a", "--pattern", "b"), 2, "give --topic or --pattern, not both"),
+    ],
+)
+def test_archiving_what_is_not_there(
+    at_server: Place, tmp_path: Path, options: tuple[str, ...], code: int, words: str
+) -> None:
+    """Known before Spark has started, and before anything is made."""
+    at_server.ok("topics", "create", "orders")
+    done = at_server("pipeline", "archive", "--to", tmp_path / "lake", "--once", *options)
+    assert (done.code, words in done.err) == (code, True), done.err
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_lake_is_a_directory(at_server: Place, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = at_server("pipeline", "archive", "--to", tmp_path / "file", "--once")
+    assert (done.code, "a lake is a directory" in done.err) == (1, True)

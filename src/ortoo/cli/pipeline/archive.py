@@ -36,7 +36,9 @@ COMPACT_EXAMPLES = examples("ortoo pipeline compact --lake ./lake")
 @on_target
 def archive(
     target: Target,
-    to: Annotated[Path, typer.Option("--to", metavar="LAKE", help="the lake; made if need be", show_default=False)],
+    to: Annotated[
+        Path, typer.Option("--to", "--lake", metavar="LAKE", help="the lake; made if need be", show_default=False)
+    ],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="only this one; may be given again", show_default=False)
     ] = None,
@@ -65,8 +67,8 @@ def archive(
     read by Spark, DuckDB, pandas and anything else that reads Parquet. A topic with retention_waits_for_archive keeps its
     messages until they are here. Small files are merged as they gather.
 
-    With --data the files of a data directory are read, and a server may be using it: what is in its last checkpoint is
-    archived, and the queue is not told.
+    With --data the files of a data directory are read, and here a server may be using it, other than with other commands:
+    what is in its last checkpoint is archived, and the queue is not told.
     """
     if topic and pattern is not None:
         raise typer.BadParameter("give --topic or --pattern, not both")
@@ -90,9 +92,12 @@ def _placed(wanted: Wanted, target: Target) -> Wanted:
     from ortoo.pipeline.connection import Address
 
     if target.data is not None:
-        return wanted._replace(address=Address(namespace=target.namespace), path=str(target.data))
-    with target.open():  # better to learn now than when Spark has started that the server is away
-        return wanted._replace(address=Address(target.url, target.token, target.namespace))
+        placed = wanted._replace(address=Address(namespace=target.namespace), path=str(target.data))
+    else:
+        with target.open():  # says what to do when the server is away
+            placed = wanted._replace(address=Address(target.url, target.token, target.namespace))
+    placed.check()
+    return placed
 
 
 def _run(
@@ -132,10 +137,11 @@ class _Told:
             show.err.print(f"[yellow]warning[/yellow]: {escape(batch)}")
             return
         self.rows[batch.table] += batch.rows
-        what = "messages" if batch.table == "messages" else "records of history"
+        what = "message" if batch.table == "messages" else "happening"
+        rate = batch.rows / max(batch.seconds, 0.001)
         show.err.print(
-            f"{batch.rows:,} {what} of {show.count(batch.topics, 'topic')} in {batch.seconds:.1f} s "
-            f"({batch.rows / max(batch.seconds, 0.001):,.0f}/s)"
+            f"{show.count(batch.rows, what)} of {show.count(batch.topics, 'topic')} in {batch.seconds:.1f} s"
+            + (f" ({rate:,.0f}/s)" if rate >= 1 else "")
         )
 
     def sum_up(self, lake: Path) -> None:

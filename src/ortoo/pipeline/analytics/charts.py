@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,6 +169,8 @@ def _draw(axes: Axes, panel: Panel, hours: list[int]) -> None:
         axes.set_ylim(0, max(values) * (1 + _HEADROOM) or 1)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
     locator: Any = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    if len(when) == 1:  # else the axis would show years
+        axes.set_xlim(when[0] - timedelta(hours=1), when[0] + timedelta(hours=1))  # type: ignore[arg-type]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     if values:

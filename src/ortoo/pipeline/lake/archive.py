@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at
+from ortoo.pipeline.source.options import read_options
+from ortoo.pipeline.source.plan import Planner
 from ortoo.pipeline.spark.asked import asked_to_end, let_finish
 
 from .compaction import compact_folder
@@ -60,6 +62,32 @@ class Wanted(NamedTuple):
     def has(self, topic: str) -> bool:
         return topic in self.topics if self.topics else re.fullmatch(self.pattern, topic) is not None
 
+    def options(self, table: str) -> dict[str, str]:
+        """Of the stream that reads it."""
+        address = self.address
+        where = {"url": address.url, "token": address.token, "timeout": str(address.timeout)}
+        if self.path is not None:
+            where = {"path": self.path, "encryptionKeys": self.keys}
+        return {
+            **{name: value for name, value in where.items() if value is not None},
+            "namespace": address.namespace,
+            "table": table,
+            "maxOffsetsPerTrigger": str(self.per_batch),
+            "failOnDataLoss": str(self.fail_on_data_loss),
+            **({"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": self.pattern}),
+        }
+
+    def check(self) -> None:
+        """Whether it makes sense and the topics are there: better learned before Spark has started."""
+        if self.path is not None and self.address != Address(namespace=self.address.namespace):
+            raise ConfigError("archive from a server, or from a data directory, not both")
+        for topic in self.topics:
+            if "," in topic or topic != topic.strip():
+                raise ConfigError(
+                    f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it"
+                )
+        Planner(read_options(self.options(MESSAGES), streaming=True)).topics()
+
 
 class Archive:
     """`start` begins, `wait` ends with the queries. One at a time works on a lake, see `Lake.alone`."""
@@ -96,22 +124,9 @@ class Archive:
         )
 
     def _stream(self, table: str) -> DataFrame:
-        wanted = self._wanted
-        address = wanted.address
-        where = {"url": address.url, "token": address.token, "timeout": address.timeout}
-        if wanted.path is not None:
-            where = {"path": wanted.path, "encryptionKeys": wanted.keys}
-        options: dict[str, Any] = {
-            **where,
-            "namespace": address.namespace,
-            "table": table,
-            "startingOffsets": self._begin(table),
-            "maxOffsetsPerTrigger": wanted.per_batch,
-            "failOnDataLoss": wanted.fail_on_data_loss,
-            **({"subscribe": ",".join(wanted.topics)} if wanted.topics else {"subscribePattern": wanted.pattern}),
-        }
         reader = self._spark.readStream.format("ortoo").schema(_COLUMNS[table])
-        return reader.options(**{name: value for name, value in options.items() if value is not None}).load()
+        begin = self._begin(table)
+        return reader.options(**self._wanted.options(table), startingOffsets=begin).load()
 
     def _begin(self, table: str) -> str:
         """Used only where there is no checkpoint: then what the lake has already need not be read again."""
@@ -235,13 +250,7 @@ def archiving(
     spark: SparkSession, lake: Lake, wanted: Wanted, every: float | None, report: Report = lambda _: None
 ) -> Iterator[Archive]:
     """Begins, and stops at the end of the block."""
-    if wanted.path is not None and wanted.address != Address(namespace=wanted.address.namespace):
-        raise ConfigError("archive from a server, or from a data directory, not both")
-    for topic in wanted.topics:
-        if "," in topic or topic != topic.strip():
-            raise ConfigError(
-                f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it"
-            )
+    wanted.check()
     with lake.alone("archiving"):
         archive = Archive(spark, lake, wanted, report)
         archive.start(every)

@@ -30,6 +30,8 @@ class Lake:
             raise ConfigError(f"a lake is a directory of this machine, or one that is mounted; {root} is neither")
         self.root = Path(text).absolute()
         self.own = self.root / "_ortoo"
+        if self.root.exists() and not self.root.is_dir():
+            raise ConfigError(f"a lake is a directory, and {root} is a file")
 
     def __str__(self) -> str:
         return str(self.root)

@@ -46,6 +46,15 @@ class Planner:
                     self.lost(str(error))
         return found if options.table != "dead_letters" else self._letters(found)
 
+    def wants(self, topic: str) -> bool:
+        """Whether it is asked for. Dead letters go by the names of other topics."""
+        options = self.options
+        if options.table == "dead_letters":
+            return True
+        if options.pattern is not None:
+            return re.fullmatch(options.pattern, topic) is not None
+        return topic in (options.topics or options.assigned or ())
+
     def _letters(self, topics: dict[str, Known]) -> dict[str, Known]:
         """The dead-letter topics in their place; one that nobody needed yet is not there, and empty."""
         there = self.origin.topics()

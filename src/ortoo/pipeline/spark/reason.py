@@ -15,11 +15,15 @@ _WRAPPING = (
 )
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _OURS = re.compile(r"^ortoo\.model\.errors\.\w+: ")
+_OWN = re.compile(r"^ortoo\.[\w.]+Error: (.+)$", re.MULTILINE)  # says best what is wrong, wherever it stands
 _TRACE = "Traceback (most recent call last):"
 
 
 def to_reason(error: BaseException) -> str:
     text = _message(error)
+    own = _OWN.findall(text)
+    if own:
+        return _STATE.sub("", own[-1]).strip()
     if _TRACE in text:
         found = _raised_in_python(text)
         if found:
