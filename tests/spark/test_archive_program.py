@@ -52,7 +52,7 @@ class Program:
         self.lines.extend(iter(self.process.stderr.readline, ""))
 
     def wait_for_batches(self, count: int) -> None:
-        while sum(" messages of " in line for line in self.lines) < count:
+        while sum(" of 1 topic in " in line for line in self.lines) < count:
             assert self.process.poll() is None, "".join(self.lines)
             time.sleep(0.05)
 
