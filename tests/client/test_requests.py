@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -143,6 +144,66 @@ async def test_what_was_leased_when_the_poll_was_cancelled_goes_back(home: Home,
         await asyncio.gather(polling, return_exceptions=True)
         await until(lambda: nothing_leased(home))
         assert [message.attempt for message in await home.queue.lease("jobs")] == [1]
+
+
+def cancel_when_answered(queue: Queue, task: asyncio.Task[Any], then: Callable[[], None] = lambda: None) -> None:
+    """The caller goes in the very moment the answer comes, before it has seen it."""
+    waiting = queue._link._requests  # type: ignore[attr-defined]
+    answer = waiting.answer
+
+    def answer_and_cancel(*outcome: Any) -> None:
+        answer(*outcome)
+        task.cancel()
+        then()
+
+    waiting.answer = answer_and_cancel
+
+
+async def test_what_had_been_leased_and_answered_when_the_caller_went_goes_back(home: Home, proxy: Proxy) -> None:
+    await home.queue.create_topic("jobs")
+    await home.queue.create_group("jobs", "default")
+    await home.queue.publish("jobs", b"x")
+    async with ortoo.connect(proxy.url) as queue:
+        leasing = asyncio.create_task(queue.lease("jobs", lease=3600))
+        cancel_when_answered(queue, leasing)
+        with pytest.raises(asyncio.CancelledError):
+            await leasing
+        await until(lambda: nothing_leased(home))
+        assert [message.attempt for message in await home.queue.lease("jobs")] == [1]
+
+
+async def test_a_cancelled_lease_of_several_priorities_goes_back_over_the_same_connection(
+    home: Home, proxy: Proxy
+) -> None:
+    """One lease may take of the same partition several times, as priorities take turns."""
+    await home.queue.create_topic("jobs", partitions=2)
+    await home.queue.create_group("jobs", "default")
+    for number in range(20):
+        await home.queue.publish("jobs", b"x", priority=number % 3, partition=number % 2)
+    async with ortoo.connect(proxy.url) as queue:
+        proxy.bytes_per_ms = 20  # so that the answer is on its way for a while
+        leasing = asyncio.create_task(queue.lease("jobs", max_messages=20, lease=3600))
+        await until(lambda: everything_leased(home))
+        leasing.cancel()
+        await asyncio.gather(leasing, return_exceptions=True)
+        proxy.bytes_per_ms = 0
+        await until(lambda: nothing_leased(home))
+    assert proxy.connections == 1
+
+
+async def everything_leased(home: Home) -> bool:
+    return (await home.queue.group("jobs", "default")).leased == 20
+
+
+async def test_what_a_cancelled_lease_got_goes_back_though_the_connection_is_cut(home: Home, proxy: Proxy) -> None:
+    await home.queue.create_topic("jobs")
+    await home.queue.create_group("jobs", "default")
+    await home.queue.publish("jobs", b"x")
+    async with ortoo.connect(proxy.url) as queue:
+        leasing = asyncio.create_task(queue.lease("jobs", lease=3600))
+        cancel_when_answered(queue, leasing, then=proxy.cut)
+        await asyncio.gather(leasing, return_exceptions=True)
+        await until(lambda: nothing_leased(home))
 
 
 async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_not_made(home: Home) -> None:

@@ -23,7 +23,6 @@ from ortoo.model.commands import (
     Lease,
     Once,
     Publish,
-    Run,
     Settle,
     Stage,
     Transact,
@@ -38,9 +37,10 @@ from ortoo.model.errors import (
     StoreFailedError,
 )
 from ortoo.model.histogram import Histogram
-from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
+from ortoo.model.names import TopicName
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
 from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
+from ortoo.model.runs import runs_of
 from ortoo.ports import Alarm, Clock, Store
 
 from .commits import Observer, PendingCommit, tell
@@ -232,11 +232,8 @@ class Broker(Reader):
             remove()
 
     def _return(self, taken: LeaseTaken) -> None:
-        merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
-        for run in taken.taken:
-            merged.setdefault((run.topic_id, run.group_id, run.lease, run.partition), []).extend(run.offsets)
-        if merged and self._refusal is None:
-            self.submit(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))
+        if taken.taken and self._refusal is None:
+            self.submit(Settle("release", runs_of(taken.taken)))
 
     # -- time
 

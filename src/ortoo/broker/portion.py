@@ -11,6 +11,7 @@ from ortoo.model import limits
 from ortoo.model.commands import Lease, Run
 from ortoo.model.records import Happening, encode_records
 from ortoo.model.replies import Columns, LeasedRun
+from ortoo.model.runs import merge_runs
 
 ROOM = limits.ANSWER_BYTES_MAX
 _MARGIN = 4  # how much more than the average the messages asked for may be, before too much is read
@@ -84,4 +85,4 @@ def cut_runs(runs: list[LeasedRun]) -> tuple[list[LeasedRun], list[Run]]:
                 kept.append(LeasedRun(msgspec.structs.replace(taken, offsets=offsets), cut_columns(columns, count)))
             room = 0
         room -= sum(map(len, columns.values))
-    return kept, rest
+    return kept, merge_runs(rest)

@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         reason = self._reason or UnavailableError(f"the connection was lost: {error or 'the server closed it'}")
         if not self._welcomed.done():
             self._welcomed.set_exception(reason)
+            self._welcomed.exception()  # who would have greeted may have gone already
         elif not self._welcomed.cancelled() and self._welcomed.exception() is None:
             self._lost(self, reason)
 

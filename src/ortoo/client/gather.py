@@ -15,8 +15,7 @@ from ortoo.model.errors import CapacityError, RequestError
 from ortoo.model.message import Message
 from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
-
-from .settling import merge_runs
+from ortoo.model.runs import merge_runs
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from uuid import uuid4
 
 import msgspec
 
-from ortoo.model.commands import Extend, Heartbeat, Lease, Leave, Once, Run, Settle
+from ortoo.model.commands import Extend, Heartbeat, Lease, Leave, Once, Settle
 from ortoo.model.errors import InvalidError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.replies import LeasedRun
+from ortoo.model.runs import runs_of
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 
@@ -48,6 +49,12 @@ class Pending:
             self.future.set_exception(outcome)
         else:
             self.future.set_result(outcome)
+
+    def answered(self) -> msgspec.Raw | None:
+        """The answer, if it is there and is none of an error."""
+        if not self.future.done() or self.future.cancelled() or self.future.exception() is not None:
+            return None
+        return self.future.result()
 
     def give_up(self, error: OrtooError) -> None:
         if self.was_sent and self.changes:
@@ -82,24 +89,32 @@ class Requests:
             await self._enter()
         if self.refusal is not None:
             raise self.refusal
-        request_id = self.next_id()
         request, sequence = self._number(request) if changes else (request, None)
+        request_id, pending = self._post(request, changes, sequence)
+        self._admit()
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            gives_back = isinstance(request, Lease) and not request.auto_ack
+            if (body := pending.answered()) is None:
+                self.tell(p.Cancel(request_id))
+                if gives_back:
+                    self._abandoned.add(request_id)
+            elif gives_back:
+                self._give_back(body)
+            raise
+        finally:
+            self._forget(request_id)
+
+    def _post(self, request: p.Request, changes: bool, sequence: int | None) -> tuple[int, Pending]:
+        request_id = self.next_id()
         pending = Pending(_encode(request_id, request), changes, sequence)
         self._pending[request_id] = pending
         self._bytes += len(pending.frame)
         if sequence is not None:
             self._numbered[sequence] = None
         pending.was_sent = self._send(pending.frame)
-        self._admit()
-        try:
-            return await pending.future
-        except asyncio.CancelledError:
-            if isinstance(request, Lease) and not request.auto_ack:
-                self._abandoned.add(request_id)
-            self.tell(p.Cancel(request_id))
-            raise
-        finally:
-            self._forget(request_id)
+        return request_id, pending
 
     def tell(self, request: p.Request, request_id: int = 0) -> bool:
         """Says what is not answered, or answered elsewhere. False when there is no connection."""
@@ -153,12 +168,20 @@ class Requests:
             del self._numbered[pending.sequence]
         self._admit()
 
+    def _forget_quietly(self, request_id: int, done: asyncio.Future[msgspec.Raw]) -> None:
+        """Nobody asks how it went; what fails here returns when its lease runs out."""
+        self._forget(request_id)
+        done.exception()
+
     def _give_back(self, body: msgspec.Raw) -> None:
-        """The lease was granted in the moment it was cancelled."""
+        """The lease was granted in the moment it was cancelled. This is sent again as others are, and nobody waits for it."""
         runs: list[LeasedRun] | None = p.decode_from_server(_leased_decoder, body)
-        if runs:
-            given = [Run(t.topic_id, t.group_id, t.lease, t.partition, t.offsets) for t in (run.taken for run in runs)]
-            self.tell(Settle("release", given))
+        if runs and self.refusal is None:
+            release = Settle("release", runs_of(run.taken for run in runs))
+            request_id, pending = self._post(
+                release, changes=False, sequence=None
+            )  # twice is once: the receipts go stale
+            pending.future.add_done_callback(lambda done: self._forget_quietly(request_id, done))
 
     # -- the line
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
 from ortoo.model.commands import Run
 from ortoo.model.errors import InvalidError, LeaseLostError
 from ortoo.model.message import Delivery, Received
-from ortoo.model.names import GroupId, LeaseId, ReceiptRef, TopicId, parse_receipt
+from ortoo.model.names import ReceiptRef, parse_receipt
 from ortoo.model.replies import Settled
+from ortoo.model.runs import merge_runs
 
 Receipts = Received | str | Iterable[Received | str]
 
@@ -24,26 +25,20 @@ def to_runs(messages: Receipts) -> list[Run]:
     except TypeError:
         wrong = type(messages).__name__
         raise InvalidError(f"settle messages or their receipts, one or many, not {wrong}") from None
-    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
+    return merge_runs(_each_run(messages))
+
+
+def _each_run(messages: Iterable[Received | str]) -> Iterator[Run]:
     for delivery, run in groupby(messages, key=_delivery_of):  # messages leased together usually stand together
         if delivery is None:
             for receipt in run:
                 ref = parse_receipt(receipt)  # type: ignore[arg-type]
-                merged.setdefault((ref.topic, ref.group, ref.lease, ref.partition), []).append(ref.offset)
+                yield Run(ref.topic, ref.group, ref.lease, ref.partition, [ref.offset])
         elif delivery.lease == 0:
             raise InvalidError("a message was read, not leased, so there is nothing to settle")
         else:
             ids = (delivery.topic_id, delivery.group_id, delivery.lease, delivery.partition)
-            merged.setdefault(ids, []).extend(map(_offset, run))
-    return [Run(*ids, offsets) for ids, offsets in merged.items()]
-
-
-def merge_runs(runs: list[Run]) -> list[Run]:
-    """One run per lease and partition."""
-    merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
-    for run in runs:
-        merged.setdefault((run.topic, run.group, run.lease, run.partition), []).extend(run.offsets)
-    return [Run(*ids, offsets) for ids, offsets in merged.items()]
+            yield Run(*ids, list(map(_offset, run)))
 
 
 _offset = attrgetter("offset")

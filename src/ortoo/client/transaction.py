@@ -11,11 +11,12 @@ from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Message
 from ortoo.model.replies import Placed, Sent
+from ortoo.model.runs import merge_runs
 
 from .arguments import to_topic_name
 from .gather import to_sent
 from .link import Link
-from .settling import Receipts, merge_runs, to_runs
+from .settling import Receipts, to_runs
 
 
 class Transaction:

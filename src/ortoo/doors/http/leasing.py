@@ -12,6 +12,7 @@ from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError, LeaseLostError
 from ortoo.model.names import ReceiptRef, parse_receipt
 from ortoo.model.replies import LeasedRun, Settled
+from ortoo.model.runs import merge_runs, runs_of
 
 from .call import Call
 from .desk import HangUp
@@ -75,12 +76,8 @@ async def _lease(call: Call, command: Lease) -> bytes:
 
 async def give_back(guest: Guest, command: Lease, runs: list[LeasedRun]) -> None:
     """What was leased for a client that is not there any more."""
-    merged: dict[tuple[int, int, int, int], list[int]] = {}
-    for run in runs:
-        taken = run.taken
-        merged.setdefault((taken.topic_id, taken.group_id, taken.lease, taken.partition), []).extend(taken.offsets)
-    if merged and not command.auto_ack:
-        await guest.call(Settle("release", [Run(*ids, offsets) for ids, offsets in merged.items()]))  # type: ignore[arg-type]
+    if runs and not command.auto_ack:
+        await guest.call(Settle("release", runs_of(run.taken for run in runs)))
 
 
 # -- settling
@@ -147,15 +144,12 @@ def _to_runs(receipts: list[str], through: bool) -> tuple[list[Run], bool]:
             offsets[prefix] = [int(offset)]
         else:
             known.append(int(offset))
-    runs: dict[ReceiptRef, Run] = {}
+    runs: list[Run] = []
     for prefix, some in offsets.items():
         try:
             ref = parse_receipt(f"{prefix}.0")
         except InvalidError:
             are_all_good = False
             continue
-        if ref in runs:  # written with leading zeros, two prefixes may name one lease
-            runs[ref].offsets.extend(some)
-        else:
-            runs[ref] = Run(ref.topic, ref.group, ref.lease, ref.partition, some, through)
-    return list(runs.values()), are_all_good
+        runs.append(Run(ref.topic, ref.group, ref.lease, ref.partition, some, through))
+    return merge_runs(runs), are_all_good  # written with leading zeros, two prefixes may name one lease
