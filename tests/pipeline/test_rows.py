@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import types as st  # noqa: E402
 
 from ortoo.pipeline.sink.columns import check_columns  # noqa: E402
+from ortoo.pipeline.sink.job import Job  # noqa: E402
 from ortoo.pipeline.sink.options import write_options  # noqa: E402
 from ortoo.pipeline.sink.rows import PIECE_BYTES_MAX, Piece, to_pieces  # noqa: E402
 
@@ -298,7 +299,7 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant() -> None:
 
 def test_options_are_found_in_any_case() -> None:
     options = write_options({"TOPIC": "orders", "TXNappID": "report", "txnversion": "007"}, streaming=False)
-    assert (options.topic, options.job) == ("orders", "spark-app-report-7")
+    assert (options.topic, options.job) == ("orders", Job("spark-app-report-7", by_topic=True))
 
 
 def test_a_repeatable_write_needs_a_name_and_a_number() -> None:

@@ -203,24 +203,25 @@ def test_a_batch_that_spark_forgot_is_not_written_again(
 def test_a_batch_that_fails_after_its_write_is_written_once(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
-    """Two sinks, of which the second one fails at first: the batch is tried again as a whole."""
+    """Three sinks, of which the last one fails at first: the batch is tried again as a whole."""
     files(tmp_path, 2, rows=50)
     failures: list[int] = []
 
     def both(frame: DataFrame, batch: int) -> None:
-        write(frame, server, topic=topic, txnAppId=topic, txnVersion=str(batch))
+        for name in (topic, f"{topic}-too"):
+            write(frame, server, topic=name, txnAppId=topic, txnVersion=str(batch))
         if batch == 1 and not failures:
             failures.append(batch)
-            raise RuntimeError("the second sink fails")
+            raise RuntimeError("the last sink fails")
         frame.write.mode("append").parquet(f"{tmp_path}/out")
 
     frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/in")
     writer = frame.writeStream.foreachBatch(both).option("checkpointLocation", f"{tmp_path}/checkpoint")
-    with pytest.raises(PySparkException, match="the second sink fails"):
+    with pytest.raises(PySparkException, match="the last sink fails"):
         writer.trigger(availableNow=True).start().awaitTermination()
     writer.trigger(availableNow=True).start().awaitTermination()
     assert failures == [1]
-    assert values(queue, topic) == numbered(100)
+    assert values(queue, topic) == values(queue, f"{topic}-too") == numbered(100)
 
 
 def test_a_stream_that_would_overwrite_is_refused(

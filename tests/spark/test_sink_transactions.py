@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -85,6 +86,22 @@ def batch(**options: str) -> writers.BatchWriter:
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]
 
 
+def by_row() -> writers.BatchWriter:
+    """A named batch write whose rows name their topics."""
+    schema = StructType([*SCHEMA.fields, StructField("topic", StringType())])
+    made = writers.batch_writer(schema, {"txnAppId": "report", "txnVersion": "1"}, overwrite=False)
+    assert isinstance(made, writers.BatchWriter)
+    return made
+
+
+def rows_of(topics: dict[str, list[str]]) -> Iterator[pa.RecordBatch]:
+    rows = [(value, topic) for topic, values in topics.items() for value in values]
+    random.Random(1).shuffle(rows)
+    for start in range(0, len(rows), 7):
+        values, names = zip(*rows[start : start + 7], strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(values), pa.array(names)], names=["value", "topic"])
+
+
 def numbers(start: int, stop: int) -> list[str]:
     return [str(number) for number in range(start, stop)]
 
@@ -141,7 +158,7 @@ def test_a_reader_never_sees_half_a_batch(queue: ortoo.SyncQueue, in_task: Calla
 
 def test_empty_batches_leave_no_trace(queue: ortoo.SyncQueue, in_task: Callable[..., None]) -> None:
     empty = stream().write(arrow([]))
-    assert empty == Written(None, empty.part, 0, 0)
+    assert empty == Written((), empty.part, 0, 0)
     stream().commit([empty], 0)
     stream().commit([], 1)
     assert queue.topics() == []
@@ -222,7 +239,7 @@ def test_a_batch_that_was_committed_is_not_written_again(queue: ortoo.SyncQueue,
             yield row
 
     again = stream().write(arrow(rows()))
-    assert again == Written(None, again.part, 20, 0)
+    assert again == Written((), again.part, 20, 0)
     assert len(drained) == 20
     stream().commit([again], 0)
     assert written(queue) == list(range(20))
@@ -282,8 +299,8 @@ def test_a_transaction_that_ended_meanwhile_fails_the_batch_as_a_whole(
 ) -> None:
     """It timed out between two tasks: what the first one staged is gone, so the second one's rows must not count either."""
     first = stream().write(arrow(numbers(0, 10)))
-    assert first.transaction is not None
-    queue.named(first.transaction).abort()  # as when its time is up
+    [(_, name)] = first.transactions
+    queue.named(name).abort()  # as when its time is up
     second = stream().write(arrow(numbers(10, 20)))
     with pytest.raises(UnavailableError, match=r"ended while tasks were writing.*maxOffsetsPerTrigger"):
         stream().commit([first, second], 0)
@@ -335,6 +352,67 @@ def test_a_named_batch_write_may_be_tried_again(queue: ortoo.SyncQueue, in_task:
     second = batch(txnAppId="report", txnVersion="1")
     second.commit([second.write(arrow(numbers(0, 10)))])
     assert written(queue) == list(range(10))
+
+
+def test_the_same_name_writes_each_of_several_topics(queue: ortoo.SyncQueue, in_task: Callable[..., None]) -> None:
+    """A batch of a stream that is written to two topics, as `foreachBatch` is used with Delta; and all of it once more."""
+    for _ in range(2):
+        for topic in ("ta", "tb"):
+            named = batch(topic=topic, txnAppId="report", txnVersion="1")
+            named.commit([named.write(arrow(numbers(0, 100)))])
+    assert written(queue, "ta") == written(queue, "tb") == list(range(100))
+
+
+def test_the_same_name_writes_each_topic_that_rows_name(queue: ortoo.SyncQueue, in_task: Callable[..., None]) -> None:
+    for _ in range(2):
+        for topics in (("ta", "tb"), ("tc", "td")):
+            named = by_row()
+            named.commit([named.write(rows_of(dict.fromkeys(topics, numbers(0, 10))))])
+    assert [written(queue, topic) for topic in ("ta", "tb", "tc", "td")] == [list(range(10))] * 4
+
+
+def test_a_topic_is_the_same_one_whether_rows_name_it_or_the_option(
+    queue: ortoo.SyncQueue, in_task: Callable[..., None]
+) -> None:
+    first = batch(topic="ta", txnAppId="report", txnVersion="1")
+    first.commit([first.write(arrow(numbers(0, 10)))])
+    again = by_row()
+    again.commit([again.write(rows_of({"ta": numbers(0, 10), "tb": numbers(0, 10)}))])
+    assert written(queue, "ta") == written(queue, "tb") == list(range(10))
+
+
+def test_a_crash_between_the_topics_of_a_named_write_is_made_up_for(
+    queue: ortoo.SyncQueue, in_task: Callable[..., None]
+) -> None:
+    queue.create_topic("tb", max_depth=15)
+    queue.publish_many("tb", [b"99"] * 10)
+    named = by_row()
+    message = named.write(rows_of({topic: numbers(0, 10) for topic in ("ta", "tb", "tc")}))
+    with pytest.raises(FullError):
+        named.commit([message])
+    named.abort([message])
+    queue.purge("tb")
+    for _ in range(2):
+        named = by_row()
+        named.commit([named.write(rows_of({topic: numbers(0, 10) for topic in ("ta", "tb", "tc")}))])
+    assert [written(queue, topic) for topic in ("ta", "tb", "tc")] == [list(range(10))] * 3
+    assert queue.stats().transactions == 0
+
+
+def test_names_that_look_alike_are_different(queue: ortoo.SyncQueue, in_task: Callable[..., None]) -> None:
+    for app, version, topic in (("a", "1", "1-t"), ("a-1", "1", "t"), ("a", "11", "t"), ("a", "1", "t")):
+        named = batch(topic=topic, txnAppId=app, txnVersion=version)
+        named.commit([named.write(arrow(["1"]))])
+    assert (written(queue, "1-t"), written(queue, "t")) == ([1], [1, 1, 1])
+
+
+def test_a_name_fits_whatever_the_topic_is_called(queue: ortoo.SyncQueue, in_task: Callable[..., None]) -> None:
+    long = "t" * 255
+    named = batch(topic=long, txnAppId="a" * 150, txnVersion="1")
+    named.commit([named.write(arrow(["1"]))])
+    assert written(queue, long) == [1]
+    with pytest.raises(InvalidError, match="txnAppId"):
+        batch(txnAppId="a" * 250, txnVersion="1")
 
 
 # -- refusals
@@ -435,7 +513,7 @@ def test_a_commit_that_fails_is_made_up_for_by_the_replay(
 
 
 def test_an_abort_without_a_server_hides_no_other_error() -> None:
-    stream(url="ortoo://127.0.0.1:9").abort([Written("job.0", "part", 1, 0), None], 0)
+    stream(url="ortoo://127.0.0.1:9").abort([Written((("job", "job.0"),), "part", 1, 0), None], 0)
 
 
 def test_a_connection_is_kept_for_the_next_batch(

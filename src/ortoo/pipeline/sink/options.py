@@ -10,6 +10,8 @@ from ortoo.model.names import check_name
 from ortoo.pipeline.connection import Address, to_address
 from ortoo.pipeline.options import CONNECTION, Given, check_known
 
+from .job import Job
+
 _BATCH_ONLY = ("txnAppId", "txnVersion")
 # Of a stream: Spark hands over what it has taken for itself, too.
 _SPARKS_OWN = ("checkpointlocation", "queryname", "asyncprogresstrackingenabled")
@@ -19,7 +21,7 @@ KNOWN = (*CONNECTION, "topic", *_BATCH_ONLY)
 class WriteOptions(NamedTuple):
     address: Address
     topic: str | None
-    job: str | None  # names the write, so that it happens once however often it is repeated
+    job: Job | None  # names the write, so that it happens once however often it is repeated
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -37,8 +39,9 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
     return WriteOptions(to_address(given), topic, _job(given))
 
 
-def _job(given: Given) -> str | None:
-    """Named as Delta names it: the version is that of a batch, the application that of who writes batches."""
+def _job(given: Given) -> Job | None:
+    """Named as Delta names it: the version is that of a batch, the application that of who writes batches. Delta remembers
+    both in the table that is written; here the topic is part of the name."""
     app, version = given.text("txnAppId"), given.text("txnVersion")
     if app is None and version is None:
         return None
@@ -48,4 +51,6 @@ def _job(given: Given) -> str | None:
         )
     if not (version.isascii() and version.isdigit()):
         raise InvalidError(f"option 'txnVersion' is a whole number, 0 or more, not {version!r}")
-    return check_name("option 'txnAppId'", f"spark-app-{app}-{int(version)}")
+    job = Job(f"spark-app-{app}-{int(version)}", by_topic=True)
+    check_name("option 'txnAppId'", job.named(""))
+    return job

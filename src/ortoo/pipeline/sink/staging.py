@@ -24,6 +24,7 @@ from ortoo.client import SyncQueue
 from ortoo.client.sync import SyncNamedTransaction
 from ortoo.model.errors import ExistsError, NotFoundError, OrtooError, TooManyError, UnavailableError
 
+from .job import Job
 from .rows import Piece
 
 _UNDER_WAY_MAX = 8  # requests of one task; the disk syncs one while the next ones travel
@@ -35,7 +36,7 @@ log = logging.getLogger("ortoo.pipeline")
 class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
-    transaction: str | None  # None: there was nothing to stage, or the job was committed before
+    transactions: tuple[tuple[str, str], ...]  # jobs that were not committed before, and where their rows are staged
     part: str
     rows: int
     batch: int | None = None  # of a stream
@@ -64,14 +65,14 @@ def _was_committed(queue: SyncQueue, name: str) -> bool:
 
 
 class Staging:
-    """One attempt of a task. It begins with the first piece, so that a task without rows leaves no trace."""
+    """One attempt of a task. A transaction begins with its first piece, so that a task without rows leaves no trace."""
 
-    def __init__(self, queue: SyncQueue, job: str, part: str, advice: str) -> None:
+    def __init__(self, queue: SyncQueue, job: Job, part: str, advice: str) -> None:
         self._queue = queue
         self._job = job
         self._part = part
         self._advice = advice  # to who has written too much, or for too long
-        self._transaction: SyncNamedTransaction | None = None
+        self._joined: dict[str, SyncNamedTransaction | None] = {}  # by the job's name
         self._under_way: deque[Future[None]] = deque()
 
     def run(self, pieces: Iterable[Piece]) -> Written:
@@ -79,11 +80,10 @@ class Staging:
         rows = 0
         try:
             for piece in pieces:
-                if rows == 0:
-                    self._transaction = join(self._queue, self._job, self._part)
                 rows += len(piece.batch)
-                if self._transaction is not None:
-                    self._stage(self._transaction, piece)
+                transaction = self._transaction(piece.topic)
+                if transaction is not None:
+                    self._stage(transaction, piece)
             while self._under_way:
                 self._under_way.popleft().result()
         except (TooManyError, NotFoundError) as error:
@@ -92,9 +92,16 @@ class Staging:
         finally:
             for future in self._under_way:
                 future.cancel()
-        if rows and self._transaction is None:
-            log.warning("%s was committed before; its rows are not written again", self._job)
-        return Written(self._transaction.name if self._transaction is not None else None, self._part, rows)
+        return Written(tuple((job, one.name) for job, one in self._joined.items() if one is not None), self._part, rows)
+
+    def _transaction(self, topic: str) -> SyncNamedTransaction | None:
+        name = self._job.named(topic)
+        if name not in self._joined:
+            self._joined[name] = join(self._queue, name, self._part)
+            if self._joined[name] is None:
+                of = f" of topic {topic!r}" if self._job.by_topic else ""
+                log.warning("%s was committed before; its rows%s are not written again", self._job.name, of)
+        return self._joined[name]
 
     def _stage(self, transaction: SyncNamedTransaction, piece: Piece) -> None:
         if len(self._under_way) >= _UNDER_WAY_MAX:
@@ -102,36 +109,37 @@ class Staging:
         self._under_way.append(transaction.stage_soon(piece.topic, piece.batch))
 
     def _explain(self, error: OrtooError) -> None:
-        """Raises it again with what to do about it, if it is the transaction that is too large or was open for too long."""
-        if self._transaction is None:
+        """Raises it again with what to do about it, if it is a transaction that is too large or was open for too long."""
+        names = [transaction.name for transaction in self._joined.values() if transaction is not None]
+        if not names:
             return
         if isinstance(error, TooManyError):
-            abort(self._queue, [self._transaction.name])  # what dead attempts left in it must not hinder the next one
+            abort(self._queue, names)  # what dead attempts left in them must not hinder the next one
             raise TooManyError(f"{error}; {self._advice}") from None
-        try:
-            self._queue.begin(self._transaction.name)
-        except ExistsError:
-            raise UnavailableError(
-                f"{error} while its rows were written, so nothing of it counts; try again, or {self._advice}"
-            ) from None
+        for name in names:
+            try:
+                self._queue.begin(name)
+            except ExistsError:
+                raise UnavailableError(
+                    f"{error} while its rows were written, so nothing of it counts; try again, or {self._advice}"
+                ) from None
 
 
-def commit(queue: SyncQueue, written: Iterable[Written | None], advice: str) -> int:
-    """Publishes the parts of the tasks that succeeded, all at once; returns how many rows that were."""
-    parts: dict[str, list[str]] = {}
+def commit(queue: SyncQueue, written: Iterable[Written], advice: str) -> int:
+    """Publishes the parts of the tasks that succeeded, each job's all at once; returns how many rows that were."""
+    parts: dict[str, dict[str, list[str]]] = {}
     for task in written:
-        if task is not None and task.transaction is not None:
-            parts.setdefault(task.transaction, []).append(task.part)
-    if not parts:
-        return 0  # there were no rows, or they were committed before
-    if len(parts) > 1:
-        raise UnavailableError(
-            f"the transaction of this write ended while tasks were writing ({', '.join(sorted(parts))}), "
-            f"so nothing of it counts; try again, or {advice}"
-        )
-    [(name, chosen)] = parts.items()
+        for job, transaction in task.transactions:
+            parts.setdefault(job, {}).setdefault(transaction, []).append(task.part)
+    for attempts in parts.values():
+        if len(attempts) > 1:
+            raise UnavailableError(
+                f"the transaction of this write ended while tasks were writing ({', '.join(sorted(attempts))}), "
+                f"so nothing of it counts; try again, or {advice}"
+            )
+    chosen = {name: of for attempts in parts.values() for name, of in attempts.items()}
     try:
-        return queue.named(name).commit(chosen)
+        return sum(queue.named(name).commit(chosen[name]) for name in sorted(chosen))
     except NotFoundError as error:
         raise UnavailableError(f"{error} before it was committed; try again, or {advice}") from None
 
@@ -145,5 +153,5 @@ def abort(queue: SyncQueue, names: Iterable[str]) -> None:
             log.info("transaction %s was not aborted: %s", name, error)
 
 
-def names_of(written: Iterable[Written | None]) -> set[str]:
-    return {task.transaction for task in written if task is not None and task.transaction is not None}
+def names_of(written: Iterable[Written]) -> set[str]:
+    return {name for task in written for _, name in task.transactions}

@@ -9,6 +9,8 @@ from pyspark import TaskContext
 
 from ortoo.model.errors import InvalidError
 
+from .job import Job
+
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # as Spark calls them
 
 
@@ -19,8 +21,8 @@ class Batch(NamedTuple):
     number: int
 
     @property
-    def job(self) -> str:
-        return f"spark-query-{self.query}-{self.number}"
+    def job(self) -> Job:
+        return Job(f"spark-query-{self.query}-{self.number}")
 
 
 def current_batch() -> Batch:

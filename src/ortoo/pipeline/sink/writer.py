@@ -15,6 +15,7 @@ from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.pipeline.connection import queue_at
 
 from .columns import Column, check_columns
+from .job import Job
 from .options import WriteOptions, write_options
 from .rows import Piece, to_pieces
 from .staging import Staging, Written, abort, commit, log, names_of
@@ -50,7 +51,7 @@ class Writing:
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         self._writing = Writing(schema, options)
-        self._job = options.job or f"spark-write-{uuid4().hex}"
+        self._job = options.job or Job(f"spark-write-{uuid4().hex}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         staging = Staging(self._writing.queue, self._job, new_part(), _SMALLER_WRITE)
