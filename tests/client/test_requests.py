@@ -11,7 +11,7 @@ import pytest
 import ortoo
 from ortoo import InvalidError, Queue
 from ortoo.client import requests
-from ortoo.model.commands import Command, Publish, Transact, plain
+from ortoo.model.commands import Command, Publish, Settle, Transact, plain
 from ortoo.wire import protocol as p
 from tests.client.proxy import Proxy
 from tests.doors.tcp.home import Home, serving, until
@@ -229,6 +229,61 @@ async def test_a_publish_waits_for_room(home: Home) -> None:
         await queue.stats()
         await home.queue.ack(await home.queue.lease("jobs"))
         assert (await asyncio.wait_for(publishing, 5)).offset >= 0
+
+
+async def test_publishes_that_wait_for_room_do_not_hold_up_those_who_make_it(home: Home) -> None:
+    """A consumer of a full topic acks over the connection on which more publishes wait than may be under way."""
+    await home.queue.create_topic("jobs", max_depth=1)
+    await home.queue.create_group("jobs", "default")
+    async with home.connect() as queue:
+        publishing = [asyncio.create_task(queue.publish("jobs", b"%d" % n, wait=60)) for n in range(600)]
+        found = set()
+        while len(found) < 600:
+            messages = await queue.lease("jobs", wait=10)
+            found.update(message.value for message in messages)
+            await asyncio.wait_for(queue.ack(messages), 60)
+        await asyncio.gather(*publishing)
+
+
+@pytest.mark.parametrize("settle", ["nack", "reject", "release", "extend"])
+async def test_those_who_settle_do_not_stand_in_the_line_of_those_who_publish(
+    monkeypatch: pytest.MonkeyPatch, settle: str
+) -> None:
+    monkeypatch.setattr(requests, "_NUMBERED_MAX", 1)
+    async with serving() as home, home.connect() as queue:
+        await home.queue.create_topic("jobs", max_depth=1)
+        await home.queue.create_group("jobs", "default")
+        await home.queue.publish("jobs", b"full")
+        messages = await queue.lease("jobs")
+        publishing = [asyncio.create_task(publish_alone_and_wait(queue, b"%d" % n)) for n in range(3)]
+        await queue.stats()
+        await asyncio.wait_for(getattr(queue, settle)(messages), 60)
+        for task in publishing:
+            task.cancel()
+        await asyncio.gather(*publishing, return_exceptions=True)
+
+
+async def publish_alone_and_wait(queue: Queue, value: bytes) -> None:
+    await queue.publish_many("jobs", [value] * 600, wait=60)  # too many to be gathered with others
+
+
+async def test_so_many_settle_at_once_and_the_others_wait_in_a_line_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "_SETTLING_MAX", 10)
+    store = SlowStore()
+    async with serving(store=store) as home, home.connect() as queue:
+        await home.queue.publish_many("jobs", [b"x"] * 50)
+        messages = await queue.lease("jobs", max_messages=50)
+        heard = overheard(home, Settle)
+        store.writing.clear()
+        settling = [asyncio.create_task(queue.nack(message)) for message in messages]
+        await until(lambda: len(heard) >= 10)
+        await queue.stats()
+        assert len(heard) <= 11
+        store.writing.set()
+        await asyncio.gather(*settling)
+        assert len(heard) == 50
 
 
 async def test_a_request_that_fits_into_no_frame_is_refused_here_and_the_connection_lives_on(

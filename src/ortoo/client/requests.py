@@ -22,8 +22,10 @@ from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 
 _NUMBERED_MAX = 512  # under way; fewer than the server remembers of one producer
+_SETTLING_MAX = 768  # the same, when what is asked next makes room for others; still fewer
 _BYTES_MAX = 64 * 1024 * 1024
 _REPEATABLE = (Extend, Heartbeat, Leave)  # to do these twice is to do them once
+_SETTLING = (Settle, *_REPEATABLE)
 
 _leased_decoder = msgspec.msgpack.Decoder(list[LeasedRun] | None)
 
@@ -76,7 +78,8 @@ class Requests:
         self._producer = uuid4().hex
         self._sequence = 0
         self._numbered: dict[int, None] = {}  # sequences not answered yet, oldest first
-        self._line: deque[asyncio.Future[None]] = deque()  # who waits until less is under way
+        self._line = Line(self._is_crowded)
+        self._settling = Line(lambda: len(self._numbered) >= _SETTLING_MAX)
         self._abandoned: set[int] = set()  # leases nobody waits for any more; what they get goes back
 
     def next_id(self) -> int:
@@ -84,9 +87,12 @@ class Requests:
         return self._id
 
     async def ask(self, request: p.Request, changes: bool = False) -> msgspec.Raw:
-        """The body of the answer. What changes something stands in line while too much of that is under way."""
+        """The body of the answer. What changes something stands in line while too much of that is under way.
+
+        Settling has a line of its own: publishes that wait for room would never end if those who make it stood behind them.
+        """
         if changes:
-            await self._enter()
+            await (self._settling if isinstance(request, _SETTLING) else self._line).enter()
         if self.refusal is not None:
             raise self.refusal
         request, sequence = self._number(request) if changes else (request, None)
@@ -145,7 +151,7 @@ class Requests:
         self.refusal = refusal
         for pending in self._pending.values():
             pending.give_up(refusal)
-        while self._pending or self._line:
+        while self._pending or self._line or self._settling:
             self._admit()
             await asyncio.sleep(0)
 
@@ -183,25 +189,38 @@ class Requests:
             )  # twice is once: the receipts go stale
             pending.future.add_done_callback(lambda done: self._forget_quietly(request_id, done))
 
-    # -- the line
-
-    async def _enter(self) -> None:
-        if self._line or self._is_crowded():
-            place = asyncio.get_running_loop().create_future()
-            self._line.append(place)
-            try:
-                await place
-            finally:
-                self._line.remove(place)
-                self._admit()
-
     def _is_crowded(self) -> bool:
         return len(self._numbered) >= _NUMBERED_MAX or self._bytes >= _BYTES_MAX
 
     def _admit(self) -> None:
+        for line in (self._settling, self._line):
+            line.admit(anyway=self.refusal is not None)
+
+
+class Line:
+    """Who waits until less is under way."""
+
+    def __init__(self, is_crowded: Callable[[], bool]) -> None:
+        self._is_crowded = is_crowded
+        self._places: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    async def enter(self) -> None:
+        if self._places or self._is_crowded():
+            place = asyncio.get_running_loop().create_future()
+            self._places.append(place)
+            try:
+                await place
+            finally:
+                self._places.remove(place)
+                self.admit()
+
+    def admit(self, anyway: bool = False) -> None:
         """The first in line, who stays there until he has gone in: nobody overtakes."""
-        if self._line and not self._line[0].done() and (self.refusal is not None or not self._is_crowded()):
-            self._line[0].set_result(None)
+        if self._places and not self._places[0].done() and (anyway or not self._is_crowded()):
+            self._places[0].set_result(None)
 
 
 def _encode(request_id: int, request: p.Request) -> bytearray:
