@@ -237,7 +237,7 @@ async def test_publishes_that_wait_for_room_do_not_hold_up_those_who_make_it(hom
     await home.queue.create_group("jobs", "default")
     async with home.connect() as queue:
         publishing = [asyncio.create_task(queue.publish("jobs", b"%d" % n, wait=60)) for n in range(600)]
-        found = set()
+        found: set[bytes] = set()
         while len(found) < 600:
             messages = await queue.lease("jobs", wait=10)
             found.update(message.value for message in messages)
