@@ -200,7 +200,7 @@ async def test_a_request_under_way_is_finished_before_the_store_closes(tmp_path:
     body = b'{"messages": [{"value": "tea"}]}'
     async with serving(change(ANY_PORT, data=str(tmp_path))) as server:
         reader, writer = await asyncio.open_connection(*server.addresses["http"])
-        head = f"POST /v1/topics/orders/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+        head = f"POST /v1/topics/orders/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
         writer.write(head.encode() + b"content-type: application/json\r\n\r\n" + body[:10])
         gate = server._gates["http"]
         async with asyncio.timeout(10):
@@ -220,7 +220,7 @@ async def test_a_request_under_way_is_finished_before_the_store_closes(tmp_path:
 async def test_a_client_that_dawdles_is_cut_off_after_the_grace() -> None:
     async with serving(change(ANY_PORT, drain_seconds=0.2)) as server:
         _, writer = await asyncio.open_connection(*server.addresses["http"])
-        writer.write(b"POST /v1/topics/orders/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        writer.write(b"POST /v1/topics/orders/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         gate = server._gates["http"]
         async with asyncio.timeout(10):
             while not gate.connections:  # noqa: ASYNC110  on its way through a socket

@@ -98,7 +98,9 @@ async def test_a_server_told_to_stop_under_load_loses_nothing_that_was_confirmed
 async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     async with a_server(data=tmp_path, drain_seconds=60) as (process, addresses):
         reader, writer = await asyncio.open_connection(*addresses["http"])
-        writer.write(b"POST /v1/topics HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n{")
+        writer.write(
+            b"POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n{"
+        )
         assert b"100" in await reader.readline()  # it is under way, and will never end
         os.kill(process.pid, signal.SIGTERM)
         assert process.stderr is not None

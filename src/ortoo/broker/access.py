@@ -26,6 +26,10 @@ class Access:
     def __init__(self, token: str | None = None) -> None:
         self._token = token
 
+    @property
+    def needs_token(self) -> bool:
+        return self._token is not None
+
     def admit(self, token: str | None) -> Principal:
         if self._token is None:
             return ANYONE

@@ -67,6 +67,10 @@ class Gate:
         self._meters = broker.meters.door(door)
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
 
+    @property
+    def needs_token(self) -> bool:
+        return self._access.needs_token
+
     def enter(self) -> None:
         if self.connections >= self._connections_max:
             self._refused()

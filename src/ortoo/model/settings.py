@@ -39,6 +39,15 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cors_origins: Annotated[
         list[Text], Meta(description="Web sites whose pages may call this server. `*` is every site.")
     ] = []
+    allowed_hosts: Annotated[
+        list[Text],
+        Meta(
+            description=(
+                "Names under which clients may reach this server while no token is set, beside `localhost` and addresses. "
+                "`*` is every name."
+            )
+        ),
+    ] = []
 
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

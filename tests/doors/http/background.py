@@ -86,4 +86,6 @@ class Background:
         """Nothing unexpected was logged, and the next client is served."""
         logged, self._watch.messages = self._watch.messages, []
         assert logged == []
-        return self.send(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
+        return self.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").startswith(
+            b"HTTP/1.1 200"
+        )

@@ -24,16 +24,16 @@ _QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.function_sco
 
 _BODY = b'{"messages":[{"value":1,"key":"k"}]}'
 _REQUESTS = [
-    b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+    b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
     % (len(_BODY), _BODY),
-    b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}}\r\n0\r\n\r\n",
-    b"GET /v1/topics/t/messages?limit=1 HTTP/1.1\r\nhost: x\r\naccept-encoding: gzip\r\n\r\n",
+    b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}}\r\n0\r\n\r\n",
+    b"GET /v1/topics/t/messages?limit=1 HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\n\r\n",
     (
-        b"GET /v1/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+        b"GET /v1/stream HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
         b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x82\x00\x00\x00\x00{}"
     ),
-    b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
-    b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    b"CONNECT x:1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
     b"GET /health HTTP/1.0\r\n\r\n",
 ]
 

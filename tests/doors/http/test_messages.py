@@ -235,7 +235,7 @@ async def test_who_hangs_up_does_not_wait_any_more(home: Home) -> None:
 
 async def test_who_hangs_up_after_sending_the_next_request_does_not_wait_either(home: Home) -> None:
     await home.queue.create_topic("t")
-    request = b"POST /v1/topics/t/groups/g/lease HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n"
+    request = b"POST /v1/topics/t/groups/g/lease HTTP/1.1\r\nhost: localhost\r\ncontent-length: 11\r\n\r\n"
     reader, writer = await asyncio.open_connection(home.host, home.port)
     writer.write(request + b'{"wait":30}' + request + b'{"wait":29}')
     await home.waiters(1)

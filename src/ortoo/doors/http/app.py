@@ -15,6 +15,7 @@ from .coding import WORTHWHILE_BYTES, choose, encode, encode_stream
 from .connection import Connection
 from .desk import Desk, HangUp, Receive
 from .handshake import Handshake, bearer_token
+from .head import read_head
 from .origin import Origins
 from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem, unexpected
 from .routing import Endpoint, Router
@@ -30,7 +31,7 @@ class App:
     def __init__(self, desk: Desk, router: Router) -> None:
         self._desk = desk
         self._router = router
-        self._origins = Origins(desk.settings)
+        self._origins = Origins(desk.settings, desk.gate.needs_token)
         self._stream = Handshake(desk, self._origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,10 +41,11 @@ class App:
             await self._stream(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+        headers: dict[bytes, bytes] = {}
         intake = Intake(self._desk.gate.budget, self._desk.settings.max_body_bytes)
         try:
             try:
+                headers = read_head(scope)
                 answer = await self._serve(scope, receive, headers, intake)
             except (OrtooError, Refusal) as error:
                 answer = _problem_answer(error)
@@ -60,6 +62,7 @@ class App:
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], intake: Intake
     ) -> Answer | Streaming:
         method: str = scope["method"]
+        self._origins.check(method, headers)
         endpoints, params = self._router.find(scope["raw_path"])
         if method == "OPTIONS":
             return self._options(endpoints, headers)
@@ -67,7 +70,6 @@ class App:
         if endpoint is None:
             allowed = _methods(endpoints)
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
-        self._origins.check(method, headers)
         call = Call(self._desk, scope, receive, headers)
         if endpoint.route.needs_token:
             call.guest = self._desk.gate.admit(bearer_token(headers))

@@ -11,6 +11,7 @@ from ortoo.model.errors import ClosedError, OrtooError, UnauthenticatedError
 
 from .call import Scope, Send
 from .desk import Desk, Receive
+from .head import read_head
 from .origin import Origins
 from .problems import CONTENT_TYPE, Refusal, encode_problem, problem_headers, to_problem
 from .stream import Session
@@ -61,13 +62,11 @@ class Handshake:
         await session.run()
 
     def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
-        headers = dict(scope["headers"])
+        headers = read_head(scope)
+        self._origins.check("GET", headers)
         if scope["raw_path"] != PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        if token is not None:  # as the header would: see origin.py
-            headers[b"authorization"] = b""
-        self._origins.check("POST", headers)
         guest = self._desk.gate.admit(token)
         if self._desk.is_closing:
             raise ClosedError("the server stops")

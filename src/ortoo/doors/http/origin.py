@@ -1,32 +1,60 @@
-"""Browsers: which sites' pages may call (CORS), and keeping out those that try without being allowed."""
+"""Browsers: which sites' pages may call (CORS), under which names this server answers, and keeping out everyone else.
+
+Without a token, whoever can reach this server may call it, and every browser of the machine can. Two things keep the pages of
+other sites out. `Origin` tells whose page it is; but a name may have been pointed here by someone else (DNS rebinding), and
+then a page of theirs is, to the browser, a page of this server. So `Host` must be an address, which nobody else can point
+here, or a name that was configured. With a token neither matters: a page that has it was given it.
+"""
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from ortoo.model.errors import ForbiddenError
 from ortoo.model.settings import HttpSettings
 
-from .problems import Headers
+from .problems import Headers, Refusal
 
-_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_AUTHORITY = re.compile(r"(\[[^\[\]@/]*\]|[^:\[\]@/]*)(?::\d*)?")
 
 
 class Origins:
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, needs_token: bool) -> None:
         self._everyone = "*" in settings.cors_origins
         self._allowed = frozenset(origin.rstrip("/").encode() for origin in settings.cors_origins)
+        self._any_name = needs_token or "*" in settings.allowed_hosts
+        self._names = frozenset(map(_canonical, ("localhost", settings.host, *settings.allowed_hosts)))
+        self._known: bytes | None = None  # the host that was checked last: most often it is the same
 
     def is_allowed(self, origin: bytes) -> bool:
         return self._everyone or origin in self._allowed
 
     def check(self, method: str, headers: dict[bytes, bytes]) -> None:
-        """A page of another site may not change anything: browsers send its requests, even if it cannot read the answer."""
-        origin = headers.get(b"origin")
-        if origin is None or method in _SAFE_METHODS or self.is_allowed(origin) or _is_own(origin, headers):
+        """Browsers send the requests of any page, even if it cannot read the answer; so they are refused before they act."""
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if host is not None and host != self._known:  # no browser leaves it out
+            self._check_host(host)
+            self._known = host
+        if origin is None or method == "OPTIONS" or self.is_allowed(origin) or _is_own(origin, host):
             return
-        raise ForbiddenError(f"pages of {origin.decode('latin-1')} may not call this server; see http.cors_origins")
+        raise ForbiddenError(
+            f"pages of {origin.decode('latin-1')} may not call this server; http.cors_origins lists those that may"
+        )
+
+    def _check_host(self, host: bytes) -> None:
+        text = host.decode("latin-1")
+        match = _AUTHORITY.fullmatch(text)
+        if match is None:
+            raise Refusal(400, f"the header host is a name or an address, and a port, not {text!r}")
+        name = _canonical(match[1])
+        if not (self._any_name or name in self._names or _is_address(name)):
+            raise Refusal(
+                421,
+                f"this server does not answer to the name {name!r}: add it to http.allowed_hosts, set a token, or use "
+                "an address",
+                code=ForbiddenError.code,
+            )
 
     def headers(self, headers: dict[bytes, bytes]) -> Headers:
         """What tells a browser that the page may read the answer; nothing unless it is configured."""
@@ -51,26 +79,18 @@ class Origins:
         ]
 
 
-def _is_own(origin: bytes, headers: dict[bytes, bytes]) -> bool:
-    """Whether the page came from this very server.
+def _is_own(origin: bytes, host: bytes | None) -> bool:
+    """Whether the page came from this very server, as the browser sees it."""
+    return bool(host) and origin.partition(b"://")[2] == host
 
-    A name may have been pointed here by someone else (DNS rebinding), so that a page of theirs looks like ours; an address
-    cannot, and a token shows that the page belongs to someone who may call.
-    """
-    host = headers.get(b"host", b"")
-    try:
-        page = urlsplit(origin.decode("ascii"))
-        if page.netloc.encode() != host or not host:
-            return False
-        name = page.hostname or ""
-    except ValueError:
-        return False
-    return name == "localhost" or _is_address(name) or b"authorization" in headers
+
+def _canonical(name: str) -> str:
+    return name.lower().removesuffix(".")
 
 
 def _is_address(name: str) -> bool:
     try:
-        ip_address(name)
+        ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:
         return False
     return True
