@@ -111,3 +111,15 @@ def test_configuring_again_does_not_double_the_lines() -> None:
     logging.getLogger("ortoo").info("once")
     assert first.getvalue() == ""
     assert len(events(second)) == 1
+
+
+def test_libraries_tell_no_details_on_any_level() -> None:
+    """Theirs are headers and frames as they came, tokens and messages included."""
+    stream = io.StringIO()
+    configure_logs(LogSettings(level="debug", format="json"), stream)
+    for name in ("uvicorn.error", "uvicorn.access", "websockets", "websockets.server", "asyncio"):
+        logging.getLogger(name).debug("< Authorization: Bearer s3cret")
+        logging.getLogger(name).info("GET /v1/stream?token=s3cret")
+    logging.getLogger("ortoo.http").debug("a detail")
+    assert "s3cret" not in stream.getvalue()
+    assert "a detail" in stream.getvalue()

@@ -20,7 +20,8 @@ from .options import MASK
 
 _SECRET = frozenset({"token", "password", "secret", "authorization", "cookie", "value", "values", "payload", "body"})
 
-# Libraries that tell of each connection or request; only what is wrong with one is worth a line.
+# Libraries that tell of each connection or request; only what is wrong with one is worth a line. That holds on the level of
+# details, too: they would log headers and frames as they are, and with them tokens and messages.
 _CHATTY = ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "asyncio")
 
 
@@ -43,7 +44,7 @@ def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-        logger.setLevel(level if settings.level == "debug" else logging.WARNING)
+        logger.setLevel(max(level, logging.WARNING))
 
 
 def _formatter(settings: LogSettings, is_terminal: bool) -> structlog.stdlib.ProcessorFormatter:

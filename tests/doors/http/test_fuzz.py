@@ -29,8 +29,8 @@ _REQUESTS = [
     b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}}\r\n0\r\n\r\n",
     b"GET /v1/topics/t/messages?limit=1 HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\n\r\n",
     (
-        b"GET /v1/stream HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
-        b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x82\x00\x00\x00\x00{}"
+        b"GET /v1/stream HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x82\x00\x00\x00\x00{}"
     ),
     b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
     b"CONNECT x:1 HTTP/1.1\r\nhost: localhost\r\n\r\n",

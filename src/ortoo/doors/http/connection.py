@@ -1,15 +1,14 @@
 """Connections: uvicorn's HTTP and WebSocket protocols, with our limits, our errors and our log.
 
 What is added: the gate's count of connections, a bound on the head of a request and on how long it may take, problem
-documents for what is not HTTP, and telling the request that is being served that its client has gone, also when the client
-had sent the next one already.
+documents for what is not HTTP, telling the request that is being served that its client has gone, also when the client had
+sent the next one already, and an end to connections whose clients do not take what is written to them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
@@ -17,29 +16,64 @@ from uuid import uuid4
 import httptools
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.exceptions import SecurityError
+from websockets.frames import Frame
 
 from ortoo.broker.gate import Gate
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
-from .problems import CONTENT_TYPE, Refusal, encode_problem, problem_headers, to_problem
+from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_SECONDS = 30.0
+UNREAD_SECONDS = 30.0  # without taking a byte of what waits to be sent
 
 log = logging.getLogger("ortoo.http")
 
 
-_H2C = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n|$)", re.IGNORECASE)
+def _to_answer(error: OrtooError | Refusal, default_headers: Headers) -> bytes:
+    """A whole answer, after which the connection ends."""
+    problem = to_problem(error)
+    body = encode_problem(problem)
+    headers = [
+        (b"content-type", CONTENT_TYPE),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+        *problem_headers(error, problem.status),
+        *default_headers,
+    ]
+    phrase = HTTPStatus(problem.status).phrase
+    lines = [f"HTTP/1.1 {problem.status} {phrase}".encode(), *(b"%b: %b" % header for header in headers)]
+    return b"\r\n".join([*lines, b"", body])
 
 
-def _without_h2c(data: bytes) -> bytes:
-    """Some clients offer HTTP/2 with every first request. The parser would take that as an upgrade and drop the body."""
-    if data.find(b"h2c", 0, HEAD_BYTES_MAX) < 0:
-        return data
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _H2C.sub(b"", head) + end + rest
+class _Unread:
+    """Whether a client takes what is written to it, judged while we wait for that and write nothing more."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._since: float | None = None  # no byte was taken since then
+
+    def is_stuck(self, transport: asyncio.Transport, waits: bool, now: float) -> bool:
+        size = transport.get_write_buffer_size()
+        if not waits or self._since is None or size < self._bytes:
+            self._since = now if waits else None
+        self._bytes = size
+        return self._since is not None and now - self._since > UNREAD_SECONDS
+
+
+class _Cycle(RequestResponseCycle):
+    """What is written to a connection that is closing goes nowhere, and that is no mistake."""
+
+    async def send(self, message: Any) -> None:
+        while self.flow.write_paused and not self.transport.is_closing():
+            await self.flow.drain()
+        if self.transport.is_closing():
+            self.disconnected = True
+        await super().send(message)
 
 
 class Connection(HttpToolsProtocol):
@@ -54,6 +88,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._quiet_since: float | None = None  # no request has come together since then; None while one is served
         self._consumer = ""
+        self._unread = _Unread()
 
     @property
     def consumer(self) -> str:
@@ -90,28 +125,49 @@ class Connection(HttpToolsProtocol):
             self._entered = False
             self._gate.leave()
 
+    # -- reading
+
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
         self._unset_keepalive_if_required()
-        if not self._in_head and (self.cycle is None or not self.cycle.more_body):
-            data = _without_h2c(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._should_upgrade():
-                self._entered = False  # the WebSocket leaves in our place
-                self.handle_websocket_upgrade()
+            while data and not self.transport.is_closing():
+                data = self._feed(data)
         except httptools.HttpParserError as error:
             self._refuse(InvalidError(f"this is not an HTTP request: {error}"))
-        else:
-            self._bound_head(len(data))
 
-    def _bound_head(self, size: int) -> None:
+    def _feed(self, data: bytes) -> bytes:
+        """What is to be read again."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._on_upgrade(data[upgrade.args[0] :])
         if self._in_head:
-            self._head_bytes += size
+            self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse(Refusal(431, f"the head of a request has at most {HEAD_BYTES_MAX} bytes"))
+        return b""
+
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """The parser stops where another protocol may begin."""
+        if self.transport.is_closing():
+            return b""
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(Refusal(405, "CONNECT is for proxies, and this is none"))
+        elif not self._should_upgrade():  # some clients offer HTTP/2 with every first request; nobody has to take it
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's, which this one replaces
+            return self._head_without_upgrade() + rest
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self._refuse(InvalidError("a WebSocket cannot begin before the requests ahead of it are answered"))
+        else:
+            self._entered = False  # the WebSocket leaves in our place
+            self.handle_websocket_upgrade()
+        return b""
+
+    def _head_without_upgrade(self) -> bytes:
+        lines = [b"%b %b HTTP/%b" % (self.scope["method"].encode(), self.url, self.scope["http_version"].encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -121,9 +177,18 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+            return
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = self.parser.get_http_version()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():  # else there is nothing yet that it would be the end of
+            super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.__class__ = _Cycle  # uvicorn makes them where nobody can say of which class
         self._running = cycle
         self._quiet_since = None
         super()._start_asgi_task(cycle, app)
@@ -132,11 +197,15 @@ class Connection(HttpToolsProtocol):
         self._quiet_since = self.loop.time()
         super().on_response_complete()
 
+    # -- ending
+
     def sweep(self, now: float) -> None:
-        """A connection that does not get a request together in time makes room for others."""
+        """A connection that gets no request together in time, or takes no answer, makes room for others."""
         waits_for_next = self.timeout_keep_alive_task is not None  # then that one closes it
         if self._quiet_since is not None and not waits_for_next and now - self._quiet_since > HEAD_SECONDS:
             self.transport.close()
+        if self._unread.is_stuck(self.transport, self.flow.write_paused or self.is_gone, now):
+            self.transport.abort()
 
     def _refuse(self, error: OrtooError | Refusal) -> None:
         """An answer to what could not be read, after those that are under way; then the connection ends."""
@@ -151,18 +220,7 @@ class Connection(HttpToolsProtocol):
             if running.response_started:
                 self.transport.close()
                 return
-        problem = to_problem(error)
-        body = encode_problem(problem)
-        headers = [
-            (b"content-type", CONTENT_TYPE),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-            *problem_headers(error, problem.status),
-            *self.server_state.default_headers,
-        ]
-        phrase = HTTPStatus(problem.status).phrase
-        lines = [f"HTTP/1.1 {problem.status} {phrase}".encode(), *(b"%b: %b" % header for header in headers)]
-        self.transport.write(b"\r\n".join([*lines, b"", body]))
+        self.transport.write(_to_answer(error, self.server_state.default_headers))
         self.transport.close()
 
 
@@ -179,29 +237,100 @@ class Socket(WebSocketsSansIOProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.logger = _Quiet(log)  # type: ignore[assignment]
         self.conn.logger = self.logger
+        self.conn.debug = False  # it would log headers and frames, and with them tokens and messages
         self._gate: Gate = app_state["gate"]
+        self._unread = _Unread()
+        self._unread_bytes = 0  # when the last ping was sent
+        self._has_read = False  # since then
+        self._pong = b""  # owed to a client that takes nothing now
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._gate.leave()
 
+    # -- reading
+
+    def data_received(self, data: bytes) -> None:
+        if self.conn.parser_exc is not None or self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse(self.conn.handshake_exc)
+
+    def _refuse(self, error: Exception) -> None:
+        """The parser of requests was content, the parser of handshakes is not; it would say nothing and wait."""
+        text = f"this is not a WebSocket handshake: {error.__cause__ or error}"
+        status = 431 if isinstance(error, SecurityError) else 400
+        self.transport.write(_to_answer(Refusal(status, text), self.default_headers))
+        self.transport.close()
+
+    def handle_cont(self, event: Frame) -> None:
+        """In one piece: of many small ones, each would weigh more than what is in it."""
+        if not isinstance(self.frames[0], bytearray):
+            self.frames = [bytearray(self.frames[0])]  # type: ignore[list-item]
+        self.frames[0] += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def send_receive_event_to_app(self) -> None:
+        self.curr_msg_data_type = "bytes"  # the reader of JSON tells what is wrong with a text
+        self.frames = [bytes(self.frames[0])]
+        super().send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        """The last one alone is answered when they come faster than answers are taken (RFC 6455, 5.5.3)."""
+        output = self.conn.data_to_send()
+        if self.writable.is_set() or self.conn.close_rcvd is not None:
+            self.transport.write(b"".join(output))
+        elif output:
+            self._pong = output[-1]
+
+    # -- writing
+
     async def send(self, message: Any) -> None:
+        while not self.writable.is_set():  # of those that wait, the first to write may fill it again
+            await self.writable.wait()
+        if self.close_sent or self.transport.is_closing():
+            raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True  # it was refused, and that is the end of it
 
-    def data_received(self, data: bytes) -> None:
-        if self.conn.parser_exc is None and not self.transport.is_closing():
-            super().data_received(data)
+    def resume_writing(self) -> None:
+        self._has_read = True
+        super().resume_writing()
+        if self._pong and not self.transport.is_closing():
+            self.transport.write(self._pong)
+        self._pong = b""
+
+    # -- ending
+
+    def send_keepalive_ping(self) -> None:
+        super().send_keepalive_ping()
+        self._unread_bytes, self._has_read = self.transport.get_write_buffer_size(), False
+
+    def keepalive_timeout(self) -> None:
+        """No pong has come. Whoever is still busy with what lies before the ping, or waits for us, gets more time."""
+        unread = self.transport.get_write_buffer_size()
+        waits_for_us = self.read_paused and self.writable.is_set()
+        if waits_for_us or self._has_read or unread < self._unread_bytes:
+            self._unread_bytes, self._has_read = unread, False
+            assert self.ping_timeout is not None
+            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
+            return
+        self.pong_timer = None
+        self.transport.abort()  # closing would wait for it to read; its consumers leave at once
 
     def sweep(self, now: float) -> None:
-        """Its own pings find out whether it lives."""
+        """Pings find out whether it lives, until it is closing."""
+        if self._unread.is_stuck(self.transport, self.transport.is_closing(), now):
+            self.transport.abort()
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """uvicorn tells of every WebSocket that comes; that belongs on the level of details."""
+    """uvicorn tells of every WebSocket that comes, with all of its address, which may hold secrets."""
 
-    level = logging.DEBUG
+    level = logging.WARNING
 
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
-        self.logger.debug(msg, *args, **kwargs)
+        pass
