@@ -18,6 +18,8 @@ class Proxy:
         self.hears_server = True
         self.bytes_per_ms = 0  # 0 is as fast as it goes
         self._server_port = port
+        self._going = asyncio.Event()
+        self._going.set()
         self._listener: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -34,6 +36,13 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    def hang(self) -> None:
+        """As a server that is stopped (SIGSTOP): it is there, takes connections, and neither hears nor says anything."""
+        self._going.clear()
+
+    def go_on(self) -> None:
+        self._going.set()
+
     def go_away(self) -> None:
         """Nobody answers any more, until it is opened again."""
         assert self._listener is not None
@@ -42,6 +51,7 @@ class Proxy:
 
     async def close(self) -> None:
         self.go_away()
+        self.go_on()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -49,6 +59,7 @@ class Proxy:
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
+        await self._going.wait()
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
         except OSError:
@@ -75,11 +86,13 @@ class Proxy:
             while (left is None or left > 0) and (data := await reader.read(self.bytes_per_ms or 65_536)):
                 if self.bytes_per_ms:
                     await asyncio.sleep(0.001)
+                await self._going.wait()
                 if not hears():
                     continue
                 writer.write(data if left is None else data[:left])
                 await writer.drain()
                 left = None if left is None else left - len(data)
+        await self._going.wait()
         for end in both:
             if end is writer and not end.transport.is_closing():
                 with suppress(ConnectionError, TimeoutError):  # what passed so far arrives, and then no more

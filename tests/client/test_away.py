@@ -10,6 +10,8 @@ import pytest
 
 import ortoo
 from ortoo import ClosedError, OutcomeUnknownError, Queue, UnavailableError
+from ortoo.client import remote
+from ortoo.client.remote import RemoteLink
 from ortoo.doors.tcp import server, session
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
@@ -128,6 +130,7 @@ class TestSilence:
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session, "IDLE_SECONDS", 0.6)
         monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+        monkeypatch.setattr(remote, "_CONNECT_SECONDS", 0.5)
 
     async def test_a_client_with_nothing_to_say_stays_connected(self, home: Home, proxy: Proxy) -> None:
         async with ortoo.connect(proxy.url) as queue:
@@ -156,6 +159,78 @@ class TestSilence:
             proxy.cut()  # what was half said on the second connection
             await asyncio.wait_for(publishing, 10)
         assert (await home.queue.topic("jobs")).messages == 1
+
+    async def test_a_server_that_hangs_is_noticed(self, home: Home, proxy: Proxy) -> None:
+        """What is told to it, pings among that, is taken by its machine, and is no sign of life."""
+        await home.queue.create_topic("jobs", partitions=1)
+        async with ortoo.connect(proxy.url, timeout=60) as queue:
+            proxy.hang()
+            publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+            await until(lambda: proxy.connections == 2, 60)
+            assert not publishing.done()
+            proxy.go_on()
+            await asyncio.wait_for(publishing, 60)
+        assert (await home.queue.topic("jobs")).messages == 1
+
+    async def test_calls_to_a_server_that_hangs_end(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.create_topic("jobs", partitions=1)
+        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
+            proxy.hang()
+            with pytest.raises(OutcomeUnknownError):
+                await asyncio.wait_for(queue.publish("jobs", b"x"), 60)
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(queue.topics(), 60)
+
+    async def test_a_server_that_hangs_is_away_since_it_was_last_heard(self, home: Home, proxy: Proxy) -> None:
+        """So that who waits for it does not wait for the silence, and then once more for as long."""
+        loop = asyncio.get_running_loop()
+        async with ortoo.connect(proxy.url) as queue:
+            link = queue._link
+            assert isinstance(link, RemoteLink)
+            await queue.stats()
+            heard = loop.time()
+            proxy.hang()
+            await until(lambda: link._connection is None, 60)
+            assert link._away_since <= heard
+
+    async def test_closing_while_the_server_hangs_ends(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.create_topic("jobs", partitions=1)
+        queue = await ortoo.connect(proxy.url, timeout=0.2).open()
+        asking = asyncio.create_task(queue.request("jobs", b"x", timeout=30))  # it has an inbox, which closing removes
+        await until(lambda: has_messages(home, 1))
+        proxy.hang()
+        publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(queue.close(), 60)
+        for work in (publishing, asking):
+            with pytest.raises((OutcomeUnknownError, ClosedError)):
+                await work
+
+    async def test_a_loop_over_messages_of_a_server_that_hangs_ends(self, home: Home, proxy: Proxy) -> None:
+        await home.queue.publish("jobs", b"x")
+        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
+            messages = queue.consume("jobs")
+            await anext(messages)
+            proxy.hang()
+            with pytest.raises(UnavailableError):
+                await asyncio.wait_for(anext(messages), 60)
+            await asyncio.wait_for(messages.aclose(), 60)
+
+    async def test_a_server_that_does_not_listen_for_a_while_and_says_so_is_not_left(
+        self, home: Home, proxy: Proxy
+    ) -> None:
+        """Too much is under way: it reads nothing, and no ping is answered."""
+        await home.queue.create_topic("jobs", partitions=1, max_depth=1)
+        await home.queue.create_group("jobs", "default")
+        await home.queue.publish("jobs", b"full")
+        async with ortoo.connect(proxy.url) as queue:
+            home.gate.budget.bytes_max = 1
+            publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=60))
+            await until(lambda: home.gate.budget.is_spent)
+            await asyncio.sleep(1.5)
+            assert proxy.connections == 1
+            await home.queue.ack(await home.queue.lease("jobs"))
+            await asyncio.wait_for(publishing, 60)
 
     async def test_a_server_that_takes_long_to_take_much_is_not_taken_for_silent(
         self, home: Home, proxy: Proxy

@@ -27,8 +27,7 @@ class Connection(asyncio.Protocol):
         self._welcomed: asyncio.Future[p.Welcome] = asyncio.get_running_loop().create_future()
         self.heard = 0.0
         self.idle_seconds = 30.0
-        self._given = 0  # bytes, so far
-        self._taken = 0  # of them, when last looked at
+        self.is_given_up = False  # it fell silent
 
     async def greet(self, hello: p.Hello, seconds: float) -> None:
         """OrtooError when the server does not let us in."""
@@ -45,15 +44,16 @@ class Connection(asyncio.Protocol):
 
     def send(self, frame: bytearray) -> None:
         if self._outbox is not None:
-            self._given += len(frame)
             self._outbox.put(frame)
 
-    def is_silent(self, now: float) -> bool:
-        taken = self._given - (self._transport.get_write_buffer_size() if self._transport is not None else 0)
-        if taken > self._taken:
-            self.heard = now  # it is still busy taking what we send
-        self._taken = taken
-        return now - self.heard > self.idle_seconds
+    @property
+    def silent_at(self) -> float:
+        """When the server is taken for gone, unless something is heard of it until then."""
+        return self.heard + self.idle_seconds
+
+    def give_up(self) -> None:
+        self.is_given_up = True
+        self.abort(UnavailableError(f"the server has been silent for {self.idle_seconds:g} seconds"))
 
     def close(self) -> None:
         if self._transport is not None and self._outbox is not None:

@@ -39,6 +39,7 @@ log = logging.getLogger("ortoo.client")
 
 _CONNECT_SECONDS = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
+_PINGS_PER_SILENCE = 3  # before a server is taken for gone
 _CONSUMERS_MAX = 50  # that a hello names; those used last
 _decoders = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in (ANSWERS | p.QUESTIONS).items()}
 
@@ -119,7 +120,8 @@ class RemoteLink:
             self._lost.set()
             self._loss = None if self._is_heard else reason
             if self._is_heard:  # else it is as if it had never been there
-                self._away_since = asyncio.get_running_loop().time()
+                silent_since = connection.heard if connection.is_given_up else None
+                self._away_since = silent_since or asyncio.get_running_loop().time()
                 self._backoff = _BACKOFF_FIRST
             log.warning("%s; connecting again to %s", reason, self._address)
 
@@ -146,14 +148,15 @@ class RemoteLink:
     async def _watch(self, connection: Connection) -> None:
         """Says a word now and then, for the server to know that we are there; returns when the connection is lost."""
         loop = asyncio.get_running_loop()
-        pause = connection.idle_seconds / 3
+        pause = connection.idle_seconds / _PINGS_PER_SILENCE
         while not self._lost.is_set():
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout_at(min(loop.time() + pause, connection.silent_at)):
                     await self._lost.wait()
             except TimeoutError:
-                if connection.is_silent(loop.time()):
-                    connection.abort(UnavailableError("the server fell silent"))
+                if connection.silent_at <= loop.time():
+                    connection.give_up()
+                    await self._lost.wait()
                 else:
                     self._requests.tell(p.Ping(), self._requests.next_id())
 

@@ -40,6 +40,11 @@ class Splitter:
         self._have = 0
         self._need = 0  # bytes of that frame, its head included; 0 while the head is not whole
 
+    @property
+    def is_amid(self) -> bool:
+        """Whether a frame has begun whose end has not come yet."""
+        return bool(self._parts)
+
     def feed(self, data: bytes) -> list[memoryview]:
         if self._parts:
             self._parts.append(data)

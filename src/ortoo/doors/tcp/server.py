@@ -89,6 +89,8 @@ class TcpDoor:
             for session in list(self._sessions):
                 if session.is_silent(now):
                     session.abort()
+                else:
+                    session.reassure()
 
     def _leave(self, consumer: str) -> None:
         task = asyncio.get_running_loop().create_task(self._call_leave(consumer))
