@@ -13,7 +13,7 @@ from ortoo.model.names import TopicId
 
 pytest.importorskip("pyspark")
 
-from ortoo.pipeline.source.offsets import Places, TopicPlace, from_offset, share_out, to_offset
+from ortoo.pipeline.source.offsets import Places, TopicPlace, began_at, from_offset, share_out, to_offset
 
 NAMES = some.sampled_from(["orders", "a", "b.c", "ü", "10", "9"])
 PLACES = some.dictionaries(
@@ -40,6 +40,14 @@ def test_the_same_place_is_always_the_same_text(places: Places, random: object) 
 @given(PLACES)
 def test_a_place_comes_back_from_its_text(places: Places) -> None:
     assert from_offset(json.loads(json.dumps(to_offset(places)))) == places
+
+
+@given(PLACES)
+def test_where_the_first_batch_began_comes_back_from_its_end(places: Places) -> None:
+    began = {topic: TopicPlace(place.id, dict.fromkeys(place.offsets, 7)) for topic, place in places.items()}
+    end = json.loads(json.dumps(to_offset(places, began)))
+    assert (from_offset(end), began_at(end) or {}) == (places, began)
+    assert began_at(to_offset(places)) is None
 
 
 def test_partitions_are_in_the_order_of_their_numbers() -> None:

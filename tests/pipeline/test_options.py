@@ -39,7 +39,7 @@ def test_what_is_read_unless_it_is_said() -> None:
     options = batch(subscribe="a")
     assert (options.table, options.path, options.address.url) == ("messages", None, "ortoo://localhost:7632")
     assert (options.address.namespace, options.address.token, options.address.timeout) == ("default", None, 30.0)
-    assert (options.fail_on_data_loss, options.include_headers, options.pushdown) == (True, True, False)
+    assert (options.fail_on_data_loss, options.include_headers) == (True, True)
     assert (options.min_partitions, options.max_per_trigger) == (None, None)
 
 
@@ -56,14 +56,12 @@ def test_every_option_arrives() -> None:
         minPartitions="7",
         failOnDataLoss="FALSE",
         includeHeaders="false",
-        pushdown="true",
     )
     assert options.topics == ("a", "b")
     assert options.address == ("ortoo://elsewhere:1", "secret", "team", 2.5)
     assert options.table == "history"
     assert options.starting.offsets == {"a": {0: 23, 1: EARLIEST}}
-    assert (options.min_partitions, options.fail_on_data_loss) == (7, False)
-    assert (options.include_headers, options.pushdown) == (False, True)
+    assert (options.min_partitions, options.fail_on_data_loss, options.include_headers) == (7, False, False)
     files = stream(assign='{"a": [0, 2]}', path="/data", encryptionKeys="file:/keys", maxOffsetsPerTrigger="9")
     assert (files.assigned, files.path, files.keys, files.max_per_trigger) == ({"a": [0, 2]}, "/data", "file:/keys", 9)
 
@@ -74,7 +72,8 @@ def test_the_case_of_an_option_does_not_matter() -> None:
 
 def test_a_stream_begins_where_an_earlier_one_stood() -> None:
     """Its offset, as it stands in a checkpoint, is taken as it is."""
-    assert stream(subscribe="a", startingOffsets='{"a": {"0": 4, "id": 7}}').starting.offsets == {"a": {0: 4}}
+    for offset in ('{"a": {"0": 4, "id": 7}}', '{"a": {"0": 4, "from 0": 2, "id": 7}}'):
+        assert stream(subscribe="a", startingOffsets=offset).starting.offsets == {"a": {0: 4}}
 
 
 def test_partitions_that_are_not_named_begin_at_the_beginning_and_end_at_the_end() -> None:
@@ -122,7 +121,7 @@ def test_what_contradicts_itself(options: dict[str, str], words: str) -> None:
     assert words in refusal(options)
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "pushdown"])
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
 def test_what_makes_no_sense_in_a_stream(name: str) -> None:
     assert f"{name!r} is for batch reads only" in refusal({"subscribe": "a", name: "latest"}, streaming=True)
 

@@ -45,7 +45,6 @@ def told(*command: str | Path, **environment: str) -> dict[str, Any]:
         ("spark.app.name", "tests"),
         ("spark.master", "local[2]"),
         ("spark.python.worker.reuse", "true"),
-        ("spark.sql.python.filterPushdown.enabled", "true"),
         ("spark.sql.session.timeZone", "UTC"),
         ("spark.sql.shuffle.partitions", "1"),  # as the tests' own settings say: what is asked for wins
         ("spark.ui.enabled", "false"),

@@ -23,7 +23,6 @@ MEBIBYTE = 1024 * 1024
 
 PLAIN = """
 import json, sys
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 url, path, topic = sys.argv[1:]
@@ -32,10 +31,6 @@ session = session.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel
 served = session.read.format("ortoo").options(url=url, subscribe=topic)
 told = {{"count": served.load().where("offset between 40 and 44").count()}}
 told["files"] = session.read.format("ortoo").options(path=path, subscribe=topic).load().count()
-try:
-    served.option("pushdown", "true").load().where("offset between 40 and 44").count()
-except PySparkException as error:
-    told["refused"] = str(error)
 print(json.dumps(told))
 session.stop()
 """
@@ -65,11 +60,9 @@ def told(program: str, *arguments: str) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.timeout(240)
 def test_spark_finds_the_source_by_itself(server: Server, queue: ortoo.SyncQueue, large: str) -> None:
-    """In a session where nobody allowed filters to be handed down, and who insists on it hears Spark's own words."""
     queue.publish(large, b"in no checkpoint yet")
     found, errors = told(PLAIN.format(master='master("local[1]")'), server.url, str(server.data), large)
     assert found["count"] == 5
-    assert "DATA_SOURCE_PUSHDOWN_DISABLED" in found["refused"]
     assert 0 < found["files"] <= 45
     assert f"the files of topic '{large}' end {46 - found['files']} messages before the queue does" in errors
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ortoo
 
 from .reading import Stream
@@ -99,6 +101,33 @@ def test_a_crash_in_the_first_batch_of_a_stream_from_now_on(
         late = publish(queue, topic, 2)
         stream.wait(lambda: stream.values[-1:] == late)
         assert stream.values == [b"0001", b"0002"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOfsets": "earliest"}, "is not an option of the format 'ortoo'; did you mean 'startingOffsets'?"),
+        ({"endingOffsets": "latest"}, "option 'endingOffsets' is for batch reads only"),
+    ],
+)
+def test_a_wrong_option_is_the_last_line(
+    spark: SparkSession, server: Server, topic: str, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    stream = Stream(spark, server.url, tmp_path / "checkpoint", subscribe=topic, **options)
+    stream.start(availableNow=True)
+    assert words in stream.failure()
+
+
+def test_a_topic_that_comes_to_match_after_a_crash_in_the_first_batch(
+    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
+) -> None:
+    queue.publish(f"{topic}-a", b"a")
+    options = {"subscribePattern": f"{topic}.*", "startingOffsets": "earliest"}
+    Stream(spark, server.url, tmp_path / "checkpoint", **options).run()
+    for name in ("commits/0", "commits/.0.crc"):
+        (tmp_path / "checkpoint" / name).unlink(missing_ok=True)
+    queue.publish(f"{topic}-b", b"b")
+    assert Stream(spark, server.url, tmp_path / "checkpoint", **options).run().values == [b"a", b"b"]
 
 
 def test_retention_that_overtakes_fails_the_query_or_not(

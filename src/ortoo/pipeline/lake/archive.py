@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at
+from ortoo.pipeline.source.offsets import from_offset, to_offset
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.plan import Planner
 from ortoo.pipeline.spark.asked import asked_to_end, let_finish
@@ -188,9 +189,10 @@ class Archive:
         """Where the batch ends, as Spark wrote it down before the batch began."""
         path = self._lake.checkpoint(table) / "offsets" / str(batch)
         try:
-            return msgspec.json.decode(path.read_bytes().splitlines()[2], type=Offsets)
+            offsets = msgspec.json.decode(path.read_bytes().splitlines()[2], type=Offsets)
         except (OSError, IndexError, msgspec.MsgspecError) as error:
             raise CorruptionError(f"{path} does not tell the offsets of a batch: {error}") from None
+        return to_offset(from_offset(offsets))
 
     def _compact(self, table: str, folders: list[Path]) -> None:
         """What is in place is archived; that it could not be merged is told, and tried again by the next job."""

@@ -32,20 +32,25 @@ class OrtooDataSource(DataSource):
         return ddl(given.one_of("table", tuple(TABLES), "messages"), given.flag("includeHeaders", True))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .batch import BatchReader, FilteredBatchReader
+        from .batch import BatchReader
         from .options import read_options
         from .schema import chosen
 
         options = read_options(self.options, streaming=False)
-        return (FilteredBatchReader if options.pushdown else BatchReader)(options, chosen(options.table, schema))
+        return BatchReader(options, chosen(options.table, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from ortoo.model.errors import OrtooError
+
         from .options import read_options
         from .schema import chosen
-        from .stream import StreamReader
+        from .stream import RefusedReader, StreamReader
 
-        options = read_options(self.options, streaming=True)
-        return StreamReader(options, chosen(options.table, schema))
+        try:
+            options = read_options(self.options, streaming=True)
+            return StreamReader(options, chosen(options.table, schema))
+        except OrtooError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from ortoo.pipeline.sink.writer import batch_writer
@@ -59,6 +64,5 @@ class OrtooDataSource(DataSource):
 
 
 def register(spark: Any) -> None:
-    """Makes the format known to the session, and lets it hand filters down where the option `pushdown` asks for that."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Makes the format known to the session, which would find it by itself where it is installed as a package."""
     spark.dataSource.register(OrtooDataSource)

@@ -1,6 +1,9 @@
 """A place in several topics: one offset per partition, and the incarnation of each topic.
 
 Spark compares the offsets of a stream as JSON text, so equal places must be written alike: everything is in order.
+
+The end of a stream's first batch also tells where that batch began. Spark keeps the ends of batches only, and asks again where
+a stream begins when its first batch is run again after a crash; by then the answer would be another one.
 """
 
 from __future__ import annotations
@@ -19,19 +22,52 @@ class TopicPlace(NamedTuple):
 Places = dict[str, TopicPlace]
 
 
-def to_offset(places: Places) -> dict[str, dict[str, int]]:
-    """As a stream's offset: {"orders": {"0": 41, "1": 7, "id": 3}}."""
+_BEGAN = "from "  # before the partition's number
+
+
+def to_offset(places: Places, began: Places | None = None) -> dict[str, dict[str, int]]:
+    """As a stream's offset: {"orders": {"0": 41, "1": 7, "id": 3}}; of the first batch {"orders": {"0": 41, "from 0": 23, …}}."""
     return {
-        topic: {**{str(index): place.offsets[index] for index in sorted(place.offsets)}, "id": place.id}
+        topic: {
+            **{str(index): place.offsets[index] for index in sorted(place.offsets)},
+            **{f"{_BEGAN}{index}": at for index, at in _beginning(topic, place, began).items()},
+            "id": place.id,
+        }
         for topic, place in sorted(places.items())
     }
+
+
+def _beginning(topic: str, place: TopicPlace, began: Places | None) -> dict[int, int]:
+    """Of each partition; of those that are new since, 0."""
+    known = (began or {}).get(topic, TopicPlace(place.id, {}))
+    if began is None or known.id != place.id:
+        return {}
+    return {index: known.offsets.get(index, 0) for index in sorted(place.offsets)}
+
+
+def is_partition(name: str) -> bool:
+    """Of what a topic's offset holds."""
+    return name != "id" and not name.startswith(_BEGAN)
+
+
+def began_at(offset: dict[str, Any]) -> Places | None:
+    """Where the first batch began that ends here; None of any other."""
+    began = {
+        topic: {
+            **{name.removeprefix(_BEGAN): at for name, at in place.items() if name.startswith(_BEGAN)},
+            "id": place["id"],
+        }
+        for topic, place in offset.items()
+        if any(name.startswith(_BEGAN) for name in place)
+    }
+    return from_offset(began) if began else None
 
 
 def from_offset(offset: dict[str, Any]) -> Places:
     places = {}
     for topic, place in offset.items():
         try:
-            numbers = {int(name): int(value) for name, value in place.items() if name != "id"}
+            numbers = {int(name): int(value) for name, value in place.items() if is_partition(name)}
             places[topic] = TopicPlace(TopicId(int(place["id"])), numbers)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidError(

@@ -13,6 +13,7 @@ from ortoo.model.errors import InvalidError
 from ortoo.pipeline.connection import Address, to_address
 from ortoo.pipeline.options import CONNECTION, Given, check_known
 
+from .offsets import is_partition
 from .schema import TABLES
 
 KNOWN = (
@@ -31,10 +32,9 @@ KNOWN = (
     "minPartitions",
     "failOnDataLoss",
     "includeHeaders",
-    "pushdown",
 )
 _STREAM_ONLY = ("maxOffsetsPerTrigger",)
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "pushdown")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 _HISTORY_NEVER = ("startingTimestamp", "endingTimestamp")
 EARLIEST, LATEST = -2, -1  # in the place of an offset
 
@@ -63,7 +63,6 @@ class ReadOptions(NamedTuple):
     min_partitions: int | None
     fail_on_data_loss: bool
     include_headers: bool
-    pushdown: bool
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -90,7 +89,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         given.count("minPartitions"),
         given.flag("failOnDataLoss", True),
         given.flag("includeHeaders", True),
-        given.flag("pushdown", False),
     )
 
 
@@ -172,8 +170,8 @@ def _bound(given: Given, which: str, default: Bound) -> Bound:
     for topic, places in raw.items():
         offsets[topic] = {}
         for partition, offset in places.items():
-            if partition == "id":
-                continue  # a stream's offset, as it stands in a checkpoint, tells the topic's incarnation, too
+            if not is_partition(partition):
+                continue  # a stream's offset, as it stands in a checkpoint, tells more
             if not (partition.isascii() and partition.isdigit()) or offset < EARLIEST:
                 raise InvalidError(
                     f"option {name!r}: {partition!r}: {offset} is not a partition and its offset (or -2 for the earliest, -1 "

@@ -13,6 +13,8 @@ from .options import EARLIEST, LATEST, Bound, ReadOptions
 from .origin import DataLostError, Known, Origin, Range, no_such_topic
 from .served import Served
 
+_TOLD_MAX = 1_000  # losses that are remembered, so as not to be told again
+
 log = logging.getLogger("ortoo.pipeline")
 
 
@@ -40,10 +42,10 @@ class Planner:
             for name in options.topics or tuple(options.assigned or {}):
                 try:
                     found[name] = self.origin.topic(name)
-                except NotFoundError as error:
+                except NotFoundError:
                     if not begun:
                         raise
-                    self.lost(str(error))
+                    self.lost(f"there is no topic {name!r} any more")
         return found if options.table != "dead_letters" else self._letters(found)
 
     def wants(self, topic: str) -> bool:
@@ -54,6 +56,13 @@ class Planner:
         if options.pattern is not None:
             return re.fullmatch(options.pattern, topic) is not None
         return topic in (options.topics or options.assigned or ())
+
+    def is_there(self, topic: str, place: TopicPlace) -> bool:
+        """Whether it is the same one still."""
+        try:
+            return self.origin.topic(topic).id == place.id
+        except NotFoundError:
+            return False
 
     def _letters(self, topics: dict[str, Known]) -> dict[str, Known]:
         """The dead-letter topics in their place; one that nobody needed yet is not there, and empty."""
@@ -99,7 +108,8 @@ class Planner:
         return self.origin.end(topic) if bound.at == LATEST else self.origin.first(topic)
 
     def ranges(self, start: Places, end: Places) -> list[Range]:
-        """From the one place to the other. What is gone already is an error, or a warning when it may be."""
+        """From the one place to the other, or from the very beginning of what `start` does not know. What is gone already is an
+        error, or a warning when it may be."""
         found = []
         for topic, place in end.items():
             begun = start.get(topic)
@@ -109,7 +119,7 @@ class Planner:
             first = self.first(topic)
             for index, upto in place.offsets.items():
                 low = first[index] if index < len(first) else upto
-                wanted = low if begun is None else begun.offsets.get(index, low)
+                wanted = 0 if begun is None else begun.offsets.get(index, 0)
                 if wanted < min(low, upto):
                     self.removed(topic, index, wanted, min(low, upto), "before")
                     wanted = low
@@ -129,6 +139,8 @@ class Planner:
         if self.options.fail_on_data_loss:
             raise DataLostError(f"{what}; to go on without what is lost, set the option failOnDataLoss to false")
         if what not in self._told:
+            if len(self._told) >= _TOLD_MAX:
+                self._told.clear()
             self._told.add(what)
             log.warning("%s; going on without what is lost", what)
 

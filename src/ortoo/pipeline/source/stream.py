@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ortoo.model.errors import NotFoundError
+from ortoo.model.errors import NotFoundError, OrtooError
 
-from .offsets import Places, TopicPlace, from_offset, share_out, to_offset
+from .offsets import Places, TopicPlace, began_at, from_offset, share_out, to_offset
 from .options import LATEST, Bound, ReadOptions
 from .origin import Known
 from .plan import Planner
@@ -42,7 +42,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._planner: Planner | None = None
         self._initial: Places | None = None
-        self._pinned = False
         self._is_now_only = False
         self._upto: Places | None = None  # where a run ends that takes only what is there
         self._topics: dict[str, Known] = {}
@@ -74,17 +73,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        if self._must_pin(start):
-            self._pinned = True
-            return start  # an empty batch, which makes the beginning durable
+        begun = from_offset(start)
         end = self._upto if self._upto is not None else self._current()
         if self._is_now_only:
             self._upto = end
-        begun = self._with_new(from_offset(start), end)
+        end = self._limited(begun, end, limit)
+        if self._initial is not None and start == to_offset(self._initial):
+            return to_offset(end, self._initial)  # of the first batch
+        return to_offset(end, began_at(start) if end == begun else None)  # nothing new must be the same text
+
+    def _limited(self, begun: Places, end: Places, limit: ReadLimit) -> Places:
+        begun = _with_new(begun, end)
         self._check_backwards(begun, end)
-        if isinstance(limit, ReadMaxRows):
-            end = share_out(begun, end, limit.max_rows)
-        return to_offset(end)
+        return share_out(self._still_there(begun, end), end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the topics end: how far behind a stream is, stands in its progress."""
@@ -101,13 +102,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing hangs on it: Spark says it one batch late, and of the last batch never."""
-
-    def _must_pin(self, start: dict[str, Any]) -> bool:
-        """A stream that begins at the end would, were it to crash in its first batch, begin at another end."""
-        starting = self._options.starting
-        named = (starting.offsets or {}).values()
-        moves = starting.at == LATEST or starting.time is not None or any(LATEST in one.values() for one in named)
-        return moves and not self._pinned and self._initial is not None and start == to_offset(self._initial)
 
     def _known_topics(self) -> dict[str, Known]:
         now = monotonic()
@@ -145,28 +139,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         f"{begun[topic].offsets[index]}: what was there is gone"
                     )
 
-    def _with_new(self, begun: Places, end: Places) -> Places:
-        """Topics and partitions that are new are read from their beginning."""
+    def _still_there(self, begun: Places, end: Places) -> Places:
+        """Without what is gone: a limit is not spent on it, and all of it is told at once."""
         places = {}
-        for topic, place in end.items():
-            known = begun.get(topic)
-            same = known is not None and known.id == place.id
-            offsets = known.offsets if known is not None and same else {}
-            if offsets.keys() >= place.offsets.keys():
-                places[topic] = TopicPlace(place.id, {index: offsets[index] for index in place.offsets})
+        for topic, place in begun.items():
+            upto = end[topic].offsets
+            if all(place.offsets[index] >= upto[index] for index in upto):
+                places[topic] = place  # nothing to read, so nothing to ask
                 continue
             first = self._plan.first(topic)
-            places[topic] = TopicPlace(
-                place.id, {index: offsets.get(index, _at(first, index)) for index in place.offsets}
-            )
+            offsets = {index: max(at, min(_at(first, index), upto[index])) for index, at in place.offsets.items()}
+            places[topic] = TopicPlace(place.id, offsets)
         return places
 
     # -- a micro-batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begun, ended = from_offset(start), from_offset(end)
+        """Spark asks again where a stream begins when it runs the first batch again: what the batch knows itself counts."""
+        begun, ended = {**from_offset(start), **(began_at(end) or {})}, from_offset(end)
         for topic in sorted(begun.keys() - ended.keys()):
-            if self._plan.wants(topic):
+            if self._plan.wants(topic) and not self._plan.is_there(topic, begun[topic]):
                 self._plan.lost(f"topic {topic!r} was deleted")
         return split(self._plan.ranges(begun, ended), self._options.min_partitions)
 
@@ -175,5 +167,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_split(self._options, self._columns, partition)
 
 
+class RefusedReader(DataSourceStreamReader):
+    """Says what is wrong when it is first asked. Spark answers an error that comes earlier with a mistake of its own."""
+
+    def __init__(self, error: OrtooError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
+
+
 def _at(numbers: list[int] | None, index: int) -> int:
     return numbers[index] if numbers is not None and index < len(numbers) else 0
+
+
+def _with_new(begun: Places, end: Places) -> Places:
+    """What is in `end`. Topics and partitions that are new are read from their beginning."""
+    places = {}
+    for topic, place in end.items():
+        known = begun.get(topic)
+        offsets = known.offsets if known is not None and known.id == place.id else {}
+        places[topic] = TopicPlace(place.id, {index: offsets.get(index, 0) for index in place.offsets})
+    return places

@@ -139,7 +139,6 @@ def _settings(name: str, asked: Mapping[str, str]) -> SparkConf:
     defaults = {
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.worker.reuse": "true",
         **_local_defaults(str(conf.get("spark.master", _EVERY_CORE))),
     }
