@@ -217,6 +217,26 @@ async def test_retention_trims(site: Site, folder: str) -> None:
     assert values(await take(queue, "t")) == [b"young"]
 
 
+@pytest.mark.parametrize("how", ["purge", "retention"])
+async def test_what_is_trimmed_leaves_its_dedup_ids(site: Site, folder: str, how: str) -> None:
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1, dedup_window=10_000.0, retention_seconds=None)
+    first = await queue.publish("t", b"1", dedup_id="once")
+
+    async def work() -> None:
+        if how == "purge":
+            await queue.purge("t")
+            return
+        await queue.update_topic("t", retention_seconds=100.0)
+        await site.clock.advance(120)
+        await queue.publish("filler", b"1")
+
+    await site.during_a_checkpoint(queue, work, folder)
+    queue = await site.open()
+    again = await queue.publish("t", b"1", dedup_id="once")
+    assert (again.id, again.duplicate) == (first.id, True)
+
+
 async def test_everything_is_settled_and_more_is_published(site: Site, folder: str) -> None:
     queue = await site.open()
     receipts = await fill(queue)

@@ -169,7 +169,7 @@ def test_histories(found: list[r.Happening], encrypted: bool) -> None:
         if history.begin_flush():
             history.finish_flush(history.flush(RING if encrypted else None))
     again = DiskHistory(disk, TopicId(1), 0)
-    assert again.load(HistoryEntry(*history.entry())) == []
+    assert again.load(HistoryEntry(*history.entry(0))) == []
     for record in found:
         first, last = happenings.bounds(record)
         for offset in (first, last, last + 1):

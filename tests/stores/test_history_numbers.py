@@ -182,7 +182,8 @@ class WithoutNumbers:
         self._encode = disk_happenings._encode
         self._entry = disk_happenings.DiskHistory.entry
         disk_happenings._encode = lambda head: self._encode(msgspec.structs.astuple(head)[:4])
-        disk_happenings.DiskHistory.entry = lambda history: self._entry(history)[:3]  # type: ignore[assignment, method-assign, return-value]
+        entry = self._entry
+        disk_happenings.DiskHistory.entry = lambda history, start: entry(history, start)[:3]  # type: ignore[assignment, method-assign, return-value]
 
     def __exit__(self, *_: object) -> None:
         disk_happenings._encode = self._encode

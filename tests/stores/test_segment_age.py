@@ -31,6 +31,6 @@ def test_the_age_counts_from_the_first_message_also_after_a_restart() -> None:
     log = DiskLog(disk, TopicId(1), 0)
     flushed(log, 0, at=1_000)
     again = DiskLog(disk, TopicId(1), 0)
-    again.load(log.entry(), KeyRing({}), 0)
+    again.load(log.entry(log.start), KeyRing({}), 0)
     flushed(again, 1, at=1_000 + SEGMENT_AGE_MS)
     assert [segment.base for segment in again.segments] == [0, 1]

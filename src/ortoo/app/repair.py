@@ -99,7 +99,7 @@ class _Work:
             self._restore(checkpoint.snapshot, checkpoint.manifest)
         else:
             self._start_over(manifest)
-        for records in self.salvage.commits(checkpoint.number if checkpoint is not None else 0):
+        for records in self.salvage.commits(checkpoint):
             for record in records:
                 self._take(record)
         ends = {(history.topic, history.partition): history.end for history in manifest.histories} if manifest else {}

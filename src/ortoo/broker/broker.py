@@ -263,6 +263,7 @@ class Broker(Reader):
         now = self.now()
         self._do_due(now)
         self.waiters.time_out(now)
+        self._dirty.set()  # a checkpoint may be due
         self._arm()
 
     async def _sleep(self, ms: int) -> None:
@@ -309,13 +310,14 @@ class Broker(Reader):
             if self._lingering is not None:
                 self._lingering.cancel()
                 self._lingering = None
-            if not self._commit.records:
+            is_due = self.store.status().checkpoint_due
+            if not self._commit.records and not is_due:
                 continue
             commit, self._commit = self._commit, PendingCommit()
             self._in_flight = commit
             stirred, self._stirred = self._stirred, set()
             try:
-                snapshot = self.engine.snapshot() if self.store.status().checkpoint_due else None
+                snapshot = self.engine.snapshot() if is_due else None
                 at = self.engine.state.now
                 records = await fill_copies(commit.records, self.store)
                 began = perf_counter()
@@ -335,6 +337,8 @@ class Broker(Reader):
             tell(self.on_commit, records)
             for name in stirred:
                 self._stir(name)
+            if self.store.status().checkpoint_due:  # it may be what makes room, so it must not wait for a commit
+                self._dirty.set()
 
     def _stir(self, name: TopicName) -> None:
         if self._refusal is not None:

@@ -1,4 +1,7 @@
-"""A disk in memory that keeps only what was synced, as a real one may: the rest is lost, torn or reordered at a crash."""
+"""A disk in memory that keeps only what was synced, as a real one may: the rest is lost, torn or reordered at a crash.
+
+It has an end (`capacity`), and so has the number of its open files (`files_max`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
-DiskFault = Literal["none", "no space", "sync fails", "crash before", "crash after"]
+DiskFault = Literal["none", "no space", "no file", "sync fails", "crash before", "crash after"]
 
 
 class SimulatedCrash(BaseException):
@@ -47,10 +50,14 @@ class SimulatedDisk:
         self.on_crash: Callable[[], None] = lambda: None
         self.names: dict[str, _Content] = {}
         self.durable_names: dict[str, _Content] = {}
+        self.capacity = 1 << 40
+        self.files_max = 1 << 20
+        self.open_files = 0
 
     def power_off(self) -> None:
         """What a new process finds: synced bytes, and of the rest what luck left."""
         self.is_off = False
+        self.open_files = 0
         for path in sorted(self.names.keys() | self.durable_names.keys()):
             if self.names.get(path) is not self.durable_names.get(path) and self.random.random() < 0.5:
                 self._name(self.durable_names, path, self.names.get(path))
@@ -72,6 +79,8 @@ class SimulatedDisk:
         self.operations += 1
         if fault == "no space":
             raise OSError(errno.ENOSPC, "simulated: no space left on the disk")
+        if fault == "no file":
+            raise OSError(errno.EMFILE, "simulated: too many open files")
         if fault == "sync fails":
             raise OSError(errno.EIO, "simulated: the sync failed")
         if fault == "crash before":
@@ -88,8 +97,11 @@ class SimulatedDisk:
     # -- the Disk interface
 
     def open(self, path: str) -> SimulatedFile:
+        if self.open_files >= self.files_max:
+            raise OSError(errno.EMFILE, "simulated: too many open files")
         if path not in self.names:
             self.step("create", lambda: self.names.__setitem__(path, _Content()))
+        self.open_files += 1
         return SimulatedFile(self, self.names[path])
 
     def read(self, path: str) -> bytes:
@@ -126,16 +138,19 @@ class SimulatedDisk:
         self.step("sync", work)
 
     def free_bytes(self) -> int:
-        return 1 << 40
+        return self.capacity - sum(len(content.now) for content in self.names.values())
 
 
 class SimulatedFile:
     def __init__(self, disk: SimulatedDisk, content: _Content) -> None:
         self._disk = disk
         self._content = content
+        self._is_open = True
 
     def append(self, data: bytes) -> None:
         def work() -> None:
+            if self._disk.free_bytes() < len(data):
+                raise OSError(errno.ENOSPC, "simulated: no space left on the disk")
             self._content.pending.append((len(self._content.now), data))
             self._content.now.extend(data)
 
@@ -164,4 +179,7 @@ class SimulatedFile:
         self._disk.step("sync", work)
 
     def close(self) -> None:
-        pass
+        if not self._is_open:
+            raise OSError(errno.EBADF, "simulated: the file is closed already")
+        self._is_open = False
+        self._disk.open_files -= 1

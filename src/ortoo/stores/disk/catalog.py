@@ -9,7 +9,7 @@ from ortoo.model.topic import TopicConfig
 from .crypto import KeyRing
 from .files import Disk
 from .happenings import DiskHistory
-from .log import DiskLog
+from .log import DiskLog, LogEntry
 from .quarantine import Quarantine
 
 _NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
@@ -25,7 +25,9 @@ class Catalog:
         self.names: dict[TopicId, TopicName] = {}
         self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
         self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
+        self.frees = False  # something was trimmed or deleted: a checkpoint makes room
         self.quarantine = Quarantine()
+        self.unreadable: dict[Place, LogEntry] = {}  # logs that could not be loaded: their files stay as they are
         self._leaving: list[DiskLog] = []  # of deleted topics; a checkpoint under way may still write to their files
 
     def secret_topic(self, record: r.Record) -> int:
@@ -54,11 +56,14 @@ class Catalog:
         elif isinstance(record, r.HAPPENINGS):
             self.history(record.topic, record.partition).note(record)
         elif isinstance(record, r.Trimmed):
+            self.frees = True
             self.log(record.topic, record.partition).trim(record.start)
         elif isinstance(record, r.TopicPurged):
+            self.frees = True
             for log in self.logs_of(record.topic):
                 log.trim(log.end)
         elif isinstance(record, r.TopicDeleted):
+            self.frees = True
             self._forget_topic(record.topic)
         elif isinstance(record, r.TransactionBegan):
             self.transactions[record.namespace, record.transaction] = number
@@ -71,10 +76,16 @@ class Catalog:
             del self.logs[topic, log.partition]
         for place in [place for place in self.histories if place[0] == topic]:
             del self.histories[place]
+        self.unreadable = {place: entry for place, entry in self.unreadable.items() if place[0] != topic}
         self.configs.pop(topic, None)
         self.names.pop(topic, None)
         self.quarantine.forget(topic)
-        self.doomed += [f"logs/{topic}", f"history/{topic}"]
+        self.doomed += [f"logs/{topic}/", f"history/{topic}/"]
+
+    def cannot_load(self, entry: LogEntry) -> None:
+        place = (entry.topic, entry.partition)
+        self.logs.pop(place).close()
+        self.unreadable[place] = entry
 
     def ring_of(self, topic: TopicId, ring: KeyRing) -> KeyRing | None:
         """The ring, when the topic is encrypted."""

@@ -12,6 +12,8 @@ from .files import Disk
 from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
 from .happenings import HistoryEntry
 from .log import LogEntry
+from .quarantine import Behind
+from .wal import Run
 
 FOLDER = "checkpoint"
 
@@ -31,12 +33,19 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     logs: list[LogEntry]
     histories: list[HistoryEntry]
     transactions: list[tuple[str, str, int]]  # open ones: namespace, name, and the commit that began it
+    behind: list[Behind] = []  # quarantined
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
     number: int  # of the last commit it contains
     manifest: Manifest
     snapshot: bytes
+
+    def kept(self) -> list[Run]:
+        """Commits that are needed though it contains them: what open transactions staged, and what was quarantined missed."""
+        staged = [(begun, self.number) for _, _, begun in self.manifest.transactions]
+        missed = [(one.since + 1, one.until) for one in self.manifest.behind]
+        return [(first, last) for first, last in staged + missed if first <= last]
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -205,15 +205,22 @@ class DiskHistory:
         self.written_end += len(self.writing)
         self.writing = []
 
-    def entry(self) -> HistoryEntry:
-        files = sorted(self.sizes.items())
-        return HistoryEntry(self.topic, self.partition, files, self.dropped, self.written_end)
+    def entry(self, start: int) -> HistoryEntry:
+        """As of a cut at which the log began at `start`."""
+        oldest = self._oldest(start)
+        files = sorted((number, size) for number, size in self.sizes.items() if number >= oldest)
+        first = next((place.start for place in self.places if place.file >= oldest), self.written_end)
+        dropped = self.dropped if len(files) == len(self.sizes) else first
+        return HistoryEntry(self.topic, self.partition, files, dropped, self.written_end)
+
+    def _oldest(self, start: int) -> int:
+        """Files before that one speak only of messages long gone; the newest stays, for what was skipped is told there."""
+        newest = max(self.sizes, default=0)
+        return min([place.file for place in self.places if place.last >= start] + [newest])
 
     def drop_before(self, start: int) -> list[str]:
-        """The oldest files, as far as they speak only of messages long gone; the newest stays, for what was skipped is
-        told there."""
-        newest = max(self.sizes, default=0)
-        oldest = min([place.file for place in self.places if place.last >= start] + [newest])
+        """The files that a checkpoint cut at `start` does not name any more."""
+        oldest = self._oldest(start)
         gone = [number for number in self.sizes if number < oldest]
         if not gone:
             return []

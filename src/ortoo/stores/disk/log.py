@@ -150,7 +150,8 @@ class DiskLog:
 
     def begin_flush(self) -> bool:
         """Hands the tail over to be written; False when there is nothing."""
-        self.writing, self.tail = self.writing + self.tail, []  # what an earlier flush failed to write comes first
+        waiting = self.writing + self.tail  # what an earlier flush failed to write comes first
+        self.writing, self.tail = [stretch for stretch in waiting if stretch.end > self.start], []
         return bool(self.writing)
 
     def flush(self, ring: KeyRing | None) -> list[Segment]:
@@ -159,6 +160,8 @@ class DiskLog:
         touched: list[Segment] = []
         before = None if active is None else active.mark()
         self.disk.make_dir(self.folder)
+        if active is not None and active.open().size() > active.size:
+            active.open().truncate(active.size)  # what a flush left that failed, and could not even undo it
         try:
             for stretch in self.writing:
                 if active is None or _is_complete(active, stretch.timestamps[0]):
@@ -183,30 +186,34 @@ class DiskLog:
                 self.segments.append(segment)
         self.writing = []
 
-    def entry(self) -> LogEntry:
-        """Including what is being written: the checkpoint is made only after that has succeeded."""
+    def entry(self, start: int) -> LogEntry:
+        """As of a cut at which the log began at `start`; it may have been trimmed further since."""
+        segments = [segment for segment in self.segments if segment.end > start]
         return LogEntry(
             self.topic,
             self.partition,
-            self.start,
-            self.written_end,
-            [SegmentEntry(segment.base, segment.size, segment.end) for segment in self.segments],
+            start,
+            segments[-1].end if segments else start,
+            [SegmentEntry(segment.base, segment.size, segment.end) for segment in segments],
         )
 
     def trim(self, start: int) -> None:
-        """Forgets what lies before; `drop_trimmed` removes the files, once a checkpoint no longer names them."""
+        """Forgets what lies before; `drop_before` gives the files up, once a checkpoint no longer names them."""
         self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
         while self.tail and self.tail[0].end <= start:
             del self.tail[0]
 
-    def drop_trimmed(self) -> list[Segment]:
-        gone = [segment for segment in self.segments if segment.end <= self.start]
-        self.segments = [segment for segment in self.segments if segment.end > self.start]
-        return gone
+    def drop_before(self, start: int) -> list[str]:
+        """The files that a checkpoint cut at `start` does not name any more."""
+        gone = [segment for segment in self.segments if segment.end <= start]
+        self.segments = [segment for segment in self.segments if segment.end > start]
+        for segment in gone:
+            segment.close()
+        return [segment.path for segment in gone]
 
     def to_seal(self) -> list[Segment]:
         """Files that will not be appended to any more, and are still as they were written."""
-        return [segment for segment in self.segments[:-1] if not segment.is_sealed]
+        return [segment for segment in self.segments[:-1] if segment.can_be_sealed]
 
     def replace(self, old: Segment, new: Segment) -> None:
         self.segments = [new if segment is old else segment for segment in self.segments]

@@ -16,37 +16,44 @@ from .crypto import VARIABLE, KeyRing
 from .files import Disk
 from .happenings import HistoryEntry
 from .log import LogEntry
-from .wal import Wal, WalCommit, WalDamage
+from .quarantine import WHOLE, Behind, Quarantine
+from .wal import Run, Wal, WalCommit, WalDamage
 
 
 class Recovery:
     """Fills a catalog. What cannot be vouched for is quarantined in it, and told in `problems`."""
 
-    def __init__(self, disk: Disk, wal: Wal, catalog: Catalog, ring: KeyRing, problems: list[str]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        wal: Wal,
+        catalog: Catalog,
+        ring: KeyRing,
+        problems: list[str],
+        checkpoint: Checkpoint | None,
+    ) -> None:
         self._disk = disk
+        self._checkpoint = checkpoint
+        self._after = checkpoint.number if checkpoint is not None else 0
+        self._kept: list[Run] = checkpoint.kept() if checkpoint is not None else []
+        if checkpoint is not None:
+            catalog.quarantine = Quarantine(Behind(*one) for one in checkpoint.manifest.behind)
         self._wal = wal
         self._catalog = catalog
         self._ring = ring
         self.problems = problems
 
-    def prepare(self, checkpoint: Checkpoint | None) -> None:
+    def prepare(self) -> None:
         """Before anything is removed, the write-ahead log must be there to replace it."""
-        self._wal.find(self._replay_after(checkpoint))
-        self._remove_strangers(checkpoint)
+        self._wal.find(self._after, self._kept)
+        self._remove_strangers(self._checkpoint)
 
     def lock_up_without_key(self) -> None:
         """An encrypted topic can be read with old keys, but not written to without a current one."""
         for topic, config in self._catalog.configs.items():
             if config.encrypted and self._ring.current is None:
-                self._isolate(topic, -1, f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen")
-
-    @staticmethod
-    def _replay_after(checkpoint: Checkpoint | None) -> int:
-        """The last commit that need not be read again: what open transactions staged is in the log only."""
-        if checkpoint is None:
-            return 0
-        begun = [number - 1 for _, _, number in checkpoint.manifest.transactions]
-        return max(0, min([checkpoint.number, *begun]))
+                reason = f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen"
+                self._isolate(topic, WHOLE, reason, self._wal.next_number - 1)
 
     def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
         """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
@@ -56,9 +63,13 @@ class Recovery:
             known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.histories)
         for folder in ("logs", "history"):
             for topic in self._disk.list(folder):
-                for partition in self._disk.list(f"{folder}/{topic}"):
-                    if f"{topic}/{partition}" not in known:
-                        self._disk.remove_dir(f"{folder}/{topic}/{partition}")
+                partitions = self._disk.list(f"{folder}/{topic}")
+                strangers = [partition for partition in partitions if f"{topic}/{partition}" not in known]
+                if len(strangers) == len(partitions):
+                    self._disk.remove_dir(f"{folder}/{topic}")
+                    continue
+                for partition in strangers:
+                    self._disk.remove_dir(f"{folder}/{topic}/{partition}")
 
     def load(self, checkpoint: Checkpoint) -> r.Restored:
         manifest = checkpoint.manifest
@@ -78,25 +89,30 @@ class Recovery:
         try:
             return log.load(entry, self._ring, at - round(config.dedup_window * 1000))
         except UnavailableError as error:  # a key is missing
-            self._isolate(entry.topic, -1, str(error))
+            partition, reason = WHOLE, str(error)
         except OrtooError as error:
-            self._isolate(entry.topic, entry.partition, str(error))
+            partition, reason = entry.partition, str(error)
+        self._catalog.cannot_load(entry)
+        before = self._catalog.quarantine.before(entry.topic, partition)
+        self._isolate(entry.topic, partition, reason, self._after if before is None else before.since)
         return None
 
-    def replay(self, checkpoint: Checkpoint | None) -> Iterator[list[r.Record]]:
-        after = checkpoint.number if checkpoint is not None else 0
-        for item in self._wal.recover(self._replay_after(checkpoint)):
+    def replay(self) -> Iterator[list[r.Record]]:
+        for item in self._wal.recover(self._after, self._kept):
             if isinstance(item, WalDamage):
-                self._report_damage(item, after)
+                self._report_damage(item)
                 continue
             records = self._healthy(item)
-            if item.number <= after:  # only what was staged then is still needed
-                records = [record for record in records if self._is_open_stage(record, item.number)]
-            else:
-                for record in records:
-                    self._catalog.absorb(record, item.number)
+            if item.number <= self._after:
+                records = [record for record in records if self._is_needed(record, item.number)]
+            for record in records:
+                self._catalog.absorb(record, item.number)
             if records:
                 yield records
+
+    def _is_needed(self, record: r.Record, number: int) -> bool:
+        """Of a commit that the checkpoint contains: what was staged then, and what was quarantined missed."""
+        return self._is_open_stage(record, number) or self._catalog.quarantine.missed(record, number)
 
     def _is_open_stage(self, record: r.Record, number: int) -> bool:
         """Not what an earlier transaction of the same name staged."""
@@ -105,24 +121,34 @@ class Recovery:
         begun = self._catalog.transactions.get((record.namespace, record.transaction))
         return begun is not None and number >= begun
 
-    def _report_damage(self, damage: WalDamage, after: int) -> None:
+    def _report_damage(self, damage: WalDamage) -> None:
         where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
-        if damage.number <= after and all(topic for topic, _ in touched):
-            return  # the checkpoint has it
+        if damage.number <= self._after and all(topic for topic, _ in touched):  # the checkpoint has it, mostly
+            before = [self._catalog.quarantine.before(TopicId(topic), partition) for topic, partition in touched]
+            touched = [
+                place
+                for place, one in zip(touched, before, strict=True)
+                if one is not None and one.since < damage.number <= one.until
+            ]
         if any(topic not in self._catalog.configs for topic, _ in touched):
             raise CorruptionError(f"{where}; what follows builds on it, so the queue stays closed; repair it")
         for topic, partition in touched:
-            self._isolate(TopicId(topic), partition, where)
+            self._isolate(TopicId(topic), partition, where, damage.number - 1)
 
-    def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
-        """Partition -1: the topic as a whole."""
-        if partition < 0:
-            self._catalog.quarantine.add_topic(topic, self._catalog.configs[topic].partitions, reason)
-        else:
-            self._catalog.quarantine.add(topic, partition, reason)
-        what = f"topic {topic}" if partition < 0 else f"partition {partition} of topic {topic}"
+    def _isolate(self, topic: TopicId, partition: int, reason: str, since: int) -> None:
+        """`since`: the last commit that what is quarantined has taken in."""
+        count = self._catalog.configs[topic].partitions
+        self._catalog.quarantine.add(topic, partition, count, reason, since)
+        what = f"topic {topic}" if partition == WHOLE else f"partition {partition} of topic {topic}"
         self.problems.append(f"{what} is quarantined: {reason}")
+
+    def _cannot_decrypt(self, topic: TopicId, number: int, reason: str) -> None:
+        before = self._catalog.quarantine.before(topic, WHOLE)
+        if number > self._after or (before is not None and before.since < number <= before.until):
+            self._isolate(topic, WHOLE, reason, number - 1)
+        elif any(begun <= number for begun in self._catalog.transactions.values()):  # it may have been staged
+            self._isolate(topic, WHOLE, reason, self._after)
 
     def _healthy(self, commit: WalCommit) -> list[r.Record]:
         """The commit's records, less those that build on what is quarantined."""
@@ -131,7 +157,7 @@ class Recovery:
             if not isinstance(records, OrtooError):
                 found.extend(records)
             elif topic in self._catalog.configs:  # else it is deleted by now
-                self._isolate(TopicId(topic), -1, str(records))
+                self._cannot_decrypt(TopicId(topic), commit.number, str(records))
         return (
             [record for record in found if not self._catalog.quarantine.covers(record)]
             if self._catalog.quarantine

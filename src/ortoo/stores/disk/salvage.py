@@ -19,6 +19,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .frame import ZSTD, Damage, Frame, scan_frames
 from .happenings import HappeningsHead
+from .quarantine import Behind, Quarantine
 from .segment import decompress
 from .wal import FOLDER as WAL_FOLDER
 from .wal import scan_commits, without_torn_end
@@ -124,8 +125,12 @@ class Salvage:
                     self.complaints.append(f"{folder}/{name} at byte {item.position}: {error}")
         return found, max(end, len(found))
 
-    def commits(self, after: int) -> Iterator[list[Record]]:
-        """What the write-ahead log still tells."""
+    def commits(self, checkpoint: Checkpoint | None) -> Iterator[list[Record]]:
+        """What the write-ahead log still tells that the checkpoint does not have."""
+        after = 0 if checkpoint is None else checkpoint.number
+        missed = (
+            Quarantine(Behind(*one) for one in checkpoint.manifest.behind) if checkpoint is not None else Quarantine()
+        )
         names = self.disk.list(WAL_FOLDER)
         for index, name in enumerate(names):
             path = f"{WAL_FOLDER}/{name}"
@@ -137,6 +142,9 @@ class Salvage:
                     self.complaints.append(f"{path} at byte {item.position}: a commit cannot be read")
                 elif item.fixed.number > after:
                     yield self._records(path, item)
+                else:
+                    number = item.fixed.number
+                    yield [record for record in self._records(path, item) if missed.missed(record, number)]
 
     def _records(self, path: str, item: Frame) -> list[Record]:
         records: list[Record] = []

@@ -33,7 +33,19 @@ class SegmentEntry(NamedTuple):
 
 
 class Segment:
-    __slots__ = ("base", "bases", "disk", "end", "file", "folder", "is_sealed", "positions", "since", "size")
+    __slots__ = (
+        "base",
+        "bases",
+        "disk",
+        "end",
+        "file",
+        "folder",
+        "is_damaged",
+        "is_sealed",
+        "positions",
+        "since",
+        "size",
+    )
 
     def __init__(self, disk: Disk, folder: str, base: int, is_sealed: bool) -> None:
         self.disk = disk
@@ -41,6 +53,7 @@ class Segment:
         self.base = base
         self.end = base
         self.is_sealed = is_sealed
+        self.is_damaged = False  # it could not be sealed
         self.since: int | None = None  # when its first message was published
         self.size = 0
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
@@ -50,6 +63,10 @@ class Segment:
     @property
     def path(self) -> str:
         return f"{self.folder}/{self.base:020d}.{'seg' if self.is_sealed else 'log'}"
+
+    @property
+    def can_be_sealed(self) -> bool:
+        return not self.is_sealed and not self.is_damaged
 
     def open(self) -> File:
         if self.file is None:
@@ -158,6 +175,19 @@ class Segment:
         draft = f"{sealed.path}.tmp"
         self.disk.remove(draft)
         target = self.disk.open(draft)
+        try:
+            self._write_sealed(sealed, target)
+            target.sync()
+        except BaseException:
+            target.close()
+            self.disk.remove(draft)
+            raise
+        target.close()
+        self.disk.rename(draft, sealed.path)
+        self.disk.sync_dir(self.folder)
+        return sealed
+
+    def _write_sealed(self, sealed: Segment, target: File) -> None:
         file = self.open()
         compress = zstandard.ZstdCompressor(level=3).compress
         for which, position in enumerate(self.positions):
@@ -174,11 +204,6 @@ class Segment:
             target.append(frame)
             sealed.note(self.bases[which], 0, len(frame))
         sealed.end = self.end
-        target.sync()
-        target.close()
-        self.disk.rename(draft, sealed.path)
-        self.disk.sync_dir(self.folder)
-        return sealed
 
     def _corrupt(self, position: int, reason: str) -> CorruptionError:
         return CorruptionError(f"{self.path} is damaged at byte {position}: {reason}")

@@ -15,8 +15,8 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
-from typing import Any, NamedTuple, NoReturn
+from time import monotonic, perf_counter
+from typing import Any, NoReturn
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
@@ -26,12 +26,12 @@ from ortoo.model.replies import Columns
 from ortoo.ports import Happened, StoreStatus
 
 from .catalog import Catalog
-from .checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
+from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .commit import encode_commit
 from .crypto import KeyRing
+from .cut import Cut, take_cut
 from .files import Disk
 from .format import check_format, refuse_strangers
-from .happenings import DiskHistory
 from .lock import DirectoryLock
 from .log import DiskLog
 from .recovery import Recovery
@@ -39,10 +39,12 @@ from .segment import Segment
 from .wal import Wal
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
+CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathered behind a slow one
 INTERVAL_S = 0.05  # how long durability "interval" may lag
-RESERVE_BYTES = 64 << 20  # publishing stops when less is free, so that acks can go on
+RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 ROOM_CHECK_BYTES = 8 << 20
+PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
@@ -53,20 +55,6 @@ def _exit_on_sync_failure(error: OSError) -> NoReturn:
     """What the page cache holds can no longer be trusted; a new process reads what is really there."""
     sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
     os._exit(74)
-
-
-class _Cut(NamedTuple):
-    """What a checkpoint writes: everything up to one commit. A topic's ring is settled here, for it may be deleted meanwhile,
-    and what was encrypted must not be written in plain text because nobody remembers that it was."""
-
-    number: int
-    snapshot: bytes
-    at: int
-    logs: list[tuple[DiskLog, KeyRing | None]]
-    histories: list[tuple[DiskHistory, KeyRing | None]]
-    transactions: list[tuple[str, str, int]]
-    topics: list[TopicEntry]
-    doomed: list[str]
 
 
 class DiskStore:
@@ -80,10 +68,11 @@ class DiskStore:
         on_sync_failure: Callable[[OSError], Any] = _exit_on_sync_failure,
         in_threads: bool = True,
         lock: DirectoryLock | None = None,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self.disk = disk
         self.ring = ring or KeyRing({})
-        self.problems: list[str] = []  # what recovery found, in words
+        self._found: list[str] = []  # problems that stay: what recovery found, and what is damaged
         self.sync_seconds = Histogram()  # of the write-ahead log
         self.checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
         self._lock = lock
@@ -92,15 +81,19 @@ class DiskStore:
         self._on_sync_failure = on_sync_failure
         self._writer = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
         self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
+        self._now = now
         self._reset()
 
     def _reset(self) -> None:
-        self._wal = Wal(self.disk)
+        self._wal = Wal(self.disk, self._on_sync_failure)
         self._catalog = Catalog(self.disk)
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._unchecked_bytes = ROOM_CHECK_BYTES
         self._full: str | None = None
+        self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
+        self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
+        self._paused_until = 0.0
         self._is_closed = False
 
     async def _in(self, executor: ThreadPoolExecutor | None, work: Callable[..., Any], *args: Any) -> Any:
@@ -119,15 +112,16 @@ class DiskStore:
         self._close_files()
         self._reset()
         check_format(self.disk)
-        self.problems = []
+        self._found = []
         checkpoint = await self._in(self._flusher, read_checkpoint, self.disk)
-        recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self.problems)
-        recovery.prepare(checkpoint)
+        recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self._found, checkpoint)
+        recovery.prepare()
         if checkpoint is not None:
             yield [await self._in(self._flusher, recovery.load, checkpoint)]
-        for records in recovery.replay(checkpoint):
+        for records in recovery.replay():
             yield records
         recovery.lock_up_without_key()
+        self._catalog.quarantine.complete(self._wal.next_number - 1)
         for record in self._catalog.quarantine.records():
             yield [record]
         self._wal.rotate()
@@ -177,11 +171,7 @@ class DiskStore:
 
     def _sync(self) -> None:
         began = perf_counter()
-        try:
-            self._wal.sync()
-        except OSError as error:
-            self._on_sync_failure(error)
-            raise
+        self._wal.sync()
         self.sync_seconds.observe(perf_counter() - began)
 
     async def _keep_up(self, written: int) -> None:
@@ -226,17 +216,36 @@ class DiskStore:
     def status(self) -> StoreStatus:
         if self._unchecked_bytes >= ROOM_CHECK_BYTES or self._full is not None:
             self._unchecked_bytes = 0
-            free = self.disk.free_bytes()
-            self._full = f"only {free >> 20} MiB of the disk are free" if free < self._reserve_bytes else None
-        due = self._wal.bytes_since_rotation >= self._checkpoint_bytes
-        idle = self._checkpointing is None and not self._catalog.quarantine
+            self._full = self._lack_of_room()
+        idle = self._checkpointing is None
         return StoreStatus(
-            checkpoint_due=due and idle,
-            checkpoint_useful=self._wal.bytes_since_rotation > 0 and idle,
+            checkpoint_due=idle and self._is_checkpoint_due(),
+            checkpoint_useful=idle and self._wal.bytes_since_rotation > 0,
             full=self._full,
             can_encrypt=self.ring.current is not None,
-            problems=tuple(dict.fromkeys(self.problems)),
+            problems=tuple(self.problems),
         )
+
+    def _lack_of_room(self) -> str | None:
+        """Room is kept back for acks, and for a checkpoint to write all that waits in memory: without one nothing is freed."""
+        free, waiting = self.disk.free_bytes(), self._wal.bytes_unwritten
+        if free < self._reserve_bytes + waiting:
+            return f"only {free >> 20} MiB of the disk are free; delete or purge something, or make room"
+        if "checkpoint" in self._failing and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, ROOM_CHECK_BYTES):
+            return f"{self._failing['checkpoint']}, and {waiting >> 20} MiB wait for one"
+        return None
+
+    def _is_checkpoint_due(self) -> bool:
+        if self._now() < self._paused_until:
+            return False
+        waiting = self._wal.bytes_unwritten
+        if self._full is not None and (self._catalog.frees or waiting >= self._checkpoint_bytes // 32 > 0):
+            return True
+        return waiting >= self._checkpoint_bytes
+
+    @property
+    def problems(self) -> list[str]:
+        return list(dict.fromkeys([*self._found, *self._failing.values()]))
 
     @property
     def wal_bytes(self) -> int:
@@ -248,91 +257,103 @@ class DiskStore:
         return sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
 
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
-        number = self._wal.next_number - 1
-        await self._in(self._writer, self._sync)  # a failure ends the process here, too
-        await self._in(self._writer, self._wal.rotate)
-        self._catalog.close_leaving()
-        catalog = self._catalog
-        cut = _Cut(
-            number,
-            snapshot,
-            at,
-            [(log, catalog.ring_of(log.topic, self.ring)) for log in catalog.logs.values() if log.begin_flush()],
-            [(one, catalog.ring_of(one.topic, self.ring)) for one in catalog.histories.values() if one.begin_flush()],
-            [(namespace, name, begun) for (namespace, name), begun in catalog.transactions.items()],
-            [TopicEntry(topic, *catalog.names[topic], config) for topic, config in catalog.configs.items()],
-            catalog.doomed,
-        )
-        catalog.doomed = []
+        number, written = self._wal.next_number - 1, self._wal.bytes_total
+        await self._in(self._writer, self._sync)
+        try:
+            await self._in(self._writer, self._wal.rotate)
+        except OSError as error:
+            self._checkpoint_failed(error)
+            return
+        cut = take_cut(self._catalog, self.ring, number, written, snapshot, at)
         if self._flusher is None:
             await self._run_checkpoint(cut)
         else:
             self._checkpointing = asyncio.create_task(self._run_checkpoint(cut), name="ortoo-checkpoint")
 
-    async def _run_checkpoint(self, cut: _Cut) -> None:
+    async def _run_checkpoint(self, cut: Cut) -> None:
         catalog, began = self._catalog, perf_counter()
         try:
             await self._refresh_keys()
-            for log, ring in cut.logs:
-                log.finish_flush(await self._in(self._flusher, log.flush, ring))
-            for history, ring in cut.histories:
-                history.finish_flush(await self._in(self._flusher, history.flush, ring))
-            gone = [segment for log in catalog.logs.values() for segment in log.drop_trimmed()]
-            stale = [
-                path
-                for place, history in catalog.histories.items()
-                if place in catalog.logs
-                for path in history.drop_before(catalog.logs[place].start)
-            ]
-            manifest = Manifest(
-                cut.at,
-                cut.topics,
-                [log.entry() for log in catalog.logs.values()],
-                [history.entry() for history in catalog.histories.values()],
-                cut.transactions,
-            )
-            checkpoint = Checkpoint(cut.number, manifest, cut.snapshot)
+            for log, _, ring in cut.logs:
+                if log.writing:
+                    log.finish_flush(await self._in(self._flusher, log.flush, ring))
+            for history, _, ring in cut.histories:
+                if history.writing:
+                    history.finish_flush(await self._in(self._flusher, history.flush, ring))
+            checkpoint = cut.checkpoint()
             await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
-            await self._in(self._flusher, self._clean_up, cut, gone, stale)
+            self._wal.bytes_written = cut.bytes
+            self._failing.pop("checkpoint", None)
+            await self._clean_up(cut, checkpoint)
             await self._seal_old()
-        except (OSError, OrtooError) as error:  # the write-ahead log still has it all; the next checkpoint tries again
-            self._report(f"a checkpoint failed: {error}")
-            catalog.doomed = cut.doomed + catalog.doomed
+        except Exception as error:  # the write-ahead log still has it all; the next checkpoint tries again
+            self._checkpoint_failed(error)
+            cut.give_back(catalog)
         finally:
             self._checkpointing = None
             self.checkpoint_seconds.observe(perf_counter() - began)
+
+    def _checkpoint_failed(self, error: Exception) -> None:
+        self._failing["checkpoint"] = f"a checkpoint failed: {error}"
+        self._paused_until = self._now() + CHECKPOINT_PAUSE_S
 
     async def _refresh_keys(self) -> None:
         try:
             await self._in(self._flusher, self.ring.refresh)
         except (OrtooError, OSError) as error:  # the keys known so far go on
-            self._report(f"the encryption keys could not be read again: {error}")
+            self._failing["keys"] = f"the encryption keys could not be read again: {error}"
+        else:
+            self._failing.pop("keys", None)
 
-    def _clean_up(self, cut: _Cut, gone: list[Segment], stale: list[str]) -> None:
-        self._wal.trim(min([cut.number, *(begun - 1 for _, _, begun in cut.transactions)]))
-        for segment in gone:
-            segment.close()
-            self.disk.remove(segment.path)
-        for path in stale:
-            self.disk.remove(path)
-        for folder in cut.doomed:
-            self.disk.remove_dir(folder)
+    async def _clean_up(self, cut: Cut, checkpoint: Checkpoint) -> None:
+        """The checkpoint is durable: what it does not name may go. What cannot be removed is tried again with the next."""
+        for log, start, _ in cut.logs:
+            self._garbage += log.drop_before(start)
+        for history, start, _ in cut.histories:
+            self._garbage += history.drop_before(start)
+        self._garbage += cut.doomed
+        try:
+            await self._in(self._flusher, self._wal.trim, checkpoint.number, checkpoint.kept())
+            await self._in(self._flusher, self._remove_garbage)
+        except OSError as error:
+            self._failing["removal"] = f"files that are not needed any more cannot be removed: {error}"
+        else:
+            self._failing.pop("removal", None)
+
+    def _remove_garbage(self) -> None:
+        while self._garbage:
+            path = self._garbage[-1]
+            if path.endswith("/"):
+                self.disk.remove_dir(path[:-1])
+            else:
+                self.disk.remove(path)
+            self._garbage.pop()
 
     async def _seal_old(self) -> None:
-        for log in list(self._catalog.logs.values()):
-            for segment in log.to_seal():
-                try:
-                    sealed = await self._in(self._flusher, segment.seal)
-                except CorruptionError as error:
-                    self._report(f"a segment stays as it is: {error}")
-                    continue
-                log.replace(segment, sealed)
-                segment.close()
-                await self._in(self._flusher, self.disk.remove, segment.path)
+        try:
+            for log in list(self._catalog.logs.values()):
+                for segment in log.to_seal():
+                    await self._seal(log, segment)
+        except OSError as error:
+            self._failing["sealing"] = f"a segment could not be compressed: {error}"
+        else:
+            self._failing.pop("sealing", None)
+
+    async def _seal(self, log: DiskLog, segment: Segment) -> None:
+        try:
+            sealed = await self._in(self._flusher, segment.seal)
+        except CorruptionError as error:
+            segment.is_damaged = True
+            self._report(f"a segment stays as it is: {error}")
+            return
+        log.replace(segment, sealed)
+        segment.close()
+        self._garbage.append(segment.path)
+        await self._in(self._flusher, self._remove_garbage)
 
     def _report(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if problem not in self._found and len(self._found) < PROBLEMS_MAX:
+            self._found.append(problem)
 
     # -- the end
 

@@ -1,7 +1,8 @@
 """The write-ahead log: the only file that is synced for every commit.
 
 It is a row of files named by the number of their first commit. A new one begins at each checkpoint; the old ones go when
-the checkpoint is durable, and no open transaction was staged in them.
+the checkpoint is durable, and neither an open transaction nor a quarantined partition needs what is in them. So what is
+left of commits that a checkpoint contains may have gaps.
 
 Each frame's head tells which commit was the last known to be synced when it was written. A bad frame before a good one
 that knows it to be synced is corruption; a bad frame that nothing later vouches for was never confirmed, and is cut off
@@ -11,8 +12,9 @@ together with all behind it: what is not synced may reach the disk in any order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from ortoo.model.errors import CorruptionError
 
@@ -22,6 +24,9 @@ from .frame import COMMIT, Damage, Frame, encode_frame, scan_frames
 _SYNCED = struct.Struct("<Q")
 
 FOLDER = "wal"
+
+
+Run = tuple[int, int]  # commits from one number to another, both included
 
 
 class WalCommit(NamedTuple):
@@ -71,45 +76,52 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
 
 
 class Wal:
-    def __init__(self, disk: Disk) -> None:
+    """`on_sync_failure` is told of every sync that fails, of a file or of the folder. Nothing is synced a second time after
+    that: the system may have forgotten what it failed to write."""
+
+    def __init__(self, disk: Disk, on_sync_failure: Callable[[OSError], Any] = lambda _: None) -> None:
         self._disk = disk
+        self._on_sync_failure = on_sync_failure
         self._file: File | None = None
         self.files: list[int] = []  # first commit number of each
         self.next_number = 1
         self.bytes_since_rotation = 0
+        self.bytes_total = 0  # of commits after the checkpoint that was recovered
+        self.bytes_written = 0  # of them, those that a later checkpoint contains
         self._synced = 0
 
-    def find(self, after: int) -> None:
-        """Looks which files there are. CorruptionError when commits that should follow `after` are in none of them."""
+    def find(self, after: int, kept: Sequence[Run] = ()) -> None:
+        """Looks which files there are. CorruptionError when commits that should follow `after`, or those `kept`, are in none."""
         self._disk.make_dir(FOLDER)
         stems = [name.removesuffix(".wal") for name in self._disk.list(FOLDER) if name.endswith(".wal")]
         self.files = [int(stem) for stem in stems if stem.isdigit()]
-        while len(self.files) > 1 and self.files[1] <= after + 1:  # trimmed before, but the removal was not durable yet
-            self._disk.remove(file_name(self.files.pop(0)))
-        if self.files and self.files[0] > after + 1:
+        self.trim(after, kept)  # trimmed before, but the removal was not durable yet
+        needed = min([after + 1, *(first for first, _ in kept)])
+        if self.files and self.files[0] > needed:
             raise CorruptionError(
-                f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {after + 1} on are "
+                f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {needed} on are "
                 "needed; a file before it, or the checkpoint, is missing: restore it"
             )
         if not self.files and (after > 0 or self._disk.list("logs")):
             raise CorruptionError(f"{file_name(after + 1)} and all later files of the write-ahead log are missing")
 
-    def recover(self, after: int) -> Iterator[WalCommit | WalDamage]:
-        """The commits with numbers above `after`, in order. A torn tail is cut; damage before good frames is reported."""
+    def recover(self, after: int, kept: Sequence[Run] = ()) -> Iterator[WalCommit | WalDamage]:
+        """The commits with numbers above `after`, and those `kept`, in order. A torn tail is cut; damage before good frames
+        is reported."""
         self.next_number = self.files[0] if self.files else after + 1
         path, size = "", 0
         for index, first in enumerate(self.files):
-            if first != self.next_number:
+            if first != self.next_number and not _is_needless(self.next_number, first - 1, after, kept):
                 yield WalDamage(path, size, f"commits {self.next_number} to {first - 1} are missing")
             path, self.next_number = file_name(first), first
             data = self._disk.read(path)
             found, size = scan_commits(data), len(data)
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
-            yield from self._read(path, found, after)
+            yield from self._read(path, found, after, kept)
         if self.files:  # a process that was killed may have left its last words in the page cache only
             file = self._disk.open(file_name(self.files[-1]))
-            file.sync()
+            self._durably(file.sync)
             file.close()
         self._synced = self.next_number - 1
 
@@ -119,11 +131,13 @@ class Wal:
         if len(whole) < len(found):
             file = self._disk.open(path)
             file.truncate(found[len(whole)].position)
-            file.sync()
+            self._durably(file.sync)
             file.close()
         return whole
 
-    def _read(self, path: str, found: list[Frame | Damage], after: int) -> Iterator[WalCommit | WalDamage]:
+    def _read(
+        self, path: str, found: list[Frame | Damage], after: int, kept: Sequence[Run]
+    ) -> Iterator[WalCommit | WalDamage]:
         for item in found:
             if isinstance(item, Damage):
                 yield WalDamage(path, item.position, item.reason)
@@ -135,15 +149,23 @@ class Wal:
             if item.body is None:
                 yield WalDamage(path, item.position, "the checksum of the commit does not match", number, head)
             elif number > after:
+                self.bytes_total += item.fixed.size
+                yield WalCommit(number, head, item.body)
+            elif not _is_needless(number, number, after, kept):
                 yield WalCommit(number, head, item.body)
 
     def rotate(self) -> None:
-        """The next commit begins a new file."""
-        if self._file is not None:
-            self.sync()  # so that only the last file can have a torn end
-            self._file.close()
-        self._file = self._disk.open(file_name(self.next_number))
-        self._disk.sync_dir(FOLDER)
+        """The next commit begins a new file. When that fails, the one before goes on."""
+        self.sync()  # so that only the last file can have a torn end
+        file = self._disk.open(file_name(self.next_number))
+        try:
+            self._durably(lambda: self._disk.sync_dir(FOLDER))
+        except BaseException:
+            file.close()
+            raise
+        before, self._file = self._file, file
+        if before is not None:
+            before.close()
         if not self.files or self.files[-1] != self.next_number:
             self.files.append(self.next_number)
         self.bytes_since_rotation = 0
@@ -156,7 +178,13 @@ class Wal:
         self._file.append(data)
         self.next_number += 1
         self.bytes_since_rotation += len(data)
+        self.bytes_total += len(data)
         return number
+
+    @property
+    def bytes_unwritten(self) -> int:
+        """Of commits that no durable checkpoint contains."""
+        return self.bytes_total - self.bytes_written
 
     @property
     def is_synced(self) -> bool:
@@ -165,15 +193,28 @@ class Wal:
     def sync(self) -> None:
         if self._file is not None and not self.is_synced:
             upto = self.next_number - 1
-            self._file.sync()
+            self._durably(self._file.sync)
             self._synced = upto
 
-    def trim(self, upto: int) -> None:
-        """Removes files that hold only commits up to that number."""
-        while len(self.files) > 1 and self.files[1] <= upto + 1:
-            self._disk.remove(file_name(self.files.pop(0)))
+    def _durably(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except OSError as error:
+            self._on_sync_failure(error)
+            raise
+
+    def trim(self, upto: int, kept: Sequence[Run] = ()) -> None:
+        """Removes files that hold only commits up to that number, and none of those `kept`."""
+        for first, after in list(pairwise(self.files)):
+            if _is_needless(first, after - 1, upto, kept):
+                self._disk.remove(file_name(first))
+                self.files.remove(first)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _is_needless(first: int, last: int, upto: int, kept: Sequence[Run]) -> bool:
+    return last <= upto and not any(first <= end and start <= last for start, end in kept)

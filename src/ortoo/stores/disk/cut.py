@@ -1,0 +1,80 @@
+"""A checkpoint in the making: everything as of one commit, held still while it is written beside the commits that follow.
+
+Whatever is trimmed, deleted or changed meanwhile is no part of it. So where each log begins and which topic is encrypted is
+settled when the cut is taken, and files go only when a durable checkpoint does not name them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .catalog import Catalog
+from .checkpoint import Checkpoint, Manifest, TopicEntry
+from .crypto import KeyRing
+from .happenings import DiskHistory
+from .log import DiskLog, LogEntry
+from .quarantine import Behind
+
+
+class Cut(NamedTuple):
+    number: int
+    snapshot: bytes
+    at: int
+    logs: list[tuple[DiskLog, int, KeyRing | None]]  # with its start
+    histories: list[tuple[DiskHistory, int, KeyRing | None]]  # with the start of its log
+    unreadable: list[LogEntry]
+    transactions: list[tuple[str, str, int]]
+    topics: list[TopicEntry]
+    behind: list[Behind]
+    doomed: list[str]
+    frees: bool
+    bytes: int  # how many the write-ahead log had got
+
+    def checkpoint(self) -> Checkpoint:
+        """Once everything is flushed."""
+        manifest = Manifest(
+            self.at,
+            self.topics,
+            [log.entry(start) for log, start, _ in self.logs] + self.unreadable,
+            [history.entry(start) for history, start, _ in self.histories],
+            self.transactions,
+            self.behind,
+        )
+        return Checkpoint(self.number, manifest, self.snapshot)
+
+    def give_back(self, catalog: Catalog) -> None:
+        """It failed: the next one has to free what this one did not."""
+        catalog.doomed = self.doomed + catalog.doomed
+        catalog.frees = catalog.frees or self.frees
+
+
+def take_cut(catalog: Catalog, ring: KeyRing, number: int, written: int, snapshot: bytes, at: int) -> Cut:
+    catalog.close_leaving()
+    for log in catalog.logs.values():
+        log.begin_flush()
+    for history in catalog.histories.values():
+        history.begin_flush()
+    starts = {place: log.start for place, log in catalog.logs.items()}
+    cut = Cut(
+        number,
+        snapshot,
+        at,
+        [
+            (log, log.start, catalog.ring_of(log.topic, ring))
+            for place, log in catalog.logs.items()
+            if place not in catalog.unreadable
+        ],
+        [
+            (history, starts.get(place, 0), catalog.ring_of(history.topic, ring))
+            for place, history in catalog.histories.items()
+        ],
+        list(catalog.unreadable.values()),
+        [(namespace, name, begun) for (namespace, name), begun in catalog.transactions.items()],
+        [TopicEntry(topic, *catalog.names[topic], config) for topic, config in catalog.configs.items()],
+        catalog.quarantine.behind(),
+        catalog.doomed,
+        catalog.frees,
+        written,
+    )
+    catalog.doomed, catalog.frees = [], False
+    return cut

@@ -1,0 +1,306 @@
+"""Checkpoints that fail, that are needed because the disk is full, and that go on beside a quarantined partition."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
+from ortoo.broker import Broker
+from ortoo.stores.disk import DiskStore, KeyRing
+from ortoo.stores.disk import log as logs
+from ortoo.testing import ManualClock
+from ortoo.testing.clock import settle
+from ortoo.testing.simulated_disk import DiskFault, SimulatedDisk
+
+NEVER = 1 << 40
+KEY = {"k": bytes(32)}
+
+
+class Site:
+    """A disk that one process after the other opens."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.clock = ManualClock()
+        self.keys: dict[str, bytes] = {}
+        self.broker: Broker | None = None
+
+    async def open(self, checkpoint_bytes: int = NEVER, reserve_bytes: int = 0, **options: Any) -> Queue:
+        """Ends the process that has it open, as a crash does, and opens it anew."""
+        if self.broker is not None:
+            await self.broker.kill()
+            self.disk.open_files = 0  # the system closes what a process had open
+        self.store = DiskStore(
+            self.disk,
+            KeyRing(self.keys),
+            checkpoint_bytes=checkpoint_bytes,
+            reserve_bytes=reserve_bytes,
+            in_threads=False,
+            **options,
+        )
+        self.broker = Broker(self.store, self.clock)
+        return await Queue(self.broker, consumer="tester").open()
+
+    async def checkpoint(self) -> None:
+        assert self.broker is not None
+        await self.broker.flush()
+        await self.store.checkpoint(self.broker.engine.snapshot(), self.broker.now())
+
+    def files(self, folder: str) -> list[str]:
+        return sorted(path for path in self.disk.names if path.startswith(folder))
+
+    def damage(self, path: str, text: bytes) -> None:
+        content = self.disk.names[path]
+        content.now[bytes(content.now).index(text)] ^= 0xFF
+        content.durable = bytes(content.now)
+
+    def once(self, kind: str, fault: DiskFault) -> None:
+        """The next operation of that kind fails."""
+        left = [fault]
+        self.disk.plan = lambda _, asked: left.pop() if asked == kind and left else "none"
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+async def read(queue: Queue, topic: str) -> list[bytes]:
+    return [message.value async for message in queue.read(topic)]
+
+
+# -- no room
+
+
+async def fill_up(queue: Queue, topic: str) -> int:
+    await queue.create_topic(topic, partitions=1, ordering="none")
+    sent = 0
+    with pytest.raises(FullError):
+        for _ in range(1_000):
+            await queue.publish_many(topic, [Message(Random(sent).randbytes(10_000)) for _ in range(10)])
+            sent += 10
+    return sent
+
+
+@pytest.mark.parametrize("how", ["purge", "delete", "retention"])
+@pytest.mark.parametrize("checkpoint_bytes", [1_000_000, NEVER], ids=["in segments", "in the write-ahead log"])
+async def test_a_full_disk_heals_when_something_is_removed(
+    site: Site, how: str, checkpoint_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ortoo.stores.disk.store.ROOM_CHECK_BYTES", 100_000)
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 500_000)
+    site.disk.capacity = 4_000_000
+    queue = await site.open(checkpoint_bytes, reserve_bytes=500_000)
+    assert await fill_up(queue, "t") >= 100
+    if how == "purge":
+        await queue.purge("t")
+    elif how == "delete":
+        await queue.delete_topic("t")
+    else:
+        await queue.update_topic("t", retention_seconds=100.0)
+        await site.clock.advance(200)
+    await site.clock.advance(20)  # nobody does anything
+    assert site.store.status().full is None
+    await queue.publish("other", b"there is room again")
+    assert site.disk.free_bytes() > 3_000_000
+    queue = await site.open()
+    assert await read(queue, "other") == [b"there is room again"]
+
+
+async def test_a_disk_filled_by_others_heals_when_a_checkpoint_at_first_has_no_room(site: Site) -> None:
+    queue = await site.open(100_000, reserve_bytes=50_000)
+    await queue.create_topic("t", partitions=1, ordering="none")
+    await queue.publish_many("t", [Message(bytes(10_000))] * 5)
+    site.disk.capacity = 60_000  # others took the rest
+    with pytest.raises(FullError):
+        for _ in range(100):
+            await queue.publish_many("t", [Message(bytes(500))] * 5)
+            await site.clock.advance(1)
+            site.store._unchecked_bytes = 1 << 40
+    await queue.purge("t")
+    for _ in range(10):
+        await site.clock.advance(10)
+    await queue.publish("t", b"again")
+    assert await read(queue, "t") == [b"again"]
+
+
+# -- a new file of the write-ahead log
+
+
+@pytest.mark.parametrize("fault", ["no space", "no file"])
+async def test_a_checkpoint_that_cannot_begin_a_file_of_the_log_costs_nothing(site: Site, fault: DiskFault) -> None:
+    queue = await site.open()
+    await queue.publish("t", b"1")
+    site.once("create", fault)
+    await site.checkpoint()
+    [problem] = (await queue.stats()).problems
+    assert "checkpoint failed" in problem
+    await queue.publish("t", b"2")
+    await site.checkpoint()
+    assert (await queue.stats()).problems == []
+    queue = await site.open()
+    assert await read(queue, "t") == [b"1", b"2"]
+
+
+async def test_a_store_that_cannot_begin_a_file_when_it_recovers_recovers_later(site: Site) -> None:
+    queue = await site.open()
+    await queue.publish("t", b"1")
+    site.disk.plan = lambda _, kind: "no space" if kind in ("append", "create") else "none"
+    with pytest.raises(OutcomeUnknownError):
+        await queue.publish("t", b"2")
+    for _ in range(3):
+        await site.clock.advance(10)
+        with pytest.raises(UnavailableError):
+            await queue.publish("t", b"3")
+    site.disk.plan = lambda _, __: "none"
+    await site.clock.advance(10)
+    await queue.publish("t", b"4")
+    assert (await read(queue, "t"))[-1] == b"4"
+    assert site.disk.open_files <= 2
+
+
+# -- failed checkpoints
+
+
+@pytest.mark.parametrize("failing", ["append", "sync", "rename"])
+async def test_a_failed_checkpoint_keeps_what_is_to_be_freed_in_mind(
+    site: Site, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1, ordering="none")
+    for number in range(3):
+        await queue.publish("t", b"%d" % number)
+        await site.checkpoint()
+    assert len(site.files("logs/")) == 3
+    await queue.purge("t")
+
+    def plan(_: int, kind: str) -> DiskFault:
+        writes = any(path.endswith(".ckpt.tmp") for path in site.disk.names)
+        return ("sync fails" if kind == "sync" else "no space") if kind == failing and writes else "none"
+
+    site.disk.plan = plan
+    await site.checkpoint()
+    assert any("checkpoint failed" in problem for problem in site.store.status().problems)
+    site.disk.plan = lambda _, __: "none"
+    await site.checkpoint()
+    assert site.files("logs/") == []
+    assert site.store.status().problems == ()
+
+
+async def test_a_file_that_cannot_be_removed_is_removed_by_a_later_checkpoint(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1, ordering="none")
+    for number in range(3):
+        await queue.publish("t", b"%d" % number)
+        await site.checkpoint()
+    await queue.purge("t")
+    site.disk.plan = lambda _, kind: "no space" if kind == "remove" else "none"
+    await site.checkpoint()
+    site.disk.plan = lambda _, __: "none"
+    await site.checkpoint()
+    assert site.files("logs/") == []
+
+
+async def test_a_damaged_segment_is_tried_once_and_leaves_no_draft(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1, ordering="none")
+    await queue.publish("t", b"the damaged one")
+    await site.checkpoint()
+    site.damage(site.files("logs/")[0], b"the damaged one")
+    for number in range(5):
+        await queue.publish("t", b"%d" % number)
+        await site.checkpoint()
+    assert [path for path in site.disk.names if path.endswith(".tmp")] == []
+    assert site.disk.open_files <= 10
+    assert len([problem for problem in site.store.status().problems if "damaged" in problem]) == 1
+
+
+# -- quarantine
+
+
+async def test_a_quarantined_partition_does_not_stop_checkpoints(site: Site) -> None:
+    queue = await site.open()
+    await queue.create_topic("bad", partitions=1, ordering="none")
+    await queue.publish("bad", b"kept")
+    await queue.publish("good", b"first")
+    await site.checkpoint()
+    [path] = [path for path in site.files("logs/") if b"kept" in site.disk.names[path].now]
+    site.disk.names[path].now[26] ^= 0xFF  # in its head
+    before = bytes(site.disk.names[path].now)
+    queue = await site.open(1_000)
+    for _ in range(50):
+        await queue.publish("good", bytes(100))
+    assert site.store.wal_bytes < 5_000
+    assert sum(len(stretch.values) for log in site.store._catalog.logs.values() for stretch in log.tail) < 50
+    for _ in range(2):
+        queue = await site.open()
+        assert len(await read(queue, "good")) == 51
+        with pytest.raises(UnavailableError, match="quarantined"):
+            await queue.publish("bad", b"no")
+        assert bytes(site.disk.names[path].now) == before
+
+
+async def test_a_topic_whose_key_is_missing_for_a_while_loses_nothing_by_checkpoints(site: Site) -> None:
+    site.keys = KEY
+    queue = await site.open()
+    await queue.create_topic("secret", partitions=2, encrypted=True, ordering="none")
+    await queue.publish("secret", b"in a segment", partition=0)
+    await site.checkpoint()
+    await queue.publish("secret", b"in the log", partition=0)
+    await queue.publish("secret", b"other partition", partition=1)
+    await queue.ack(await queue.lease("secret", group="g", max_messages=1))
+    for _ in range(3):
+        site.keys = {}
+        queue = await site.open()
+        with pytest.raises(UnavailableError, match="key"):
+            await queue.publish("secret", b"no")
+        for number in range(5):
+            await queue.publish("plain", b"%d" % number)
+            await site.checkpoint()
+        assert (await queue.stats()).problems != []
+    assert len(site.files("wal/")) < 10
+    site.keys = KEY
+    queue = await site.open()
+    assert (await queue.stats()).problems == []
+    assert sorted(await read(queue, "secret")) == [b"in a segment", b"in the log", b"other partition"]
+    assert (await queue.group("secret", "g")).backlog == 2
+    assert len(await read(queue, "plain")) == 15
+    await site.checkpoint()
+    await site.checkpoint()
+    assert len(site.files("wal/")) == 1
+    queue = await site.open()
+    assert (await queue.group("secret", "g")).backlog == 2
+
+
+async def test_a_commit_that_is_damaged_stays_known_as_such_after_checkpoints(site: Site) -> None:
+    queue = await site.open()
+    await queue.create_topic("bad", partitions=1, ordering="none")
+    await queue.create_topic("good", partitions=1, ordering="none")
+    await queue.publish("bad", b"before")
+    await queue.publish("bad", b"damaged")
+    await queue.publish("bad", b"after")
+    await queue.publish("good", b"1")
+    site.damage(site.files("wal/")[0], b"damaged")
+    for number in range(3):
+        queue = await site.open()
+        await queue.publish("good", b"more %d" % number)
+        await site.checkpoint()
+        await queue.publish("good", b"even more %d" % number)
+        with pytest.raises(UnavailableError, match="quarantined"):
+            await queue.publish("bad", b"no")
+        await site.checkpoint()
+    assert any(b"after" in site.disk.names[path].now for path in site.files("wal/"))  # for who repairs it
+    assert len(await read(queue, "good")) == 7
+    await queue.delete_topic("bad")
+    await site.checkpoint()
+    await site.checkpoint()
+    assert not any(b"after" in site.disk.names[path].now for path in site.disk.names)
+    await settle()
