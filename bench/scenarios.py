@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, disk, memory, traffic
+from . import delayed, disk, memory, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live import race
@@ -35,6 +35,7 @@ def scenarios() -> list[Scenario]:
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
+        Scenario(turns.NAME, turns.scenario),
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),

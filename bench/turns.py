@@ -1,0 +1,233 @@
+"""The longest turn of the event loop: nothing else runs meanwhile, so one caller's large queue would be everybody's pause.
+
+What is measured is processor time of the loop's thread, so that other programs on the machine do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from time import thread_time
+from typing import Any
+
+import ortoo
+from ortoo.testing import ManualClock, open_manual
+
+from .figures import Figure
+from .settings import Settings
+
+NAME = "turns"
+_BATCH = 5_000
+_LATER = 60.0
+
+Case = Callable[["Turns", int], Awaitable[None]]
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    longest = 0.0
+
+    def _run_once(self) -> None:
+        began = thread_time()
+        super()._run_once()  # type: ignore[misc]
+        self.longest = max(self.longest, thread_time() - began)
+
+
+class Turns:
+    """A queue on a clock that stands still. `watch` forgets the turns so far: what came before was only to prepare."""
+
+    def __init__(self, loop: _Loop, queue: ortoo.Queue, clock: ManualClock) -> None:
+        self._loop = loop
+        self.queue = queue
+        self.clock = clock
+        self.longest: float | None = None
+
+    async def watch(self) -> None:
+        gc.collect()
+        gc.freeze()
+        await asyncio.sleep(0)  # the turn that prepared ends here
+        self._loop.call_soon(setattr, self._loop, "longest", 0.0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """What follows does not count."""
+        await asyncio.sleep(0)
+        self.longest = self._loop.longest
+
+    async def fill(self, topic: str, count: int, make: Callable[[int], ortoo.Message]) -> None:
+        for start in range(0, count, _BATCH):
+            await self.queue.publish_many(topic, [make(number) for number in range(start, min(start + _BATCH, count))])
+
+    async def crowd(self, count: int, topic: str | None, **options: Any) -> list[asyncio.Task[object]]:
+        """Long polls, all in line."""
+        polls = []
+        for number in range(count):
+            poll = self.queue.lease(topic, wait=_LATER, consumer=f"c{number}", **options)
+            polls.append(asyncio.create_task(poll))
+            await asyncio.sleep(0)
+        await self.rest()
+        assert (await self.queue.stats()).waiters == count
+        return list(polls)
+
+    async def rest(self, turns: int = 400) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+
+async def _due(turns: Turns, count: int) -> None:
+    queue, at = turns.queue, turns.clock.time() + _LATER
+    await queue.create_group("t", "default")
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}", deliver_at=at))
+    await turns.watch()
+    await turns.clock.advance(_LATER)
+    await turns.rest()
+    assert len(await queue.lease("t", max_messages=100)) == 100
+
+
+async def _expiring(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await queue.create_group("t", "default")
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}", ttl=_LATER))
+    await turns.watch()
+    await turns.clock.advance(_LATER)
+    await turns.rest()
+    assert not await queue.lease("t")
+
+
+async def _polls(turns: Turns, count: int) -> None:
+    polls = await turns.crowd(count, "t")
+    await turns.watch()
+    await turns.queue.publish("t", b"v")
+    await turns.rest()
+    await turns.stop()
+    await _end(polls, 1)
+
+
+async def _end(polls: list[asyncio.Task[object]], served: int) -> None:
+    assert sum(poll.done() for poll in polls) == served
+    for poll in polls:
+        poll.cancel()
+    await asyncio.gather(*polls, return_exceptions=True)
+
+
+async def _labels(turns: Turns, count: int) -> None:
+    for number in range(count):
+        await turns.queue.create_topic(f"t{number}", labels={"task": "t"})
+    await turns.queue.create_topic("other")
+    polls = await turns.crowd(20, None, labels={"task": "t"})
+    await turns.watch()
+    await turns.queue.publish("other", b"v")
+    await turns.queue.publish("t0", b"v")
+    await turns.rest()
+    await turns.stop()
+    await _end(polls, 1)
+
+
+async def _topics(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    for number in range(count):
+        await queue.create_topic(f"t{number}", retention_done_seconds=3600)
+    await queue.publish("t0", b"v")
+    messages = await queue.lease("t0")
+    await turns.watch()
+    await queue.reject(messages)
+    await turns.clock.advance(30)
+    await queue.leave("nobody")
+
+
+async def _partitions(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await queue.create_topic("p", partitions=count, retention_bytes=1 << 30, retention_done_seconds=3600)
+    await turns.fill("p", 50_000, lambda n: ortoo.Message(b"v" * 100, key=f"k{n}"))
+    await turns.watch()
+    for _ in range(3):
+        await queue.ack(await queue.lease("p", max_messages=100))
+    await turns.clock.advance(30)
+
+
+async def _open_leases(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await turns.fill("t", count + 1, lambda n: ortoo.Message(b"v"))
+    leased = [await queue.lease("t", lease=3600) for _ in range(count)]
+    await turns.watch()
+    await queue.reject(leased[count // 2])
+
+
+async def _message(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await queue.create_group("t", "default")
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
+    sent = await queue.publish("t", b"v", key="last")
+    await turns.watch()
+    await queue.message(sent.id)
+
+
+async def _by_key(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
+    await turns.watch()
+    for key in (f"k{count - 1}", f"k{count // 2}", "k0"):
+        assert len(await queue.lease("t", key=key)) == 1
+
+
+async def _trace(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", delay=_LATER + n, ttl=3600.0))
+    sent = await queue.publish("t", b"v", delay=_LATER)
+    await turns.watch()
+    await queue.trace(sent.id)
+
+
+async def _commit(turns: Turns, count: int) -> None:
+    queue = turns.queue
+    await queue.begin("tx", timeout=3600)
+    named = queue.named("tx", part="a")
+    for start in range(0, count, _BATCH):
+        await named.publish_many("t", [ortoo.Message(b"v", key=f"k{n}") for n in range(start, start + _BATCH)])
+    await turns.watch()
+    await named.commit()
+
+
+CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
+    "100,000 due at one instant": (_due, 100_000, {}),
+    "100,000 expire at one instant": (_expiring, 100_000, {}),
+    "1,000 long polls, key order": (_polls, 1_000, {"ordering": "key"}),
+    "1,000 long polls, partition order": (_polls, 1_000, {"ordering": "partition"}),
+    "20 polls by label, 1,000 topics": (_labels, 1_000, {}),
+    "5,000 topics": (_topics, 5_000, {}),
+    "1,000 partitions": (_partitions, 1_000, {}),
+    "4,000 open leases": (_open_leases, 4_000, {}),
+    "200,000 keys, one message": (_message, 200_000, {}),
+    "200,000 keys, lease by key": (_by_key, 200_000, {}),
+    "200,000 delayed, trace": (_trace, 200_000, {}),
+    "200,000 staged, commit": (_commit, 200_000, {}),
+}
+
+
+def _measure(case: Case, count: int, config: dict[str, Any]) -> float:
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, _Loop)
+        clock = ManualClock()
+        async with open_manual(clock) as queue:
+            await queue.create_topic("t", partitions=1, **config)
+            turns = Turns(loop, queue, clock)
+            await case(turns, count)
+            if turns.longest is None:
+                await turns.stop()
+            assert turns.longest is not None
+            return turns.longest
+
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        longest = runner.run(run())
+    gc.unfreeze()
+    return longest
+
+
+def scenario(settings: Settings) -> list[Figure]:
+    """Of each case the shortest of the repetitions' longest turns."""
+    return [
+        Figure(NAME, what, min(_measure(*case) for _ in range(settings.repetitions)) * 1000, "ms")
+        for what, case in CASES.items()
+    ]
