@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ortoo.model import limits
 from ortoo.model.commands import (
     ChangeTopic,
@@ -126,22 +128,22 @@ def decide_leave(state: State, command: Leave, now: int) -> Decision:
     slate = Slate(state, now)
     for topic, group in state.groups():
         if (command.topic is None or topic.name == command.topic) and command.group in (None, group.name):
-            leave(slate, topic, group, command.consumer)
+            leave(slate, topic, group, [command.consumer])
     return Decision(slate.records)
 
 
-def leave(slate: Slate, topic: Topic, group: Group, consumer: str) -> None:
-    """The consumer's leases return, uncounted; its partitions go to the others; an ephemeral group goes with its last."""
-    known = group.members.remove(consumer)
+def leave(slate: Slate, topic: Topic, group: Group, consumers: Collection[str]) -> None:
+    """The consumers' leases return, uncounted; their partitions go to the others; an ephemeral group goes with its last."""
+    known = group.members.remove(consumers)
     if group.ephemeral and known and not group.members.alive_until:
         slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
         return
     deaths: list[Death] = []
-    for lease in group.leases_of(consumer):
+    for lease in group.leases_of(consumers):
         deaths.extend(give_up_lease(slate, topic, group, lease, "left"))
     bury(slate, topic, deaths)
     if known and topic.config.is_fifo:
-        held = {partition: who for partition, who in group.held_partitions().items() if who != consumer}
+        held = {partition: who for partition, who in group.held_partitions().items() if who not in consumers}
         group.members.rebalance(len(group.feeds), held, slate.now)
         slate.state.shifted.add(topic.name)
         slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())

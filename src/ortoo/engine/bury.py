@@ -33,7 +33,7 @@ def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = Fals
     Where their dead-letter topic is quarantined, those that want a copy stay as they are, or with `refuse` nothing is done.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
-    kept = topic.config.dlq and bool(deaths) and not _is_dlq(slate, topic)
+    kept = topic.config.dlq and not slate.state.is_dlq(topic.name)  # a dead-letter topic never dead-letters further
     copied = [death for death in deaths if kept and _wants_copy(topic, death)]
     dropped = deaths if not copied else [death for death in deaths if not _wants_copy(topic, death)]
     for group, partition, reason, error, offsets in _together(dropped):
@@ -73,8 +73,3 @@ def _together(deaths: list[Death]) -> Iterable[tuple[Group, int, DeathReason, st
         run = list(same)
         first = run[0]
         yield first.group, first.partition, first.reason, first.error, [death.offset for death in run]
-
-
-def _is_dlq(slate: Slate, topic: Topic) -> bool:
-    """A dead-letter topic never dead-letters further."""
-    return any(other.dlq_name() == topic.name and other.config.dlq for other in slate.state.topics.values())

@@ -82,8 +82,9 @@ def check_secrecy(state: State, topic: Topic, config: TopicConfig) -> None:
                 f"the dead letters of an encrypted topic need an encrypted topic; {str(dlq.name)!r} is not"
             )
     if not config.encrypted:
-        for other in state.secret_topics():
-            if other is not topic and other.config.dlq and other.dlq_name() == topic.name:
+        for giver in state.dead_letters.get(topic.name, ()):
+            other = state.topics[giver]
+            if other is not topic and other.config.encrypted:
                 raise InvalidError(
                     f"{str(topic.name)!r} holds the dead letters of encrypted topic {str(other.name)!r}; encrypt it"
                 )

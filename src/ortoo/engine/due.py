@@ -93,13 +93,14 @@ def _members(slate: Slate, topic: Topic, ids: list[int]) -> None:
     if group is None:
         return
     members = group.members
-    for consumer in members.silent(slate.now):
-        if any(group.leases_of(consumer)):
-            members.touch(consumer, slate.now)  # a lease held counts as life
-        else:
-            leave(slate, topic, group, consumer)
-            if slate.records and isinstance(slate.records[-1], GroupDeleted):
-                return
+    silent = members.silent(slate.now)
+    busy = {lease.consumer for lease in group.leases_of(silent)}
+    for consumer in busy:
+        members.touch(consumer, slate.now)  # a lease held counts as life
+    if gone := silent - busy:
+        leave(slate, topic, group, gone)
+        if slate.records and isinstance(slate.records[-1], GroupDeleted):
+            return
     if group.ephemeral and not members.alive_until:
         slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
         return
@@ -113,7 +114,7 @@ def _members(slate: Slate, topic: Topic, ids: list[int]) -> None:
 
 def _revoke(slate: Slate, topic: Topic, group: Group, partition: int) -> None:
     deaths: list[Death] = []
-    for lease in group.leases.values():
+    for lease in group.holding(partition):
         deaths.extend(give_up_lease(slate, topic, group, lease, "revoked", only=partition))
     bury(slate, topic, deaths)
 

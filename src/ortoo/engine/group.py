@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 
 from ortoo.model import limits
 from ortoo.model.names import GroupId, LeaseId
@@ -17,7 +17,7 @@ from .partition import Partition
 class LeaseState:
     """Messages delivered together. `held` are not settled yet; `acked` answers a second ack with the same receipt."""
 
-    __slots__ = ("acked", "at", "consumer", "held", "id", "until")
+    __slots__ = ("acked", "at", "consumer", "held", "id", "stretches", "until")
 
     def __init__(self, lease: LeaseId, consumer: str, at: int, until: int) -> None:
         self.id = lease
@@ -26,6 +26,7 @@ class LeaseState:
         self.until = until
         self.held: dict[int, OffsetSet] = {}  # by partition
         self.acked: dict[int, OffsetSet] = {}
+        self.stretches: list[tuple[int, int]] = []  # where `Holders` keeps it
 
     def drop(self, partition: int, offsets: OffsetSet) -> None:
         held = self.held.get(partition)
@@ -42,8 +43,47 @@ class LeaseState:
             self.acked[partition] = offsets.copy()
 
 
+class Holders:
+    """Finds the lease that holds a message without looking at all of them: they are kept by stretches of a partition."""
+
+    __slots__ = ("by_stretch",)
+
+    _BITS = 8
+
+    def __init__(self) -> None:
+        self.by_stretch: dict[tuple[int, int], dict[LeaseId, LeaseState]] = {}
+
+    def _stretches(self, offsets: OffsetSet) -> Iterable[int]:
+        """Those from the first to the last message, or if they lie far apart, just theirs."""
+        spanned = range(offsets.first() >> self._BITS, (offsets.last() >> self._BITS) + 1)
+        return spanned if len(spanned) <= len(offsets) + 1 else {offset >> self._BITS for offset in offsets}
+
+    def add(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:
+        for stretch in self._stretches(offsets):
+            place = (partition, stretch)
+            lease.stretches.append(place)
+            if place in self.by_stretch:
+                self.by_stretch[place][lease.id] = lease
+            else:
+                self.by_stretch[place] = {lease.id: lease}
+
+    def remove(self, lease: LeaseState) -> None:
+        for place in lease.stretches:
+            same = self.by_stretch[place]
+            same.pop(lease.id, None)
+            if not same:
+                del self.by_stretch[place]
+        lease.stretches.clear()
+
+    def find(self, partition: int, offsets: OffsetSet) -> list[LeaseState]:
+        """Those that hold some of them, and a few others."""
+        places = [(partition, stretch) for stretch in self._stretches(offsets)]
+        found = {lease.id: lease for place in places for lease in self.by_stretch.get(place, {}).values()}
+        return [found[lease] for lease in sorted(found)]
+
+
 class Group:
-    __slots__ = ("ephemeral", "feeds", "id", "leases", "members", "name", "ordering", "settled")
+    __slots__ = ("ephemeral", "feeds", "holders", "id", "leases", "members", "name", "ordering", "settled")
 
     def __init__(self, group: GroupId, name: str, ordering: Ordering, ephemeral: bool = False) -> None:
         self.id = group
@@ -52,6 +92,7 @@ class Group:
         self.ephemeral = ephemeral
         self.feeds: list[Feed] = []
         self.leases: dict[LeaseId, LeaseState] = {}
+        self.holders = Holders()
         self.settled: dict[LeaseId, LeaseState] = {}  # wholly settled, remembered for a while
         self.members = Members()
 
@@ -66,6 +107,7 @@ class Group:
         if lease.held or lease.id not in self.leases:
             return
         del self.leases[lease.id]
+        self.holders.remove(lease)
         if lease.acked:
             self.settled[lease.id] = lease
             if len(self.settled) > limits.SETTLED_LEASES_REMEMBERED:
@@ -73,10 +115,9 @@ class Group:
 
     def revoke(self, partition: int, offsets: OffsetSet) -> None:
         """Takes messages out of whatever leases hold them; the receipts go stale."""
-        if offsets.is_disjoint(self.feeds[partition].leased):
-            return
-        for lease in list(self.leases.values()):
-            lease.drop(partition, offsets)
+        leased = offsets & self.feeds[partition].leased
+        for lease in self.holders.find(partition, leased) if leased else ():
+            lease.drop(partition, leased)
             self.retire(lease)
 
     def close(self, partition: int, offsets: OffsetSet) -> None:
@@ -87,18 +128,31 @@ class Group:
         """A new start at these cursors: every receipt stale, every attempt forgotten."""
         skipped = [feed.skipped for feed in self.feeds]
         partitions = [feed.partition for feed in self.feeds]
-        self.leases.clear()
-        self.settled.clear()
+        self.forget_leases()
         self.feeds.clear()
         for partition, cursor, lost in zip(partitions, cursors, skipped, strict=True):
             self.add_feed(partition, cursor)
             self.feeds[-1].skipped = lost
 
+    def hold(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:
+        lease.held[partition] = offsets
+        self.holders.add(lease, partition, offsets)
+
+    def forget_leases(self) -> None:
+        self.leases.clear()
+        self.settled.clear()
+        self.holders = Holders()
+
+    def holding(self, partition: int) -> list[LeaseState]:
+        """The leases with messages of that partition."""
+        leased = self.feeds[partition].leased
+        return self.holders.find(partition, leased) if leased else []
+
     def held_partitions(self) -> dict[int, str]:
         return {partition: lease.consumer for lease in self.leases.values() for partition in lease.held}
 
-    def leases_of(self, consumer: str) -> Iterator[LeaseState]:
-        return (lease for lease in list(self.leases.values()) if lease.consumer == consumer)
+    def leases_of(self, consumers: Collection[str]) -> list[LeaseState]:
+        return [lease for lease in self.leases.values() if lease.consumer in consumers]
 
     def backlog(self) -> int:
         return sum(feed.backlog() for feed in self.feeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 
 from ortoo.model import limits
@@ -60,13 +61,18 @@ def _check(command: Lease) -> None:
 def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
         return [state.usable_topic(TopicName(command.namespace, command.topic))]
-    wanted = (command.labels or {}).items()
-    here = [t for t in state.topics.values() if t.name.namespace == command.namespace and t.trouble is None]
-    found = [topic for topic in here if wanted <= topic.config.labels.items()]
-    if not wanted:  # the whole namespace: what others work with, not dead letters and answers
-        dead = {topic.dlq_name() for topic in here if topic.config.dlq}
-        found = [t for t in found if t.name not in dead and t.config.labels != INBOX_LABELS]
+    labels = (command.labels or {}).items()
+    found = [t for t in state.topics_labelled(command.namespace, labels) if is_wanted(state, t, labels)]
     return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
+
+
+def is_wanted(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -> bool:
+    """Whether a lease by these labels looks at the topic. Without any it means what others work with: the whole namespace,
+    but not dead letters and answers."""
+    config = topic.config
+    if topic.trouble is not None or not all(config.labels.get(name) == value for name, value in labels):
+        return False
+    return bool(labels) or (not state.is_dlq(topic.name) and config.labels != INBOX_LABELS)
 
 
 def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
@@ -115,19 +121,23 @@ def _check_topic(topic: Topic, command: Lease) -> None:
 
 
 def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[Feed]:
-    """The feeds this consumer may lease from. Leasing is a sign of life, and joins the group."""
-    joined = group.members.touch(command.consumer, slate.now, command.wait_ms)
-    slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+    """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
+    members, alarm = group.members, ("members", topic.id, group.id)
+    joined = members.touch(command.consumer, slate.now, command.wait_ms)
+    slate.state.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
     if topic.config.is_fifo:
-        if joined or group.members.moving or len(group.members.target) != len(feeds):
-            group.members.rebalance(len(feeds), group.held_partitions(), slate.now)
-            slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
-        feeds = [feeds[partition] for partition in group.members.owned(command.consumer)]
-    feeds = [feed for feed in feeds if feed.partition.trouble is None]
-    if command.partition is None:
-        return feeds
-    return [feed for feed in feeds if feed.partition.index == command.partition]
+        if joined or len(members.target) != len(feeds):
+            members.rebalance(len(feeds), group.held_partitions(), slate.now)
+            slate.state.alarms.set(alarm, members.next_deadline())
+        for partition in [partition for partition in members.moving if not feeds[partition].leased]:
+            members.hand_over(partition)
+        feeds = [feeds[partition] for partition in members.owned(command.consumer)]
+    if command.partition is not None:
+        feeds = [feed for feed in feeds if feed.partition.index == command.partition]
+    return [
+        feed for feed in feeds if (feed.ready or feed.cursor < feed.partition.durable) and not feed.partition.trouble
+    ]
 
 
 def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:

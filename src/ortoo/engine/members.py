@@ -6,11 +6,13 @@ leased messages of pauses (nobody leases more of it) until these are settled or 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ortoo.model import limits
 
 
 class Members:
-    __slots__ = ("alive_until", "moving", "owners", "session_ms", "target")
+    __slots__ = ("_owned", "alive_until", "moving", "owners", "session_ms", "target")
 
     def __init__(self) -> None:
         self.alive_until: dict[str, int] = {}
@@ -18,6 +20,7 @@ class Members:
         self.owners: dict[int, str] = {}  # partition -> who may lease from it now
         self.target: dict[int, str] = {}  # partition -> who should
         self.moving: dict[int, int] = {}  # partition -> when its old owner's leases are revoked
+        self._owned: dict[str, list[int]] | None = None  # what `owned` answers; None after a change
 
     def touch(self, consumer: str, now: int, wait_ms: int = 0, session_ms: int | None = None) -> bool:
         """A sign of life. Returns whether the consumer is new."""
@@ -28,19 +31,26 @@ class Members:
         self.alive_until[consumer] = max(lives, self.alive_until.get(consumer, 0))
         return is_new
 
-    def remove(self, consumer: str) -> bool:
-        self.session_ms.pop(consumer, None)
-        self.owners = {partition: owner for partition, owner in self.owners.items() if owner != consumer}
-        return self.alive_until.pop(consumer, None) is not None
+    def remove(self, consumers: Collection[str]) -> bool:
+        """Returns whether any of them was known."""
+        known = [consumer for consumer in consumers if consumer in self.alive_until]
+        for consumer in known:
+            del self.alive_until[consumer]
+            self.session_ms.pop(consumer, None)
+        if known:
+            self.owners = {partition: owner for partition, owner in self.owners.items() if owner not in consumers}
+            self._owned = None
+        return bool(known)
 
-    def silent(self, now: int) -> list[str]:
-        return [consumer for consumer, until in self.alive_until.items() if until <= now]
+    def silent(self, now: int) -> set[str]:
+        return {consumer for consumer, until in self.alive_until.items() if until <= now}
 
     def next_deadline(self) -> int | None:
         return min([*self.alive_until.values(), *self.moving.values()], default=None)
 
     def rebalance(self, partitions: int, held: dict[int, str], now: int) -> None:
         """Gives each member its share. `held` names the partitions with leased messages, and by whom."""
+        self._owned = None
         self.target = _shares(sorted(self.alive_until), self.owners, partitions)
         for partition, consumer in self.target.items():
             owner = self.owners.get(partition)
@@ -54,13 +64,24 @@ class Members:
             del self.owners[partition]
 
     def hand_over(self, partition: int) -> None:
+        self._owned = None
         self.moving.pop(partition, None)
         if partition in self.target:
             self.owners[partition] = self.target[partition]
 
     def owned(self, consumer: str) -> list[int]:
         """Partitions the consumer may lease from now; one that is moving away pauses."""
-        return [p for p, owner in sorted(self.owners.items()) if owner == consumer and p not in self.moving]
+        if self._owned is None:
+            self._owned = {}
+            for partition, owner in sorted(self.owners.items()):
+                if partition not in self.moving:
+                    self._owned.setdefault(owner, []).append(partition)
+        return self._owned.get(consumer, [])
+
+    def owners_of(self, partitions: Collection[int]) -> set[str]:
+        """Who may lease from one of these, now or once it has moved."""
+        found = {who.get(partition) for partition in partitions for who in (self.owners, self.target)}
+        return {owner for owner in found if owner is not None}
 
 
 def _shares(members: list[str], owners: dict[int, str], partitions: int) -> dict[int, str]:

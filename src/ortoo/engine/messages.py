@@ -46,7 +46,9 @@ def _revoke_later(slate: Slate, topic: Topic, group: Group, ref: MessageRef) -> 
     feed = group.feeds[ref.partition]
     if ref.offset not in feed.leased:
         return
-    lease = next(lease for lease in group.leases.values() if ref.offset in lease.held.get(ref.partition, ()))
+    one = OffsetSet([ref.offset])
+    found = group.holders.find(ref.partition, one)
+    lease = next(lease for lease in found if ref.offset in lease.held.get(ref.partition, ()))
     _, later = in_line(Held(topic, group, lease, feed, OffsetSet([ref.offset])))
     bury(slate, topic, put_back(slate, Held(topic, group, lease, feed, later), "revoked"))
 

@@ -37,28 +37,21 @@ def _opened(state: State, record: r.Opened) -> None:
 
 
 def _topic_created(state: State, record: r.TopicCreated) -> None:
-    topic = Topic(record)
-    state.topics[topic.id] = state.names[topic.name] = topic
+    state.add_topic(Topic(record))
     state.number = max(state.number, record.topic)
-    if record.config.encrypted:
-        state.secrets.add(topic.id)
     state.alarms.set(("retention",), record.at + limits.RETENTION_INTERVAL_MS)
 
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
     topic = state.topics[record.topic]
-    topic.change(record.config)
-    if record.config.encrypted:
-        state.secrets.add(topic.id)
+    state.change_topic(topic, record.config)
     if topic.window_since is not None:
         state.alarms.set(("window", topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
-    topic = state.topics.pop(record.topic)
-    state.secrets.discard(record.topic)
+    topic = state.remove_topic(record.topic)
     state.past.add(topic.counters)
-    del state.names[topic.name]
     for group in topic.groups.values():
         _forget_leases(state, group)
     if topic.name.namespace in state.dedups:
@@ -112,8 +105,7 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
             feed = group.feeds[partition]
             feed.give_back(offsets)
             feed.close(offsets & feed.partition.expired)  # only who held them might have finished them
-    group.leases.clear()
-    group.settled.clear()
+    group.forget_leases()
     for feed, start, end in zip(group.feeds, record.cursors, record.untils, strict=True):
         again = OffsetSet.span(start, end) if start < end else OffsetSet()
         again.subtract(feed.open)
@@ -248,7 +240,7 @@ def _leased(state: State, record: r.Leased) -> None:
         state.lease_number = max(state.lease_number, record.lease % LEASES_PER_EPOCH)
         state.leases_due.add(record.until, record.lease)
         state.alarms.set(("leases",), record.until)
-    lease.held[record.partition] = record.offsets.copy()
+    group.hold(lease, record.partition, record.offsets.copy())
     group.feeds[record.partition].take(record.offsets)
     topic.counters.delivered += len(record.offsets)
 

@@ -228,9 +228,7 @@ def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
 def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, int], LogIndex]) -> None:
     record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
     topic = Topic(record)
-    state.topics[topic.id] = state.names[topic.name] = topic
-    if topic.config.encrypted:
-        state.secrets.add(topic.id)
+    state.add_topic(topic)
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
@@ -309,6 +307,7 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
         state.alarms.set(("leases",), lease.until)
         for partition, offsets in lease.held.items():
             group.feeds[partition].leased.update(offsets)
+            group.hold(lease, partition, offsets)
     for feed, values in zip(group.feeds, dumped.feeds, strict=True):
         _load_feed(feed, values)
         state.alarms.set(("retries", topic.id, feed.partition.index, group.id), feed.retries.next())

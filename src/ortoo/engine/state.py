@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ortoo.model.commands import Publish
 from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.replies import Counters
+from ortoo.model.topic import TopicConfig
 
 from .alarms import Alarms
 from .dedup import DedupTable
@@ -19,6 +20,8 @@ from .members import Members
 from .partition import Partition
 from .topic import Topic, TopicCounters
 from .wheel import Wheel
+
+Label = tuple[str, str]
 
 
 class Transaction:
@@ -62,10 +65,12 @@ class State:
     __slots__ = (
         "alarms",
         "auto_create",
+        "dead_letters",
         "dedups",
         "ended",
         "epoch",
         "joining",
+        "labelled",
         "lease_groups",
         "lease_number",
         "leases_due",
@@ -74,7 +79,6 @@ class State:
         "number",
         "past",
         "producers",
-        "secrets",
         "shifted",
         "topics",
         "transactions",
@@ -87,8 +91,9 @@ class State:
         self.number = 0  # the last given to a topic or group; never given again
         self.lease_number = 0  # the last given in this epoch
         self.topics: dict[TopicId, Topic] = {}
-        self.secrets: set[TopicId] = set()  # topics that are, or once were, encrypted
         self.names: dict[TopicName, Topic] = {}
+        self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
+        self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
         self.dedups: dict[str, DedupTable] = {}  # by namespace, for topics that share one
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}  # (when, committed), oldest first
@@ -122,10 +127,47 @@ class State:
             raise NotFoundError(f"there is no topic {str(name)!r}; publish to it or create it first")
         return topic
 
-    def secret_topics(self) -> Iterator[Topic]:
-        for topic in self.secrets:
-            if topic in self.topics and self.topics[topic].config.encrypted:
-                yield self.topics[topic]
+    def add_topic(self, topic: Topic) -> None:
+        self.topics[topic.id] = self.names[topic.name] = topic
+        self._index(topic)
+
+    def change_topic(self, topic: Topic, config: TopicConfig) -> None:
+        self._unindex(topic)
+        topic.change(config)
+        self._index(topic)
+
+    def remove_topic(self, topic: TopicId) -> Topic:
+        removed = self.topics.pop(topic)
+        del self.names[removed.name]
+        self._unindex(removed)
+        return removed
+
+    def _index(self, topic: Topic) -> None:
+        if topic.config.dlq:
+            self.dead_letters.setdefault(topic.dlq_name(), set()).add(topic.id)
+        for label in (None, *topic.config.labels.items()):
+            self.labelled.setdefault((topic.name.namespace, label), {})[topic.id] = topic
+
+    def _unindex(self, topic: Topic) -> None:
+        if topic.config.dlq:
+            givers = self.dead_letters[topic.dlq_name()]
+            givers.discard(topic.id)
+            if not givers:
+                del self.dead_letters[topic.dlq_name()]
+        for label in (None, *topic.config.labels.items()):
+            same = self.labelled[topic.name.namespace, label]
+            del same[topic.id]
+            if not same:
+                del self.labelled[topic.name.namespace, label]
+
+    def is_dlq(self, name: TopicName) -> bool:
+        """Whether some topic's dead letters go there."""
+        return name in self.dead_letters
+
+    def topics_labelled(self, namespace: str, labels: Collection[Label]) -> Collection[Topic]:
+        """All topics with these labels, and others: those with the rarest of them. Without any, the whole namespace."""
+        found = [self.labelled.get((namespace, label), {}) for label in labels or (None,)]
+        return min(found, key=len).values()
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)

@@ -98,6 +98,8 @@ class Topic:
     @property
     def trouble(self) -> str | None:
         """Why nothing of the topic can be used: every partition is quarantined."""
+        if self.partitions[0].trouble is None:
+            return None
         troubles = [partition.trouble for partition in self.partitions]
         return troubles[0] if all(troubles) else None
 
