@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+import ortoo
 from ortoo import Queue
 from ortoo.broker.waiters import Waiters
 from ortoo.engine import Decision, Engine
-from ortoo.model.commands import Command
+from ortoo.model import limits
+from ortoo.model.commands import Command, Lease
 from ortoo.testing import ManualClock
 
 from .actors import crowd, poll, settle, take, waiters
@@ -109,3 +111,115 @@ async def test_a_lease_cancelled_while_its_messages_are_read_returns(clock: Manu
             await leasing
         store.reading.set()
         assert [(m.value, m.attempt) for m in await take(queue, "orders")] == [(b"1", 1)]
+
+
+def leases(decisions: list[Command]) -> list[Lease]:
+    return [command for command in decisions if isinstance(command, Lease)]
+
+
+async def test_in_partition_order_only_the_owner_of_the_partition_is_tried(
+    queue: Queue, decisions: list[Command]
+) -> None:
+    """One new message costs two tries, however many wait, in every order."""
+    await queue.create_topic("lines", ordering="partition", partitions=2)
+    waiting = [await poll(queue, "lines", consumer=f"c{number}") for number in range(50)]
+    decisions.clear()
+    await queue.publish("lines", b"1", partition=0)
+    await settle()
+    assert [task.result()[0].value for task in waiting if task.done()] == [b"1"]
+    assert len(leases(decisions)) <= 2
+
+
+async def test_a_partition_that_moves_serves_its_new_owner_once_it_is_settled(queue: Queue, clock: ManualClock) -> None:
+    """On a join only the partitions that move pause: the old owner may settle what it holds."""
+    await queue.create_topic("lines", ordering="partition", partitions=2)
+    for partition in (0, 1):
+        await queue.publish("lines", b"first", partition=partition)
+    held = await take(queue, "lines", consumer="old")
+    waiting = await poll(queue, "lines", consumer="new")
+    for partition in (0, 1):
+        await queue.publish("lines", b"second", partition=partition)
+    await settle()
+    assert not waiting.done()
+    await queue.ack(held)
+    assert [message.value for message in await waiting] == [b"second"]
+
+
+async def test_a_publish_tries_polls_by_label_on_its_own_topic_only(queue: Queue, decisions: list[Command]) -> None:
+    """Leasing by labels costs the same, however many topics have them."""
+    for number in range(20):
+        await queue.create_topic(f"t{number}", labels={"task": "a"})
+    await queue.create_topic("other", labels={"task": "b"})
+    waiting = [await poll(queue, None, labels={"task": "a"}) for _ in range(5)]
+    decisions.clear()
+    await queue.publish("other", b"1")
+    await settle()
+    assert leases(decisions) == []
+    await queue.publish("t7", b"2")
+    assert [message.value for message in await waiting[0]] == [b"2"]
+    await settle()
+    assert [command.topic for command in leases(decisions)] == ["t7", "t7"]
+
+
+async def test_polls_by_other_labels_or_groups_are_tried_each(queue: Queue) -> None:
+    """A topic may have more labels than were asked for; every group gets its own."""
+    await queue.create_topic("t", labels={"task": "a", "size": "large"})
+    waiting = [
+        await poll(queue, None, labels={"task": "a"}, group="one"),
+        await poll(queue, None, labels={"size": "large"}, group="two"),
+        await poll(queue, None, labels={"size": "large", "task": "a"}, group="three"),
+        await poll(queue, None, labels={}, group="four"),
+    ]
+    wrong = await poll(queue, None, labels={"task": "b"}, group="five")
+    await queue.publish("t", b"1")
+    assert [[m.value for m in await task] for task in waiting] == [[b"1"]] * 4
+    assert not wrong.done()
+    wrong.cancel()
+
+
+@pytest.mark.parametrize("where", [{"topic": "orders"}, {"topic": None, "labels": {"task": "a"}}])
+@pytest.mark.parametrize("already", [True, False])
+async def test_a_poll_looks_on_behind_as_much_as_one_turn_may_see(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, where: dict[str, Any], already: bool
+) -> None:
+    """A message is found behind any number of blocked ones, by topic and by labels."""
+    monkeypatch.setattr(limits, "SCAN_MESSAGES_MAX", 10)
+    await queue.update_topic("orders", partitions=6, labels={"task": "a"})
+    await queue.publish("orders", b"held", partition=0, key="k")
+    await take(queue, "orders")
+    waiting = None if already else await poll(queue, **where)
+    async with queue.transaction() as tx:
+        for _ in range(55):
+            tx.publish("orders", b"blocked", partition=0, key="k")
+        tx.publish("orders", b"free", partition=0, key="other")
+    async with asyncio.timeout(60):
+        found = await (waiting or queue.lease(wait=5, **where))
+    assert [message.value for message in found] == [b"free"]
+
+
+async def test_one_turn_makes_a_bounded_number_of_tries_and_nobody_starves(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits is tried; who is not in this turn of the loop is in a later one."""
+    monkeypatch.setattr(limits, "TRIES_PER_TURN", 5)
+    await queue.create_topic("one", partitions=1)
+    waiting = [await poll(queue, "one", key=f"k{number}") for number in range(40)]
+    turns: list[int] = []
+    turn = 0
+    decide = Engine.decide
+
+    def counted(engine: Engine, command: Command, now: int) -> Decision:
+        if isinstance(command, Lease):
+            turns.append(turn)
+        return decide(engine, command, now)
+
+    monkeypatch.setattr(Engine, "decide", counted)
+    publishing = asyncio.create_task(queue.publish_many("one", [ortoo.Message(b"1", key=f"k{n}") for n in (3, 39)]))
+    while not (waiting[3].done() and waiting[39].done() and publishing.done()):
+        turn += 1
+        await asyncio.sleep(0)
+    assert len(turns) >= 40
+    assert max(turns.count(each) for each in turns) <= 5
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

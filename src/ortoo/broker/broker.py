@@ -48,7 +48,7 @@ from .copies import fill_copies
 from .meters import Meters
 from .reader import Reader
 from .subscription import Subscription
-from .waiters import Rooms, Waiters, let_go
+from .waiters import Rooms, Waiters, describe, let_go
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
@@ -66,7 +66,7 @@ class Broker(Reader):
     def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
         self.store = store
         self.clock = clock
-        self.waiters = Waiters()
+        self.waiters = Waiters(self._try_lease)
         self.meters = Meters()
         self.on_commit: list[Observer] = []  # told of the records of each commit, once they are durable
         self._auto_create = auto_create
@@ -75,7 +75,6 @@ class Broker(Reader):
         self._in_flight: PendingCommit | None = None
         self._dirty = asyncio.Event()
         self._lingering: Alarm | None = None
-        self._stirred: set[TopicName] = set()
         self._rooms = Rooms(clock)
         self._alarm: tuple[int, Alarm] | None = None
         self._refusal: OrtooError | None = ClosedError(
@@ -190,7 +189,7 @@ class Broker(Reader):
         """`seconds` gets how long it took, without the waiting."""
         began = perf_counter()
         taken = self._try_lease(command)
-        while taken.more and not command.wait_ms:
+        while taken.more:  # it let others run; look on afterwards
             await asyncio.sleep(0)
             taken = self._try_lease(command)
         if not taken.taken and command.wait_ms:
@@ -213,9 +212,6 @@ class Broker(Reader):
 
     def _try_lease(self, command: Lease) -> LeaseTaken:
         taken: LeaseTaken = self.submit(command)
-        if taken.more and command.topic is not None:  # it let others run; look on afterwards
-            name = TopicName(command.namespace, command.topic)
-            asyncio.get_running_loop().call_soon(self._stir, name)
         return taken
 
     async def _wait(self, command: Lease) -> LeaseTaken:
@@ -279,11 +275,11 @@ class Broker(Reader):
         state = self.engine.state
         for record in records:
             if isinstance(record, TopicDeleted):
-                self._stirred.add(state.topics[record.topic].name)
+                self._commit.stir(state.topics[record.topic].name, None)
             self.engine.apply(record)
             topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
-            if topic is not None and not isinstance(record, TopicCreated | Leased):  # these free nothing
-                self._stirred.add(topic.name)
+            if topic is not None and not isinstance(record, TopicCreated | Leased | Extended):  # these free nothing
+                self._commit.stir(topic.name, getattr(record, "partition", None))
         self._commit.records.extend(records)
         if all(type(record) in _PATIENT for record in records):
             self._commit_soon()
@@ -315,7 +311,6 @@ class Broker(Reader):
                 continue
             commit, self._commit = self._commit, PendingCommit()
             self._in_flight = commit
-            stirred, self._stirred = self._stirred, set()
             try:
                 snapshot = self.engine.snapshot() if is_due else None
                 at = self.engine.state.now
@@ -335,16 +330,15 @@ class Broker(Reader):
                 self.engine.confirm(record)
             commit.succeed()
             tell(self.on_commit, records)
-            for name in stirred:
-                self._stir(name)
+            for name, partitions in commit.stirred.items():
+                self._stir(name, partitions)
             if self.store.status().checkpoint_due:  # it may be what makes room, so it must not wait for a commit
                 self._dirty.set()
 
-    def _stir(self, name: TopicName) -> None:
+    def _stir(self, name: TopicName, partitions: set[int] | None = None) -> None:
         if self._refusal is not None:
             return
-        topic = self.engine.state.names.get(name)
-        self.waiters.stir(name, self._try_lease, everyone=topic is not None and topic.config.is_fifo)
+        self.waiters.stir(describe(self.engine.state, name, partitions))
         self._rooms.look(name)
 
     def _stir_shifted(self) -> None:
@@ -383,7 +377,6 @@ class Broker(Reader):
         engine.state.reset_counters()  # of this opening, not of all that was replayed
         self.engine = engine
         self._commit = PendingCommit()
-        self._stirred = set()
         self._refusal = None
         self._ring()
 

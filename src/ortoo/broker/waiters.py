@@ -1,15 +1,22 @@
 """Parked long polls: first come, first served, cancellable, and free while nothing happens.
 
-Waiters stand in line per topic and group (or per namespace, when they lease by labels). When a topic stirs, the head of
-each of its lines tries again, then the next, until one gets nothing; so one new message costs two tries, however many wait.
+Waiters that could be served with the same messages stand in one line. When a topic stirs, the lines that may get something
+of it are noted, and the head of each tries again, then the next, until one gets nothing; so one new message costs two tries,
+however many wait. In FIFO order each consumer owns other partitions, so there only the owner's waiters are tried. One turn of
+the event loop makes a bounded number of tries, line by line in rotation; the rest is left to later turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
+import msgspec
+
+from ortoo.engine.lease import is_wanted
+from ortoo.engine.state import State
 from ortoo.model import limits
 from ortoo.model.commands import Lease
 from ortoo.model.errors import OrtooError, TooManyError
@@ -17,7 +24,52 @@ from ortoo.model.names import TopicName
 from ortoo.model.replies import LeaseTaken
 from ortoo.ports import Clock
 
-Line = tuple[str, str | None, str]  # namespace, topic or None for labels, group
+Label = tuple[str, str]
+Owners = Callable[[str], Collection[str] | None]
+
+
+class Wish(NamedTuple):
+    """What a line waits for. Who wants the same stands in the same line."""
+
+    namespace: str
+    topic: str | None
+    labels: frozenset[Label] | None
+    group: str
+    partition: int | None
+    key: str | None
+
+
+class Stirred(msgspec.Struct, frozen=True):
+    """Messages of a topic may be deliverable.
+
+    partitions   in these; None: in any
+    is_wanted    whether a lease by these labels would look at the topic
+    owners       in FIFO order: those of a group's consumers that may get something, None: any. Not set in other orders
+    """
+
+    topic: TopicName
+    partitions: Collection[int] | None
+    labels: Collection[Label]
+    is_wanted: Callable[[frozenset[Label]], bool]
+    owners: Owners | None
+
+
+def describe(state: State, name: TopicName, partitions: Collection[int] | None) -> Stirred:
+    topic = state.names.get(name)
+    if topic is None:
+        return Stirred(name, None, (), lambda _: False, None)
+
+    def owners(group: str) -> Collection[str] | None:
+        found = topic.group_names.get(group)
+        return None if found is None or partitions is None else found.members.owners_of(partitions)
+
+    return Stirred(
+        name,
+        partitions,
+        topic.config.labels.items(),
+        lambda labels: is_wanted(state, topic, labels),
+        owners if topic.config.is_fifo else None,
+    )
 
 
 class Waiter:
@@ -29,10 +81,48 @@ class Waiter:
         self.future = future
 
 
-class Waiters:
+class _Line:
+    """In order of arrival, all together and by consumer."""
+
+    __slots__ = ("by_consumer", "waiters")
+
     def __init__(self) -> None:
-        self._lines: dict[Line, dict[int, Waiter]] = {}  # in order of arrival
-        self._deadlines: list[tuple[int, int, Line]] = []
+        self.waiters: dict[int, Waiter] = {}
+        self.by_consumer: dict[str, dict[int, Waiter]] = {}
+
+    def add(self, number: int, waiter: Waiter) -> None:
+        self.waiters[number] = waiter
+        self.by_consumer.setdefault(waiter.command.consumer, {})[number] = waiter
+
+    def remove(self, number: int) -> bool:
+        waiter = self.waiters.pop(number, None)
+        if waiter is None:
+            return False
+        same = self.by_consumer[waiter.command.consumer]
+        del same[number]
+        if not same:
+            del self.by_consumer[waiter.command.consumer]
+        return True
+
+    def head(self, consumer: str | None) -> tuple[int, Waiter] | None:
+        waiters = self.waiters if consumer is None else self.by_consumer.get(consumer, {})
+        return next(iter(waiters.items()), None)
+
+
+Try = tuple[Wish, TopicName, str | None]  # a line, the topic that stirred, and in FIFO order whose waiters
+
+
+class Waiters:
+    """`attempt` leases; an error of its goes to the waiter."""
+
+    def __init__(self, attempt: Callable[[Lease], LeaseTaken]) -> None:
+        self._attempt = attempt
+        self._lines: dict[Wish, _Line] = {}
+        self._by_topic: dict[TopicName, dict[Wish, None]] = {}
+        self._by_label: dict[tuple[str, Label | None], dict[Wish, None]] = {}  # under one of its labels, if it has any
+        self._deadlines: list[tuple[int, int, Wish]] = []
+        self._tries: dict[Try, None] = {}  # in order
+        self._goes_on = False  # whether a later turn makes the tries that are left
         self._number = 0
         self._count = 0
 
@@ -45,68 +135,130 @@ class Waiters:
             raise TooManyError(
                 f"{limits.WAITERS_MAX} consumers wait already; poll without wait, or use fewer consumers"
             )
-        line = (command.namespace, command.topic, command.group)
+        labels = None if command.labels is None else frozenset(command.labels.items())
+        wish = Wish(command.namespace, command.topic, labels, command.group, command.partition, command.key)
+        line = self._lines.get(wish)
+        if line is None:
+            line = self._lines[wish] = _Line()
+            self._index(wish)[wish] = None
         self._number += 1
         number = self._number
-        self._lines.setdefault(line, {})[number] = Waiter(command, deadline, future)
+        line.add(number, Waiter(command, deadline, future))
         self._count += 1
-        heappush(self._deadlines, (deadline, number, line))
-        return lambda: self._remove(line, number)
+        heappush(self._deadlines, (deadline, number, wish))
+        return lambda: self._remove(wish, number)
 
-    def _remove(self, line: Line, number: int) -> None:
-        waiters = self._lines.get(line)
-        if waiters is not None and waiters.pop(number, None) is not None:
+    def _index(self, wish: Wish) -> dict[Wish, None]:
+        if wish.topic is not None:
+            return self._by_topic.setdefault(TopicName(wish.namespace, wish.topic), {})
+        return self._by_label.setdefault((wish.namespace, min(wish.labels or (), default=None)), {})
+
+    def _remove(self, wish: Wish, number: int) -> None:
+        line = self._lines.get(wish)
+        if line is not None and line.remove(number):
             self._count -= 1
-            if not waiters:
-                del self._lines[line]
+            if not line.waiters:
+                self._forget(wish)
         if len(self._deadlines) > 64 and len(self._deadlines) > 4 * self._count:  # mostly of those that are gone
-            live = {number for waiters in self._lines.values() for number in waiters}
+            live = {number for line in self._lines.values() for number in line.waiters}
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in live)
 
+    def _forget(self, wish: Wish) -> None:
+        del self._lines[wish]
+        same = self._index(wish)
+        del same[wish]
+        if not same:
+            if wish.topic is not None:
+                del self._by_topic[TopicName(wish.namespace, wish.topic)]
+            else:
+                del self._by_label[wish.namespace, min(wish.labels or (), default=None)]
+
     def next_deadline(self) -> int | None:
-        while self._deadlines and self._deadlines[0][1] not in self._lines.get(self._deadlines[0][2], ()):
+        while self._deadlines:
+            deadline, number, wish = self._deadlines[0]
+            line = self._lines.get(wish)
+            if line is not None and number in line.waiters:
+                return deadline
             heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        return None
 
     def time_out(self, now: int) -> None:
         """Those whose wait is over get nothing."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, number, line = heappop(self._deadlines)
-            waiter = self._lines[line][number]
-            self._remove(line, number)
+            _, number, wish = heappop(self._deadlines)
+            waiter = self._lines[wish].waiters[number]
+            self._remove(wish, number)
             if not waiter.future.done():
                 waiter.future.set_result(LeaseTaken([]))
 
-    def stir(self, topic: TopicName, attempt: Callable[[Lease], LeaseTaken], everyone: bool) -> None:
-        """Messages of the topic may be deliverable. `attempt` leases; an error of its goes to the waiter.
+    def stir(self, stirred: Stirred) -> None:
+        if not self._count:
+            return
+        topic = stirred.topic
+        wishes = [*self._by_topic.get(topic, ())]
+        if self._by_label:
+            for label in (None, *stirred.labels):
+                found = self._by_label.get((topic.namespace, label), ())
+                wishes += [wish for wish in found if stirred.is_wanted(wish.labels or frozenset())]
+        if len(wishes) > 1:  # who came first is tried first
+            wishes.sort(key=lambda wish: next(iter(self._lines[wish].waiters)))
+        for wish in wishes:
+            if stirred.partitions is None or wish.partition is None or wish.partition in stirred.partitions:
+                for consumer in self._consumers(wish, stirred.owners):
+                    self._tries[wish, topic, consumer] = None
+        if not self._goes_on:
+            self._serve()
 
-        With `everyone`, one that gets nothing does not stop the line: in FIFO order each consumer owns other partitions.
-        """
-        for line in [line for line in self._lines if line[0] == topic.namespace and line[1] in (topic.name, None)]:
-            for number, waiter in list(self._lines.get(line, {}).items()):
-                if waiter.future.done():
-                    self._remove(line, number)
-                    continue
-                try:
-                    taken = attempt(waiter.command)
-                except OrtooError as error:
-                    waiter.future.set_exception(error)
-                    self._remove(line, number)
-                    continue
-                if taken.taken:
-                    waiter.future.set_result(taken)
-                    self._remove(line, number)
-                elif not everyone and not self._is_choosy(waiter.command):
-                    break
+    def _consumers(self, wish: Wish, owners: Owners | None) -> list[str] | list[None]:
+        if owners is None:
+            return [None]
+        here = self._lines[wish].by_consumer
+        found = owners(wish.group)
+        return list(here) if found is None else [consumer for consumer in found if consumer in here]
 
-    @staticmethod
-    def _is_choosy(command: Lease) -> bool:
-        """Whether the next in line may get something where this one got nothing."""
-        return command.partition is not None or command.key is not None or command.labels is not None
+    def _serve(self) -> None:
+        """Makes a turn's worth of tries; the next turn goes on."""
+        tries, room = limits.TRIES_PER_TURN, limits.SCAN_MESSAGES_MAX
+        while self._tries and tries > 0 and room > 0:
+            which = next(iter(self._tries))
+            del self._tries[which]
+            go_on, cost = self._try(which)
+            tries, room = tries - 1, room - cost
+            if go_on:
+                self._tries[which] = None  # at the end: the other lines first
+        self._goes_on = bool(self._tries)
+        if self._goes_on:
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def _try(self, which: Try) -> tuple[bool, int]:
+        """Whether the line is to be tried once more, and how many messages this try has cost."""
+        wish, topic, consumer = which
+        line = self._lines.get(wish)
+        head = None if line is None else line.head(consumer)
+        if head is None:
+            return False, 0
+        number, waiter = head
+        if waiter.future.done():
+            self._remove(wish, number)
+            return True, 0
+        command = waiter.command
+        if wish.topic is None:  # nothing has happened to the other topics of these labels
+            command = msgspec.structs.replace(command, topic=topic.name, labels=None)
+        try:
+            taken = self._attempt(command)
+        except OrtooError as error:
+            waiter.future.set_exception(error)
+            self._remove(wish, number)
+            return True, 0
+        if taken.taken:
+            waiter.future.set_result(taken)
+            self._remove(wish, number)
+            return True, sum(len(run.offsets) for run in taken.taken)
+        return taken.more, limits.SCAN_MESSAGES_MAX if taken.more else 0
 
     def all(self) -> Iterator[Waiter]:
-        for waiters in list(self._lines.values()):
-            yield from list(waiters.values())
+        for line in list(self._lines.values()):
+            yield from list(line.waiters.values())
 
 
 class Rooms:

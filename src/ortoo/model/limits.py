@@ -34,4 +34,5 @@ SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, 
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
 RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
 WAITERS_MAX = 100_000  # parked long polls in one broker
+TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the others follow in later turns
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
