@@ -77,6 +77,35 @@ async def test_one_bad_message_fails_its_own_caller_only(home: Home) -> None:
     assert [m.value async for m in home.queue.read("jobs")] == [b"1", b"3", b"4"]
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("is_remote", [True, False])
+async def test_nobody_is_overtaken_because_of_a_bad_message_beside_him(
+    home: Home, seed: int, is_remote: bool
+) -> None:
+    """Bad ones are known here (no string) or there (too large); the others arrive in the order of the calls."""
+    await home.queue.create_topic("jobs", partitions=1, max_message_bytes=10)
+    random = Random(seed)
+    async with home.connect() as remote:
+        queue = remote if is_remote else home.queue
+        good: list[bytes] = []
+        work: list[asyncio.Task[Any]] = []
+        bad: list[asyncio.Task[Any]] = []
+        for number in range(200):
+            if random.random() < 0.1:
+                wrong: Any = random.choice([{"value": bytes(11)}, {"value": b"x", "key": 7}, {"value": object()}])
+                bad.append(asyncio.create_task(queue.publish("jobs", **wrong)))
+            else:
+                good.append(b"%d" % number)
+                many = random.random() < 0.3
+                publish = queue.publish_many("jobs", [good[-1]]) if many else queue.publish("jobs", good[-1], key="k")
+                work.append(asyncio.create_task(publish))  # type: ignore[arg-type]
+            for _ in range(random.choice([0, 0, 0, 0, 1, 2, 5])):
+                await asyncio.sleep(0)
+        await asyncio.gather(*work)
+        assert {type(found) for found in await asyncio.gather(*bad, return_exceptions=True)} == {InvalidError}
+    assert [message.value async for message in home.queue.read("jobs")] == good
+
+
 async def test_when_only_some_fit_into_the_topic_those_do(home: Home) -> None:
     await home.queue.create_topic("jobs", partitions=1, max_depth=3)
     await home.queue.create_group("jobs", "default")

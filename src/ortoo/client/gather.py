@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
@@ -39,6 +39,7 @@ class Gathering:
         self.entries: list[Entry] = []
         self.count = 0
         self.bytes = 0
+        self.is_due = False  # it may leave; until it does, others may still join
 
     def has_room_for(self, count: int, size: int) -> bool:
         return self.count + count <= limits.BATCH_MESSAGES_MAX and self.bytes + size <= _BYTES_MAX
@@ -71,12 +72,17 @@ class Lone:
 
 
 class Gatherer:
-    """Publishes, a batch per topic. `linger`: seconds to wait for more before a batch leaves."""
+    """Publishes, a batch per topic. `linger`: seconds to wait for more before a batch leaves.
+
+    A batch of several callers that is refused is sent again in parts, for only those whose fault it is are to fail. So that
+    nobody is overtaken meanwhile, what is published to the topic behind it waits until it is answered, and gathers.
+    """
 
     def __init__(self, send: Callable[[Publish], Awaitable[Placed]], linger: float = 0.0) -> None:
         self._send = send
         self._linger = linger
-        self._open: dict[TopicName, Gathering] = {}
+        self._line: dict[TopicName, deque[Gathering]] = {}  # in the order they leave; one may still join the last
+        self._answering: set[TopicName] = set()  # those with a batch of several callers under way
         self._lone = Lone()
         self._turn: set[TopicName] = set()  # topics that somebody has published a batch to in this turn
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
@@ -88,7 +94,8 @@ class Gatherer:
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> list[Sent]:
         """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
-        is_first = topic not in self._open and topic not in self._leaving  # nobody is overtaken
+        ahead = (self._line, self._leaving, self._answering)
+        is_first = not any(topic in some for some in ahead)  # nobody is overtaken
         if is_first and (topic not in self._turn or len(batch) >= _LARGE):
             self._turn.add(topic)
             asyncio.get_running_loop().call_soon(self._turn.discard, topic)
@@ -99,53 +106,72 @@ class Gatherer:
     def _add(self, topic: TopicName, what: Message | Outgoing, count: int, size: int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         entry = Entry(what, loop.create_future())
-        gathering = self._open.get(topic)
-        if gathering is not None and not gathering.has_room_for(count, size):
-            self._flush(topic, gathering)
-            gathering = None
-        if gathering is None:
-            gathering = self._open[topic] = Gathering()
+        line = self._line.setdefault(topic, deque())
+        if not line or not line[-1].has_room_for(count, size):
+            if line:
+                self._flush(topic, line[-1])
+            line = self._line.setdefault(topic, line)  # it may have gone with its last
+            line.append(gathering := Gathering())
             if self._linger:
                 loop.call_later(self._linger, self._flush, topic, gathering)
             else:
                 loop.call_soon(self._flush, topic, gathering)
-        gathering.add(entry, count, size)
+        line[-1].add(entry, count, size)
         return entry.future
 
     def _flush(self, topic: TopicName, gathering: Gathering) -> None:
-        if self._open.get(topic) is gathering:
-            del self._open[topic]
+        gathering.is_due = True
+        self._leave_in_turn(topic)
+
+    def _leave_in_turn(self, topic: TopicName) -> None:
+        line = self._line.get(topic)
+        while line and line[0].is_due and topic not in self._answering:
+            entries = line.popleft().entries
             self._leaving[topic] += 1
-            task = asyncio.get_running_loop().create_task(self._leave(topic, gathering.entries))
+            if len(entries) > 1:
+                self._answering.add(topic)
+            task = asyncio.get_running_loop().create_task(self._leave(topic, entries))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if not line:
+            self._line.pop(topic, None)
 
     async def _leave(self, topic: TopicName, entries: list[Entry]) -> None:
         self._leaving[topic] -= 1
         if not self._leaving[topic]:
             del self._leaving[topic]
         await self._publish(topic, entries)
+        if len(entries) > 1:
+            self._answering.discard(topic)
+            self._leave_in_turn(topic)
 
     async def _publish(self, topic: TopicName, entries: list[Entry]) -> None:
         try:
-            placed = await self._send(Publish(topic, _together(entries)))
+            batch = _together(entries)
+        except Exception:  # one of them cannot be published at all
+            entries = _sift(entries)
+            if not entries:
+                return
+            batch = _together(entries)
+        try:
+            placed = await self._send(Publish(topic, batch))
         except (RequestError, CapacityError) as error:
             if len(entries) == 1:
                 _fail(entries, error)
-            else:
-                for entry in entries:  # nothing happened; find out whose fault it was
-                    await self._publish(topic, [entry])
-            return
+            else:  # nothing happened; find out whose fault it was
+                half = len(entries) // 2
+                await self._publish(topic, entries[:half])
+                await self._publish(topic, entries[half:])
         except BaseException as error:  # whatever it is, it is the callers' to know
             _fail(entries, error)
-            return
-        _tell(entries, to_sent(placed))
+        else:
+            _tell(entries, to_sent(placed))
 
     async def drain(self) -> None:
         """Returns when everything gathered has been answered."""
-        for topic, gathering in list(self._open.items()):
-            self._flush(topic, gathering)
-        if self._tasks:
+        for topic, line in list(self._line.items()):
+            self._flush(topic, line[-1])
+        while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lone.drain()
 
@@ -159,6 +185,19 @@ def _together(entries: list[Entry]) -> Outgoing:
         else:
             batches += [entry.what for entry in group]  # type: ignore[misc]
     return join(batches)
+
+
+def _sift(entries: list[Entry]) -> list[Entry]:
+    """Without those that cannot be published, whose callers are told."""
+    good: list[Entry] = []
+    for entry in entries:
+        try:
+            _together([entry])
+        except Exception as error:  # whatever was given for a message, it is its caller's to know
+            _fail([entry], error)
+        else:
+            good.append(entry)
+    return good
 
 
 def _tell(entries: list[Entry], sent: list[Sent]) -> None:
