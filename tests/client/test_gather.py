@@ -79,9 +79,7 @@ async def test_one_bad_message_fails_its_own_caller_only(home: Home) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("is_remote", [True, False])
-async def test_nobody_is_overtaken_because_of_a_bad_message_beside_him(
-    home: Home, seed: int, is_remote: bool
-) -> None:
+async def test_nobody_is_overtaken_because_of_a_bad_message_beside_him(home: Home, seed: int, is_remote: bool) -> None:
     """Bad ones are known here (no string) or there (too large); the others arrive in the order of the calls."""
     await home.queue.create_topic("jobs", partitions=1, max_message_bytes=10)
     random = Random(seed)
@@ -98,7 +96,7 @@ async def test_nobody_is_overtaken_because_of_a_bad_message_beside_him(
                 good.append(b"%d" % number)
                 many = random.random() < 0.3
                 publish = queue.publish_many("jobs", [good[-1]]) if many else queue.publish("jobs", good[-1], key="k")
-                work.append(asyncio.create_task(publish))  # type: ignore[arg-type]
+                work.append(asyncio.create_task(publish))
             for _ in range(random.choice([0, 0, 0, 0, 1, 2, 5])):
                 await asyncio.sleep(0)
         await asyncio.gather(*work)

@@ -1,5 +1,6 @@
 """The blocking facade: everything Queue offers, from any thread, without await."""
 
+import asyncio
 import gc
 import inspect
 import threading
@@ -12,7 +13,7 @@ import pytest
 import ortoo
 from ortoo import ClosedError, LeaseLostError, Message, NotFoundError, Queue, SyncQueue
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture
@@ -134,6 +135,44 @@ def test_an_iterator_that_is_left_early_releases_what_it_has(sync: SyncQueue) ->
         break
     gc.collect()
     assert [message.value for message in sync.lease("orders", max_messages=9)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_an_iterator_may_be_collected_in_the_thread_of_the_queue(sync: SyncQueue) -> None:
+    """Safe to use from several threads, and the garbage collector runs in any of them."""
+    sync.create_topic("orders", partitions=1)
+    sync.publish_many("orders", [Message(b"%d" % number) for number in range(5)])
+
+    def leave_behind() -> None:
+        stream = sync.consume("orders")
+        next(stream)
+        circle: list[Any] = [stream]
+        circle.append(circle)
+
+    gc.disable()
+    try:
+        leave_behind()
+        sync._loop.call_soon_threadsafe(gc.collect)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), sync._loop).result(TIMEOUT)
+    finally:
+        gc.enable()
+    while sync.group("orders").leased > 1:  # it gives back what it held, without anybody who waits for that
+        pass
+
+
+def test_an_iterator_may_be_collected_while_a_call_is_handed_to_the_loop(sync: SyncQueue) -> None:
+    """Safe to use from several threads, and the garbage collector runs at any time."""
+    sync.publish_many("orders", [Message(b"1"), Message(b"2")])
+    stream = sync.consume("orders")
+    next(stream)
+    collected = threading.Event()
+
+    def collect() -> None:
+        with sync._closing:
+            stream.close()  # type: ignore[attr-defined]
+        collected.set()
+
+    threading.Thread(target=collect, daemon=True).start()
+    assert collected.wait(TIMEOUT)
 
 
 def test_consuming_ends_when_told_to(sync: SyncQueue) -> None:

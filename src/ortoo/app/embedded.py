@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ortoo.broker import Broker
 from ortoo.client import Queue, SyncQueue
+from ortoo.client.forking import keep, refusal, tell_of_forks
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
@@ -23,10 +24,20 @@ class _Embedded(Broker):
     def __init__(self, store: Store, *, auto_create: bool) -> None:
         super().__init__(store, SystemClock(), auto_create=auto_create)
         self._webhook = Webhook(self)
+        self._is_inherited = False
 
     async def open(self) -> None:
+        if self._is_inherited:
+            raise refusal()
         await super().open()
         self._webhook.start()
+
+    def _forked(self) -> None:
+        """In a child process: the store is the parent's, and one process writes."""
+        keep(self._committer, self._alarm)
+        self._refusal, self._committer, self._alarm = refusal(), None, None
+        self._webhook = Webhook(self)
+        self._is_inherited = True
 
     async def close(self, *, checkpoint: bool = False) -> None:
         await self._webhook.close(CLOSING_GRACE_S)
@@ -48,7 +59,11 @@ def open(
     by name, "file:PATH" or "command:CMD"; from the environment (ORTOO_ENCRYPTION_KEYS) when not given.
     """
     store: Store = MemoryStore() if path is None else open_directory(Path(path), keys)
-    return Queue(_Embedded(store, auto_create=auto_create), namespace=namespace)
+    broker = _Embedded(store, auto_create=auto_create)
+    queue = Queue(broker, namespace=namespace)
+    tell_of_forks(broker)
+    tell_of_forks(queue)
+    return queue
 
 
 def open_sync(

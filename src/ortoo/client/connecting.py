@@ -12,6 +12,7 @@ from ortoo.model.version import __version__
 
 from .address import parse_url
 from .arguments import check_number
+from .forking import tell_of_forks
 from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
@@ -46,7 +47,10 @@ def connect(
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
     link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
-    return Queue(link, namespace=namespace, consumer=consumer, linger=linger)
+    queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
+    tell_of_forks(link)
+    tell_of_forks(queue)
+    return queue
 
 
 def connect_sync(
@@ -59,11 +63,15 @@ def connect_sync(
     timeout: float = 30.0,
     linger: float = 0.0,
 ) -> SyncQueue:
-    """The same, blocking: `with ortoo.connect_sync("ortoo://localhost:7632") as queue:`."""
+    """The same, blocking: `with ortoo.connect_sync("ortoo://localhost:7632") as queue:`.
+
+    A process that is forked after that connects by itself when it first uses the queue.
+    """
     return SyncQueue(
         lambda: connect(
             url, token=token, namespace=namespace, consumer=consumer, tls=tls, timeout=timeout, linger=linger
-        )
+        ),
+        reopens=True,
     )
 
 

@@ -17,6 +17,7 @@ from ortoo.model.names import DEFAULT_NAMESPACE, check_name
 from ortoo.model.replies import Sent
 
 from .arguments import check_number, to_ms, to_topic_name
+from .forking import keep
 from .gather import AckGatherer, Gatherer, to_sent
 from .inbox import Inbox
 from .link import Link
@@ -35,11 +36,13 @@ class Queue(Streams):
         self._link = link
         self._settler = self
         self._prefetched = {}
+        self._linger = linger
         self._gatherer = Gatherer(link.publish, linger)
         self._acks = AckGatherer(link.call)
         self._inboxes: dict[str, Inbox] = {}  # by namespace
         self.namespace = check_name("a namespace", namespace)
-        self.consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        self._is_named = consumer is not None
+        self.consumer = consumer or _consumer_name()
 
     async def open(self) -> Queue:
         await self._link.open()
@@ -55,6 +58,14 @@ class Queue(Streams):
         await self._gatherer.drain()
         await self._acks.drain()
         await self._link.close()
+
+    def _forked(self) -> None:
+        """In a child process: what was under way is the parent's."""
+        keep(self._gatherer, self._acks, *self._inboxes.values())
+        self._gatherer, self._acks = Gatherer(self._link.publish, self._linger), AckGatherer(self._link.call)
+        self._inboxes, self._prefetched = {}, {}
+        if not self._is_named:
+            self.consumer = _consumer_name()
 
     async def __aenter__(self) -> Queue:
         return await self.open()
@@ -149,3 +160,7 @@ class Queue(Streams):
         await self.topic(request.reply_to, namespace=request.namespace)
         correlated = {**(headers or {}), CORRELATION_ID: request.correlation_id}
         return await self.publish(request.reply_to, value, headers=correlated, namespace=request.namespace)
+
+
+def _consumer_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -32,6 +32,7 @@ from ortoo.wire import protocol as p
 
 from .address import Address
 from .connection import Connection, connect_to
+from .forking import keep, refusal
 from .requests import Requests
 from .subscribing import RemoteSubscription
 
@@ -89,6 +90,15 @@ class RemoteLink:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _forked(self) -> None:
+        """In a child process: the connection is the parent's, and nothing may be said through it."""
+        keep(self._connection, self._keeper, self._requests)
+        self._connection = self._keeper = None
+        self._lost = asyncio.Event()
+        self._requests = Requests(self._send)  # another producer, who numbers what it asks by itself
+        self._requests.refusal = refusal()
+        self._end_subscriptions(refusal())
 
     async def _connect(self) -> None:
         errors: list[OrtooError] = []

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import ClosedError
 
+from .forking import keep, refusal, tell_of_forks
 from .queue import Queue
 from .transaction import NamedTransaction, Transaction
 
@@ -43,24 +44,59 @@ def _iterating(
 class SyncQueue:
     """Every method of Queue, without await. Safe to use from several threads."""
 
-    def __init__(self, make: Callable[[], Queue]) -> None:
-        self._loop = asyncio.new_event_loop()
+    def __init__(self, make: Callable[[], Queue], *, reopens: bool = False) -> None:
+        """`reopens`: whether a process that is forked may make the queue anew."""
+        self._make = make
+        self._reopens = reopens
         self._closed = False
-        self._closing = threading.Lock()  # nothing is handed to the loop once it is about to stop
+        self._is_inherited = False  # this is a child process, and the parent has the loop and the connection
+        # Nothing is handed to the loop once it is about to stop. Reentrant: the garbage collector may end an iterator, which
+        # has something to hand to the loop, in a thread that is just doing so.
+        self._closing = threading.RLock()
+        self._open()
+        tell_of_forks(self)
+
+    def _open(self) -> None:
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ortoo-queue", daemon=True)
         self._thread.start()
         try:
-            self._queue = self._run(_made(make))
+            self._inner = self._run(_made(self._make))
         except BaseException:
             self._stop()
             raise
-        self._queue._settler = self  # type: ignore[assignment]  # message.ack() then blocks, and has nothing to await
+        self._inner._settler = self  # type: ignore[assignment]  # message.ack() then blocks, and has nothing to await
+
+    def _forked(self) -> None:
+        """In a child process: the thread and its loop are the parent's."""
+        keep(self._loop, self._inner, self._thread)
+        self._closing = threading.RLock()
+        self._is_inherited = True
+
+    @property
+    def _queue(self) -> Queue:
+        if self._is_inherited and self._reopens:
+            with self._closing:
+                if self._is_inherited and not self._closed:
+                    self._open_again()
+        return self._inner
+
+    def _open_again(self) -> None:
+        self._is_inherited = False
+        try:
+            self._open()
+        except BaseException:
+            self._is_inherited = True
+            raise
 
     def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._closing:
             if self._closed:
                 work.close()
                 raise ClosedError("the queue was closed")
+            if self._is_inherited:
+                work.close()
+                raise refusal()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -83,8 +119,10 @@ class SyncQueue:
                 yield item
         finally:
             try:
-                self._run(_closed(items))
-            except ClosedError:
+                ending = self._start(_closed(items))
+                if asyncio._get_running_loop() is None:  # else a loop's thread collects garbage, and must not wait
+                    ending.result()
+            except (ClosedError, CancelledError):
                 pass  # what it held returns by itself
 
     def close(self) -> None:
@@ -92,8 +130,10 @@ class SyncQueue:
             if self._closed:
                 return
             self._closed = True
+            if self._is_inherited:
+                return
         try:
-            asyncio.run_coroutine_threadsafe(self._queue.close(), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._inner.close(), self._loop).result()
         finally:
             self._stop()
 
