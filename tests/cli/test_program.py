@@ -83,8 +83,50 @@ def test_no_server_is_exit_code_4_and_says_what_to_do() -> None:
 
 def test_a_url_that_is_none() -> None:
     done = call("topics", "list", "--url", "http://localhost:6632")
-    assert done.code == 1
+    assert done.code == 2
     assert "ortoo://" in done.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ortoo:/:s3cret@localhost:7632",
+        "tcp://user:s3cret@localhost",
+        ":s3cret@localhost",
+        "s3cret@localhost:7632",
+        "ortoo://:s3cret@localhost:port",
+        "ortoo://user:s3cret#localhost:7632",
+        "ortoo://:s3cret/localhost:7632",
+        "ortoo://:s3cret@a:1?x",
+        "ortoo://user:s3cret",
+    ],
+)
+def test_a_token_in_a_mistyped_url_is_not_echoed(url: str) -> None:
+    done = call("topics", "list", "--url", url)
+    assert done.code == 2
+    assert "s3cret" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["messages", "show"], 2),
+        (["publish", "t", "x", "--delay", "nonsense"], 2),
+        (["messages", "show", "nonsense"], 1),
+        (["topics", "show", "missing"], 3),
+        (["trace", "99.0.0"], 3),
+    ],
+)
+def test_exit_codes_tell_wrong_usage_from_what_is_not_there(place: Place, arguments: list[str], code: int) -> None:
+    assert place(*arguments).code == code
+
+
+@pytest.mark.parametrize("command", ["check", "repair", "backup", "restore"])
+def test_no_such_directory_is_exit_code_3(command: str, tmp_path: Path) -> None:
+    more = [tmp_path / "new"] if command in ("backup", "restore") else []
+    done = call(command, tmp_path / "missing", *more)
+    assert (done.code, done.out) == (3, "")
+    assert "missing" in done.err
 
 
 def test_looking_into_a_directory_never_makes_one(tmp_path: Path) -> None:

@@ -168,3 +168,13 @@ def test_seek_needs_one_place_to_go_to(at_directory: Place, where: list[str]) ->
     at_directory.ok("publish", "orders", "tea")
     at_directory.ok("groups", "create", "orders", "billing")
     assert at_directory("groups", "seek", "orders", "billing", *where).code == 2
+
+
+def test_the_login_of_a_webhook_is_not_shown(place: Place) -> None:
+    made = place("topics", "create", "orders", "dlq_webhook=https://ann:pa55@hooks.example/x")
+    assert made.code == 0, made.err
+    for done in (place("topics", "show", "orders"), place("topics", "show", "orders", "--json")):
+        assert "pa55" not in done.out
+        assert "hooks.example/x" in done.out
+    changed = place("topics", "set", "orders", "lease=5s", "--json")
+    assert "pa55" not in changed.out + changed.err

@@ -14,9 +14,8 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import Processor
 
+from ortoo.model.masking import MASK
 from ortoo.model.settings import LogSettings
-
-from .options import MASK
 
 _SECRET = frozenset({"token", "password", "secret", "authorization", "cookie", "value", "values", "payload", "body"})
 

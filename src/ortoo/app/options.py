@@ -10,10 +10,10 @@ import msgspec
 from msgspec import inspect as types
 
 from ortoo.model.errors import ConfigError
+from ortoo.model.masking import MASK
 from ortoo.model.settings import Settings
 
 PREFIX = "ORTOO_"
-MASK = "********"
 
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
+from ortoo.model.errors import InvalidError, NotFoundError, OrtooError, UnavailableError
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from ortoo import Queue, SyncQueue
+    from ortoo.client.address import Address
 
 P = ParamSpec("P")
 
@@ -93,9 +94,15 @@ class Target:
         """For people: without a token that may be in the URL."""
         if self.data is not None:
             return str(self.data)
+        return str(self._address())
+
+    def _address(self) -> Address:
         from ortoo.client.address import parse_url
 
-        return str(parse_url(self.url))
+        try:
+            return parse_url(self.url)
+        except InvalidError as error:
+            raise typer.BadParameter(str(error)) from None
 
     def open(self, timeout: float = 30.0) -> SyncQueue:
         """The queue, blocking: `with target.open() as queue:`."""
@@ -104,6 +111,7 @@ class Target:
         try:
             if self.data is not None:
                 return ortoo.open_sync(_existing(self.data), namespace=self.namespace)
+            self._address()
             return ortoo.connect_sync(self.url, token=self.token, namespace=self.namespace, timeout=timeout)
         except UnavailableError as error:
             raise self.with_advice(error) from None
@@ -114,6 +122,7 @@ class Target:
 
         if self.data is not None:
             return ortoo.open(_existing(self.data), namespace=self.namespace)
+        self._address()
         return ortoo.connect(self.url, token=self.token, namespace=self.namespace)
 
     def with_advice(self, error: UnavailableError) -> UnavailableError:

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ortoo.model.errors import NotFoundError
+
 from . import show
 from .help import Json
 
@@ -27,6 +29,8 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
     from ortoo.stores.disk import KeyRing, RealDisk, load_keys
     from ortoo.stores.disk.check import check_directory
 
+    if not directory.is_dir():
+        raise NotFoundError(f"there is no directory {directory}")
     with show.working("checking") as progress:
         report = check_directory(RealDisk(directory), KeyRing(load_keys(keys)), progress)
     if json:

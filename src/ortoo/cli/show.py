@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from ortoo.model.masking import shown_settings
 from ortoo.model.message import Received
 from ortoo.model.replies import TopicInfo
 
@@ -225,7 +226,7 @@ def message_fields(message: Received) -> dict[str, Any]:
 
 def topic_fields(info: TopicInfo) -> dict[str, Any]:
     """With every setting, not only those that differ from the defaults."""
-    return {**msgspec.structs.asdict(info), "config": msgspec.structs.asdict(info.config)}
+    return {**msgspec.structs.asdict(info), "config": shown_settings(info.config)}
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
+from ortoo.model.masking import shown_settings
 from ortoo.model.replies import TopicInfo
 from ortoo.model.topic import TopicConfig
 
@@ -133,11 +134,11 @@ def show_topic(target: Target, topic: Topic, json: Json = False) -> None:
 
 
 def _setting_rows(config: TopicConfig) -> list[tuple[Text, Text, Text]]:
-    default, hints = TopicConfig(), get_type_hints(TopicConfig)
+    shown, default, hints = shown_settings(config), TopicConfig(), get_type_hints(TopicConfig)
     chosen: list[tuple[Text, Text, Text]] = []
     usual: list[tuple[Text, Text, Text]] = []
     for name in TopicConfig.__struct_fields__:
-        value, normal = (_setting_text(name, hints[name], getattr(at, name)) for at in (config, default))
+        value, normal = (_setting_text(name, hints[name], at) for at in (shown[name], getattr(default, name)))
         if value == normal:
             usual.append((Text(name, "dim"), Text(value, "dim"), Text("")))
         else:

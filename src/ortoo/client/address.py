@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from ortoo.model.errors import InvalidError
 
 PORT = 7632
+_HOST = re.compile(r"\[[0-9A-Fa-f:.%]+[\w.-]*\]|[^\s:/?#@\[\]]+")
 _EXAMPLE = "ortoo://localhost:7632"
 
 
@@ -29,7 +31,7 @@ def parse_url(url: str) -> Address:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("ortoo", "ortoos"):
         hint = "; the client speaks to the TCP port, not to the HTTP one" if scheme in ("http", "https") else ""
-        raise InvalidError(f"a server's URL looks like {_EXAMPLE} (or ortoos:// for TLS), not {url!r}{hint}")
+        raise InvalidError(f"a server's URL looks like {_EXAMPLE} (or ortoos:// for TLS), not {_shown(url)!r}{hint}")
     credentials, _, hosts = rest.rpartition("@")
     hosts = hosts.removesuffix("/")
     token = unquote(credentials.rpartition(":")[2]) or None
@@ -42,7 +44,12 @@ def _host_and_port(text: str) -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]"):  # no port; an IPv6 address has colons of its own, in brackets
         host, port = text, str(PORT)
-    host = host.strip("[]")
-    if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise InvalidError(f"{text!r} is not a host and a port, as in {_EXAMPLE}")
-    return host, int(port)
+    if not _HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        # Neither is repeated: mistyped, one of them may be the token.
+        raise InvalidError(f"a server's URL names a host and a port from 1 to 65535, as in {_EXAMPLE}")
+    return host.strip("[]"), int(port)
+
+
+def _shown(url: str) -> str:
+    """Without what may be a token, however it was mistyped."""
+    return f"…@{url.rpartition('@')[2]}" if "@" in url else url.partition("://")[0][:20]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,8 @@ from .coding import DECODERS, TooLarge, decode
 from .desk import HangUp, Receive
 from .problems import Refusal
 
+_HIGH, _LOW = rb"\\u[dD][89abAB]\w\w", rb"\\u[dD][c-fC-F]\w\w"
+_LONE_SURROGATE = re.compile(b"%b(?!%b)|%b(?<!%b%b)" % (_HIGH, _LOW, _LOW, _HIGH, _LOW))
 _PATIENCE_SECONDS = 30.0  # between two pieces of a body
 
 
@@ -103,9 +106,16 @@ def parse_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise InvalidError(f"the body is not UTF-8: {error.reason} (byte {error.start})") from None
     except msgspec.DecodeError as error:  # malformed, with the position; or of the wrong type, with the path
-        raise InvalidError(str(error)) from None
+        raise InvalidError(_explain(str(error), body)) from None
     except RecursionError:
         raise InvalidError("the body is nested too deeply") from None
+
+
+def _explain(error: str, body: bytes) -> str:
+    """Of half a character, msgspec says something else, or too little."""
+    is_vague = any(word in error for word in ("truncated", "escape", "surrogate"))
+    lone = _LONE_SURROGATE.search(body) if is_vague else None
+    return error if lone is None else f"{lone[0].decode()} is half a character (byte {lone.start()})"
 
 
 def parse_query(kind: type[InNamespace], query: bytes) -> InNamespace:

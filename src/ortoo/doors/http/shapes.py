@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -167,8 +167,14 @@ class NewTopic(TopicConfig, frozen=True, kw_only=True):
     exist_ok: bool = True
 
 
-class TopicChanges(TopicConfig, frozen=True, kw_only=True):
-    """The settings to change; the others stay."""
+# All may be left out, and none has a default: whoever fills in defaults would change what he did not name.
+TopicChanges = msgspec.defstruct(
+    "TopicChanges",
+    [(name, hint | UnsetType, UNSET) for name, hint in get_type_hints(TopicConfig).items()],
+    namespace={"__doc__": "The settings to change; the others stay."},
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
 
 
 class TopicView(msgspec.Struct):
