@@ -14,7 +14,7 @@ FLOW = """\
 name: orders
 sources:
   orders: {topic: orders}
-  unused: {csv: x.csv}
+  unused: {csv: x*.csv}
 sinks:
   out: {from: orders, topic: copies}
 checkpoint: c
@@ -23,6 +23,7 @@ checkpoint: c
 
 def test_every_mistake_is_a_line_and_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "flow.yaml"
+    (tmp_path / "x1.csv").touch()
     file.write_text(FLOW.replace("from: orders", "from: '[red]order[/red]'").replace("checkpoint", "chekpoint"))
     assert run(["pipeline", "run", str(file)]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -41,16 +42,18 @@ def test_a_dry_run_shows_the_plan_and_says_what_it_did_not_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "x1.csv").touch()
     assert run(["pipeline", "run", str(tmp_path / "flow.yaml"), "--dry-run", "--checkpoint", "elsewhere"]) == 0
     shown = capsys.readouterr()
     assert "  out  orders → topic copies, exactly once\n" in shown.out
     assert f"checkpoint  {Path('elsewhere').absolute()}\n" in shown.out
-    assert "Not checked: SQL, columns, schemas and topics" in shown.out
+    assert "Not checked: SQL, columns that only Spark knows, and topics" in shown.out
     assert shown.err == f"warning: {tmp_path / 'flow.yaml'}:4:3: nothing reads the source 'unused'\n"
 
 
 def test_a_dry_run_starts_no_spark(tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "x1.csv").touch()
     program = (
         "import sys; from ortoo.cli.main import run; assert run(sys.argv[1:]) == 0; assert 'pyspark' not in sys.modules"
     )
@@ -60,5 +63,6 @@ def test_a_dry_run_starts_no_spark(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_of_spark_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "x1.csv").touch()
     assert run(["pipeline", "run", str(tmp_path / "flow.yaml"), "--dry-run", "--conf", "x"]) == 2
     assert "KEY=VALUE" in capsys.readouterr().err

@@ -31,8 +31,13 @@ checkpoint: checkpoint
 """
 
 
-def load(folder: Path, text: str, **environ: str) -> Flow:
+def write(folder: Path, text: str) -> None:
     (folder / "flow.yaml").write_text(dedent(text))
+    (folder / "items.csv").write_text("item,price\ntea,3\n")
+
+
+def load(folder: Path, text: str, **environ: str) -> Flow:
+    write(folder, text)
     return load_flow(folder / "flow.yaml", environ=environ)
 
 
@@ -336,6 +341,7 @@ def test_what_is_unused_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_without_a_stream_it_is_a_batch_and_needs_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
     flow = load(
         tmp_path,
         "name: b\nsources: {a: {parquet: in}}\nsinks: {out: {from: a, parquet: out}}\ntrigger: once\n",
@@ -345,7 +351,7 @@ def test_without_a_stream_it_is_a_batch_and_needs_no_checkpoint(tmp_path: Path) 
 
 
 def test_a_checkpoint_may_be_given_from_outside(tmp_path: Path) -> None:
-    (tmp_path / "flow.yaml").write_text(changed(("checkpoint: checkpoint\n", "")))
+    write(tmp_path, changed(("checkpoint: checkpoint\n", "")))
     assert load_flow(tmp_path / "flow.yaml", checkpoint="elsewhere", environ={}).checkpoint == "elsewhere"
 
 
@@ -358,12 +364,11 @@ def test_triggers(trigger: str, expected: str, tmp_path: Path) -> None:
 
 
 def test_paths_with_a_scheme_stay_as_they_are(tmp_path: Path) -> None:
-    flow = load(
-        tmp_path, changed(("checkpoint: checkpoint", "checkpoint: s3a://bucket/c"), ("items.csv", "/items.csv"))
-    )
+    here = str(tmp_path / "items.csv")
+    flow = load(tmp_path, changed(("checkpoint: checkpoint", "checkpoint: s3a://bucket/c"), ("items.csv", here)))
     assert flow.checkpoint == "s3a://bucket/c"
     assert isinstance(flow.sources[1], FileSource)
-    assert flow.sources[1].path == "/items.csv"
+    assert flow.sources[1].path == here
 
 
 SCORING = (
@@ -424,7 +429,7 @@ def test_the_plan_says_what_is_read_and_where_it_goes(tmp_path: Path) -> None:
 def test_checking_a_file_loads_no_spark(tmp_path: Path) -> None:
     import subprocess
 
-    (tmp_path / "flow.yaml").write_text(GOOD)
+    write(tmp_path, GOOD)
     program = (
         "import sys; from ortoo.pipeline.flow.flow import load_flow; load_flow(sys.argv[1]); "
         "assert not {'pyspark', 'pandas', 'pyarrow'} & set(sys.modules)"

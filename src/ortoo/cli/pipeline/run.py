@@ -61,7 +61,7 @@ def run(
         _print(
             [
                 "",
-                "checked: the file. Not checked: SQL, columns, schemas and topics; --schemas asks Spark for the first three",
+                "checked: the file. Not checked: SQL, columns that only Spark knows, and topics; --schemas asks Spark",
             ]
         )
         return

@@ -12,13 +12,14 @@ import msgspec
 
 from ortoo.model.errors import ConfigError, InvalidError
 
+from .columns import check_columns
 from .document import Entry, Field, read_document
 from .intervals import INTERVALS, to_interval
-from .paths import resolve
+from .paths import is_missing, resolve, scheme_without_jar
 from .problems import Place, Problem, Problems, nearest, to_line
 from .section import Section, kind_of
-from .sinks import Sink, read_sink
-from .sources import Source, read_source
+from .sinks import DirectorySink, Sink, read_sink
+from .sources import FileSource, Source, read_source
 from .steps import Step, read_step
 
 _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -102,6 +103,8 @@ class _Reading:
         steps = self._steps(steps_given)
         self._current, self._later = "", {}
         sinks = self._mapping(top, "sinks", _FILE_NAME, read_sink)
+        check_columns(sources, steps, sinks, self.problems)
+        self._check_files(sources, conf)
         trigger, given = self._trigger(top), top.text("checkpoint")
         top.finish()
         if checkpoint is None and given is not None:
@@ -114,6 +117,7 @@ class _Reading:
         if trigger is not None and not is_stream and not self.problems.errors:
             self.problems.warn(top.place_of("trigger"), "nothing here is a stream, so `trigger` has no effect")
         self._warn_unused(sources, steps)
+        self._warn_schemes(sources, sinks, conf)
         warnings = tuple(to_line(self.problems.name, warning) for warning in sorted(self.problems.warnings))
         return Flow(
             self.problems.name,
@@ -242,6 +246,24 @@ class _Reading:
             if step is not None:
                 steps.append(step)
         return steps
+
+    def _check_files(self, sources: list[Source], conf: Mapping[str, str]) -> None:
+        for source in sources:
+            if isinstance(source, FileSource) and source.path and is_missing(source.path, conf, self._environ):
+                self.problems.add(source.place, f"source {source.name!r}: there is no {source.path}")
+
+    def _warn_schemes(self, sources: list[Source], sinks: list[Sink], conf: Mapping[str, str]) -> None:
+        """Whether a file system is really there, only Spark knows."""
+        placed = [
+            (part.place, part.path) for part in (*sources, *sinks) if isinstance(part, FileSource | DirectorySink)
+        ]
+        for place, path in placed:
+            scheme = scheme_without_jar(path, conf)
+            if scheme is not None:
+                self.problems.warn(
+                    place,
+                    f"Spark alone has no file system for {scheme}://; bring its jar, as in `spark: {{conf: {{spark.jars: …}}}}`",
+                )
 
     def _warn_unused(self, sources: list[Source], steps: list[Step]) -> None:
         for what, declared in (("source", sources), ("step", steps)):

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, get_args, overload
 from .document import Entry, Field
 from .intervals import INTERVALS, to_interval
 from .problems import Place, Problems, nearest
+from .schema import SchemaError, column_names
 
 _WORDS = {str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 
@@ -131,6 +132,16 @@ class Section:
         if found is None:
             self.complain(key, f"`{key}` must be an interval such as {INTERVALS}, not {_shown(entry)}")
         return found or ""
+
+    def schema(self, key: str) -> str | None:
+        """Of columns, as Spark writes it."""
+        text = self.text(key)
+        if text:
+            try:
+                column_names(text)
+            except SchemaError as error:
+                self.complain(key, f"`{key}` is none that Spark takes: {error}")
+        return text
 
     def texts(self, key: str, needed: bool = False) -> tuple[str, ...]:
         """A list of texts, or one alone."""

@@ -93,7 +93,7 @@ def _topic(name: str, place: Place, section: Section) -> TopicSource:
         options["maxOffsetsPerTrigger"] = str(most)
     value: ValueForm = section.choice("value", ValueForm, "bytes")
     key: KeyForm = section.choice("key", KeyForm, "bytes")
-    schema = section.text("schema")
+    schema = section.schema("schema")
     if value == "json" and schema is None:
         section.complain("value", "`value: json` needs a `schema` such as 'name string, age int'")
     if schema is not None and value != "json":
@@ -160,7 +160,7 @@ def _offsets(section: Section, given: Entry) -> dict[str, dict[str, int]]:
 
 def _file(name: str, place: Place, section: Section, kind: Any, folder: Path) -> FileSource:
     path = section.text(kind, needed=True)
-    schema, is_stream = section.text("schema"), section.truth("stream") or False
+    schema, is_stream = section.schema("schema"), section.truth("stream") or False
     options = section.table("options")
     if kind == "csv":
         options = {"header": "true", **options}

@@ -54,12 +54,12 @@ class Read(NamedTuple):
 
 
 def tables(sql: str) -> list[Read]:
-    words = list(_words(sql))
+    words = list(to_words(sql))
     defined = _defined(words)
     return [read for read in _reads(words) if read.name.lower() not in defined]
 
 
-def _words(sql: str) -> Iterator[Word]:
+def to_words(sql: str) -> Iterator[Word]:
     for match in _TOKEN.finditer(sql):
         if match.lastgroup == "name":
             quoted = match[0].startswith("`")
