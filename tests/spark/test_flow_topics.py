@@ -58,6 +58,35 @@ def test_json_becomes_columns_and_columns_become_json(
     assert wrong.key is None
 
 
+def test_the_value_that_was_read_gives_way_to_the_json_that_is_made(
+    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
+) -> None:
+    """Its bytes stand beside the fields that were found in them; a text of that name is a field like any other."""
+    queue.publish_many(topic, ['{"n": 1, "kind": "a"}', '{"n": 1, "kind": "a"}', '{"n": 2, "kind": "b"}'])
+    (tmp_path / "kinds.csv").write_text("kind,words\na,first\nb,second\n")
+    (tmp_path / "doubling.py").write_text("def double(frame):\n    return frame.withColumn('n', frame.n * 2)\n")
+    path = write(tmp_path, server, f"""\
+        sources:
+          all: {{topic: {topic}, value: json, schema: "n int, kind string"}}
+          texts: {{topic: {topic}, value: text}}
+          kinds: {{csv: kinds.csv}}
+        steps:
+          - {{name: each, from: all, dedupe: {{columns: [n]}}}}
+          - {{name: named, join: {{left: each, right: kinds, on: kind}}}}
+          - {{name: doubled, from: named, python: "doubling:double"}}
+          - {{name: told, from: texts, dedupe: {{columns: [value]}}}}
+        sinks:
+          out: {{from: doubled, topic: {topic}.out, value: json}}
+          texts: {{from: told, topic: {topic}.texts, value: json}}
+        """)  # fmt: skip
+    run_file(path, once=True, session=spark)
+    made = sorted((message.json() for message in messages(queue, f"{topic}.out")), key=lambda one: int(one["n"]))
+    assert [(one["n"], one["kind"], one["words"]) for one in made] == [(2, "a", "first"), (4, "b", "second")]
+    assert not any("value" in one for one in made)
+    texts = {message.json()["value"] for message in messages(queue, f"{topic}.texts")}
+    assert texts == {'{"n": 1, "kind": "a"}', '{"n": 2, "kind": "b"}'}
+
+
 def test_a_topic_goes_on_where_it_stopped_and_from_one_topic_into_many(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:

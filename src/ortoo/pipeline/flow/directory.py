@@ -109,6 +109,15 @@ def query_of(frame: DataFrame) -> str:
     return query
 
 
+def find_file_system(frame: DataFrame, path: str) -> None:
+    """Java's own error if there is none for the path's scheme, or not its jar."""
+    jvm: Any = frame.sparkSession._jvm
+    hadoop = frame.sparkSession._jsparkSession.sessionState().newHadoopConf()
+    scheme = jvm.org.apache.hadoop.fs.Path(path).toUri().getScheme()
+    if scheme is not None:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+
+
 def _files(frame: DataFrame, path: str) -> tuple[Any, Any]:
     """Hadoop's file system, which Spark itself writes through, and its kind of path."""
     jvm: Any = frame.sparkSession._jvm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from .directory import Directory, query_of
+from .directory import Directory, find_file_system, query_of
 from .flow import ONCE, Flow
 from .frames import Frames, queue_options
 from .sinks import ConsoleSink, DirectorySink, Mode, Sink, TopicSink
@@ -46,11 +46,29 @@ def _output(flow: Flow, sink: Sink, frame: DataFrame) -> Output:
             _fail(flow, sink, f"there is no column {missing[0]!r} to partition by; {_columns(frame)}")
         if len(sink.partition_by) == len(frame.columns):
             _fail(flow, sink, "with every column in `partition_by`, nothing is left for the files")
+        _check_file_system(flow, sink, frame)
     if not frame.isStreaming:
         if sink.mode is not None:
             _fail(flow, sink, "`mode` is for streams; nothing that this sink reads is one")
         return Output(sink, frame, "append")
     return Output(sink, frame, _mode(flow, sink, frame))
+
+
+def _check_file_system(flow: Flow, sink: DirectorySink, frame: DataFrame) -> None:
+    """That there is one for the path's scheme; nothing is asked of it yet."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    from ortoo.pipeline.spark.reason import to_reason
+
+    try:
+        find_file_system(frame, sink.path)
+    except Py4JJavaError as error:
+        reason = to_reason(error)
+        _fail(
+            flow,
+            sink,
+            f"Spark cannot write {sink.path}: {reason}; bring the jar, as in `spark: {{conf: {{spark.jars: …}}}}`",
+        )
 
 
 def _mode(flow: Flow, sink: Sink, frame: DataFrame) -> Mode:
@@ -99,12 +117,9 @@ def _messages(flow: Flow, sink: TopicSink, frame: DataFrame) -> DataFrame:
         _fail(flow, sink, f"there is no column 'topic' that would say which topic to write to; {_columns(frame)}")
     own = [name for name in _MESSAGE if name in frame.columns and not (name == "topic" and sink.topic is not None)]
     if sink.value == "json":
-        if "value" in frame.columns:
-            _fail(
-                flow, sink, "`value: json` makes the value of the other columns, but there is a column 'value' already"
-            )
         kept = {sink.key} - {"key"}  # a column that became the key is still part of the value
-        others = [name for name in frame.columns if name in kept or name not in _MESSAGE]
+        left_out = {*_MESSAGE, *_bytes_of_what_was_read(frame)} - kept
+        others = [name for name in frame.columns if name not in left_out]
         if not others:
             _fail(flow, sink, f"`value: json` has nothing to make a value of; {_columns(frame)}")
         value = fn.to_json(fn.struct(*(f"`{name}`" for name in others)), {"ignoreNullFields": "false"})
@@ -119,6 +134,15 @@ def _messages(flow: Flow, sink: TopicSink, frame: DataFrame) -> DataFrame:
     if extra:
         _fail(flow, sink, f"a message has no place for {', '.join(extra)}; select what it has, or write `value: json`")
     return frame.select("value", *own)
+
+
+def _bytes_of_what_was_read(frame: DataFrame) -> list[str]:
+    """A message's own value, which stands beside the fields that were found in it. JSON has no bytes; a text is a field."""
+    from pyspark.sql.types import BinaryType
+
+    return [
+        field.name for field in frame.schema.fields if field.name == "value" and isinstance(field.dataType, BinaryType)
+    ]
 
 
 def _columns(frame: DataFrame) -> str:
