@@ -16,14 +16,15 @@ import pytest
 import ortoo
 from ortoo.app.server import Server
 from ortoo.model.records import Record
-from ortoo.model.settings import HttpSettings, Settings, TcpSettings, TlsSettings
+from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings
 from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk.outside import Outside
 from ortoo.testing.clock import settle
 from tests.app.certificates import make_certificate
 from tests.app.receiver import receiving
 
-ANY_PORT = Settings(data="memory", http=HttpSettings(port=0), tcp=TcpSettings(port=0), drain_seconds=20)
+FEW = LimitSettings(connections=100)  # whatever the system allows
+ANY_PORT = Settings(data="memory", http=HttpSettings(port=0), tcp=TcpSettings(port=0), limits=FEW, drain_seconds=20)
 
 
 def change(settings: Settings, **changes: object) -> Settings:
@@ -263,7 +264,7 @@ async def test_what_the_store_complains_of_is_logged_once(tmp_path: Path, caplog
     async with serving(change(ANY_PORT, data=str(tmp_path))) as server:
         store = server.broker.store
         assert isinstance(store, DiskStore)
-        store.problems.append("a checkpoint failed: no reason")
+        store._report("a checkpoint failed: no reason")
         store._full, store._reserve_bytes = "full", 1 << 62
         for _ in range(3):
             server.watch.look()

@@ -146,7 +146,8 @@ class LogMachine(RuleBasedStateMachine):
                 b"of a flush that no checkpoint followed"
             )
             if self.log.segments and not self.log.segments[-1].is_sealed:
-                self.log.segments[-1].open().append(b"so is this")
+                with self.log.segments[-1].opened() as file:
+                    file.append(b"so is this")
         self.log.close()
         self.log = DiskLog(self.disk, TOPIC, 0)
         index = self.log.load(LogEntry(*entry), RING, 0)

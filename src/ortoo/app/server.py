@@ -14,16 +14,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
 
+import msgspec
 import uvloop
 
 from ortoo.broker import Access, Broker, Budget, Gate
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import MEMORY, Settings, TlsSettings
+from ortoo.model.settings import MEMORY, LimitSettings, Settings, TlsSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
+from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_file_limit
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
@@ -53,6 +55,7 @@ class Door(Protocol):
 class Server:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        raise_file_limit()
         self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
         self.webhook = Webhook(self.broker)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
@@ -116,11 +119,8 @@ class Server:
     def _make_gates(self) -> dict[str, Gate]:
         access, budget = Access(self.settings.token), Budget(self.settings.limits.in_flight_bytes)
         enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
-        return {
-            name: Gate(name, self.broker, access, self.settings.limits, budget)
-            for name, is_on in enabled.items()
-            if is_on
-        }
+        limits = _fit_connections(self.settings.limits, sum(enabled.values()))
+        return {name: Gate(name, self.broker, access, limits, budget) for name, is_on in enabled.items() if is_on}
 
     def _make_doors(self, tls: ssl.SSLContext | None) -> dict[str, Door]:
         doors: dict[str, Door] = {}
@@ -151,6 +151,22 @@ def _open_store(settings: Settings) -> Store:
     if settings.data == MEMORY:
         return MemoryStore()
     return open_directory(Path(settings.data), settings.encryption_keys)
+
+
+def _fit_connections(limits: LimitSettings, doors: int) -> LimitSettings:
+    """Every connection is an open file, and clients must not take those that the store needs."""
+    room = files_for_sockets() // max(1, doors)
+    if room < 1:
+        raise ConfigError(
+            f"this process may open only {file_limit()} files; allow it more (`ulimit -n`, or LimitNOFILE= of systemd)"
+        )
+    if limits.connections <= room:
+        return limits
+    _log.warning(
+        "limits.connections is lowered: this process may open too few files (`ulimit -n`, or LimitNOFILE= of systemd)",
+        extra={"connections": room, "wanted": limits.connections, "files": file_limit()},
+    )
+    return msgspec.structs.replace(limits, connections=room)
 
 
 def _tls_context(settings: TlsSettings) -> ssl.SSLContext | None:

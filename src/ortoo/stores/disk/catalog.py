@@ -10,6 +10,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .happenings import DiskHistory
 from .log import DiskLog, LogEntry
+from .open_files import FilePool
 from .quarantine import Quarantine
 
 _NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
@@ -17,8 +18,9 @@ Place = tuple[TopicId, int]
 
 
 class Catalog:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, files_max: int | None = None) -> None:
         self._disk = disk
+        self._files = FilePool(disk, files_max)
         self.logs: dict[Place, DiskLog] = {}
         self.histories: dict[Place, DiskHistory] = {}
         self.configs: dict[TopicId, TopicConfig] = {}
@@ -28,7 +30,6 @@ class Catalog:
         self.frees = False  # something was trimmed or deleted: a checkpoint makes room
         self.quarantine = Quarantine()
         self.unreadable: dict[Place, LogEntry] = {}  # logs that could not be loaded: their files stay as they are
-        self._leaving: list[DiskLog] = []  # of deleted topics; a checkpoint under way may still write to their files
 
     def secret_topic(self, record: r.Record) -> int:
         if isinstance(record, _NOT_SECRET):
@@ -72,7 +73,7 @@ class Catalog:
 
     def _forget_topic(self, topic: TopicId) -> None:
         for log in self.logs_of(topic):
-            self._leaving.append(log)
+            log.close()
             del self.logs[topic, log.partition]
         for place in [place for place in self.histories if place[0] == topic]:
             del self.histories[place]
@@ -95,7 +96,7 @@ class Catalog:
     def log(self, topic: TopicId, partition: int) -> DiskLog:
         log = self.logs.get((topic, partition))
         if log is None:
-            log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition)
+            log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition, self._files)
         return log
 
     def logs_of(self, topic: TopicId) -> list[DiskLog]:
@@ -107,13 +108,6 @@ class Catalog:
             history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition)
         return history
 
-    def close_leaving(self) -> None:
-        """Called when no checkpoint is under way."""
-        for log in self._leaving:
-            log.close()
-        self._leaving = []
-
-    def close(self) -> None:
-        self.close_leaving()
-        for log in self.logs.values():
-            log.close()
+    def close_files(self, folder: str = "") -> None:
+        """Of that folder, or all. What is removed keeps its place on the disk as long as it is open."""
+        self._files.close_under(folder)

@@ -49,7 +49,6 @@ class Cut(NamedTuple):
 
 
 def take_cut(catalog: Catalog, ring: KeyRing, number: int, written: int, snapshot: bytes, at: int) -> Cut:
-    catalog.close_leaving()
     for log in catalog.logs.values():
         log.begin_flush()
     for history in catalog.histories.values():

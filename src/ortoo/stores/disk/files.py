@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakSet
 
 from .frame import SIZE, BadFrameError, FrameHead, check_head, parse_fixed
 
@@ -100,6 +101,7 @@ class RealFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
+        _open_files.add(self)
 
     def append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -125,7 +127,24 @@ class RealFile:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: neither writes to the file nor keeps its place on the disk when the parent has removed it."""
+        if self._fd >= 0:
+            self.close()
+
+
+_open_files: WeakSet[RealFile] = WeakSet()
+
+
+def _leave_files_to_parent() -> None:
+    for file in _open_files:
+        file.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_files_to_parent)
 
 
 class RealDisk:

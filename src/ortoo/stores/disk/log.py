@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from ortoo.model.batch import Batch
@@ -21,6 +22,7 @@ from ortoo.stores.stretch import Stretch
 from .codec import MessageHead, encode_messages, to_columns
 from .crypto import KeyRing
 from .files import Disk
+from .open_files import FilePool
 from .segment import Segment, SegmentEntry
 
 FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
@@ -75,8 +77,9 @@ class LogEntry(NamedTuple):
 
 
 class DiskLog:
-    def __init__(self, disk: Disk, topic: TopicId, partition: int) -> None:
+    def __init__(self, disk: Disk, topic: TopicId, partition: int, files: FilePool | None = None) -> None:
         self.disk = disk
+        self.files = files or FilePool(disk)
         self.topic = topic
         self.partition = partition
         self.folder = f"logs/{topic}/{partition}"
@@ -157,28 +160,32 @@ class DiskLog:
     def flush(self, ring: KeyRing | None) -> list[Segment]:
         """Writes what was handed over, and syncs. Runs beside the event loop; the segments it touched are `finish`ed there."""
         active = self.segments[-1] if self.segments and not self.segments[-1].is_sealed else None
-        touched: list[Segment] = []
         before = None if active is None else active.mark()
+        touched: list[Segment] = []
         self.disk.make_dir(self.folder)
-        if active is not None and active.open().size() > active.size:
-            active.open().truncate(active.size)  # what a flush left that failed, and could not even undo it
         try:
-            for stretch in self.writing:
-                if active is None or _is_complete(active, stretch.timestamps[0]):
-                    active = Segment(self.disk, self.folder, stretch.base, is_sealed=False)
-                    active.open().truncate(0)  # a flush that no checkpoint followed may have left something
-                if active not in touched:
-                    touched.append(active)
-                frame = stretch.encode(self.topic, self.partition, ring)
-                active.add(frame, stretch.base, len(stretch.values), stretch.timestamps[0])
-            for segment in touched:
-                segment.sync()
+            with ExitStack() as opened:  # from the first byte until it is synced
+                self._write(active, touched, ring, opened)
+                for segment in touched:
+                    segment.sync()
             self.disk.sync_dir(self.folder)
         except BaseException:
             for segment in touched:  # as it was, so that the next flush may write it all again
                 segment.back_to(before if segment in self.segments else None)
             raise
         return touched
+
+    def _write(self, active: Segment | None, touched: list[Segment], ring: KeyRing | None, opened: ExitStack) -> None:
+        for stretch in self.writing:
+            if active is None or _is_complete(active, stretch.timestamps[0]):
+                active = Segment(self.disk, self.folder, stretch.base, False, self.files)
+            if active not in touched:
+                touched.append(active)
+                file = opened.enter_context(active.opened())
+                if file.size() > active.size:  # what a flush left that failed, or that no checkpoint followed
+                    file.truncate(active.size)
+            frame = stretch.encode(self.topic, self.partition, ring)
+            active.add(frame, stretch.base, len(stretch.values), stretch.timestamps[0])
 
     def finish_flush(self, touched: list[Segment]) -> None:
         for segment in touched:
@@ -234,7 +241,7 @@ class DiskLog:
         index = IndexBuilder(self.topic, self.partition)
         for known in entry.segments:
             sealed = f"{known.base:020d}.seg" in present
-            segment = Segment(self.disk, self.folder, known.base, sealed)
+            segment = Segment(self.disk, self.folder, known.base, sealed, self.files)
             name = segment.path.rpartition("/")[2]
             if name not in present:
                 raise CorruptionError(f"{segment.path} is missing")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import zstandard
@@ -19,6 +20,7 @@ from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .crypto import KeyRing
 from .files import Disk, File, read_head, read_heads
 from .frame import SIZE, ZSTD, BadFrameError, FrameHead, check_body, encode_frame
+from .open_files import FilePool
 
 
 class SegmentEntry(NamedTuple):
@@ -38,7 +40,7 @@ class Segment:
         "bases",
         "disk",
         "end",
-        "file",
+        "files",
         "folder",
         "is_damaged",
         "is_sealed",
@@ -47,8 +49,9 @@ class Segment:
         "size",
     )
 
-    def __init__(self, disk: Disk, folder: str, base: int, is_sealed: bool) -> None:
+    def __init__(self, disk: Disk, folder: str, base: int, is_sealed: bool, files: FilePool | None = None) -> None:
         self.disk = disk
+        self.files = files or FilePool(disk)
         self.folder = folder
         self.base = base
         self.end = base
@@ -58,7 +61,6 @@ class Segment:
         self.size = 0
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
         self.positions: array[int] = array("Q")
-        self.file: File | None = None
 
     @property
     def path(self) -> str:
@@ -68,14 +70,13 @@ class Segment:
     def can_be_sealed(self) -> bool:
         return not self.is_sealed and not self.is_damaged
 
-    def open(self) -> File:
-        if self.file is None:
-            self.file = self.disk.open(self.path)
-        return self.file
+    def opened(self) -> AbstractContextManager[File]:
+        return self.files.use(self.path)
 
     def add(self, frame: bytes, base: int, count: int, time: int) -> None:
         """Appends a frame; durable after `sync`."""
-        self.open().append(frame)
+        with self.opened() as file:
+            file.append(frame)
         self.note(base, count, len(frame))
         self.since = time if self.since is None else self.since
 
@@ -92,25 +93,29 @@ class Segment:
         """Undoes what was added since the mark; with None, the whole file."""
         self.size, self.end, frames = mark or (0, self.base, 0)
         del self.bases[frames:], self.positions[frames:]
-        self.open().truncate(self.size)
+        with self.opened() as file:
+            file.truncate(self.size)
         if mark is None:
             self.close()
             self.disk.remove(self.path)
 
     def sync(self) -> None:
-        self.open().sync()
+        """Who has appended must have kept the file open since, or might not learn of a failure."""
+        with self.opened() as file:
+            file.sync()
 
     def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        self.files.close(self.path)
 
     def load(self, size: int | None, cut: bool = True) -> list[tuple[int, MessageHead]]:
         """Reads the heads, fills the index; returns (base, head) of each frame.
 
         `size`: what is to be there, all if None. What lies beyond is cut off, or only left unread.
         """
-        file = self.open()
+        with self.opened() as file:
+            return self._load(file, size, cut)
+
+    def _load(self, file: File, size: int | None, cut: bool) -> list[tuple[int, MessageHead]]:
         if size is not None and not self.is_sealed:
             if file.size() < size:
                 raise self._corrupt(file.size(), f"the file has {file.size()} bytes, the checkpoint knows of {size}")
@@ -144,7 +149,8 @@ class Segment:
 
     def head(self, which: int) -> tuple[int, MessageHead]:
         """Of one frame: its first offset, and what it tells without its body."""
-        fixed, head = self._head_at(self.open(), self.positions[which])
+        with self.opened() as file:
+            fixed, head = self._head_at(file, self.positions[which])
         return fixed.number, decode_head(head)
 
     def frame_of(self, offset: int) -> int:
@@ -152,9 +158,9 @@ class Segment:
 
     def read(self, which: int, topic: int, partition: int, ring: KeyRing) -> tuple[int, MessageHead, MessageBody]:
         position = self.positions[which]
-        file = self.open()
-        fixed, head = self._head_at(file, position)
-        body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
+        with self.opened() as file:
+            fixed, head = self._head_at(file, position)
+            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
         try:
             check_body(fixed, body)
         except BadFrameError as error:
@@ -171,12 +177,13 @@ class Segment:
 
     def seal(self) -> Segment:
         """Writes the compressed twin; durable, under its own name, when this returns. The old file is still there."""
-        sealed = Segment(self.disk, self.folder, self.base, is_sealed=True)
+        sealed = Segment(self.disk, self.folder, self.base, True, self.files)
         draft = f"{sealed.path}.tmp"
         self.disk.remove(draft)
         target = self.disk.open(draft)
         try:
-            self._write_sealed(sealed, target)
+            with self.opened() as file:
+                self._write_sealed(sealed, file, target)
             target.sync()
         except BaseException:
             target.close()
@@ -187,8 +194,7 @@ class Segment:
         self.disk.sync_dir(self.folder)
         return sealed
 
-    def _write_sealed(self, sealed: Segment, target: File) -> None:
-        file = self.open()
+    def _write_sealed(self, sealed: Segment, file: File, target: File) -> None:
         compress = zstandard.ZstdCompressor(level=3).compress
         for which, position in enumerate(self.positions):
             fixed, head = self._head_at(file, position)

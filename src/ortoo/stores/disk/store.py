@@ -68,6 +68,7 @@ class DiskStore:
         on_sync_failure: Callable[[OSError], Any] = _exit_on_sync_failure,
         in_threads: bool = True,
         lock: DirectoryLock | None = None,
+        files_max: int | None = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self.disk = disk
@@ -81,12 +82,13 @@ class DiskStore:
         self._on_sync_failure = on_sync_failure
         self._writer = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
         self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
+        self._files_max = files_max
         self._now = now
         self._reset()
 
     def _reset(self) -> None:
         self._wal = Wal(self.disk, self._on_sync_failure)
-        self._catalog = Catalog(self.disk)
+        self._catalog = Catalog(self.disk, self._files_max)
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._unchecked_bytes = ROOM_CHECK_BYTES
@@ -129,6 +131,7 @@ class DiskStore:
     # -- writing
 
     async def append(self, records: Sequence[r.Record]) -> None:
+        self._check_owner()
         for record in records:
             self._catalog.learn(record)
         head, body = encode_commit(records, self._catalog.secret_topic, self.ring)
@@ -192,10 +195,16 @@ class DiskStore:
 
     # -- reading
 
+    def _check_owner(self) -> None:
+        if self._lock is not None:
+            self._lock.check_owner()
+
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        self._check_owner()
         return self._catalog.log(topic, partition).read(offsets, self.ring)
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        self._check_owner()
         return self._catalog.log(topic, partition).scan(start, count, self.ring)
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
@@ -257,6 +266,7 @@ class DiskStore:
         return sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
 
     async def checkpoint(self, snapshot: bytes, at: int) -> None:
+        self._check_owner()
         number, written = self._wal.next_number - 1, self._wal.bytes_total
         await self._in(self._writer, self._sync)
         try:
@@ -324,6 +334,7 @@ class DiskStore:
         while self._garbage:
             path = self._garbage[-1]
             if path.endswith("/"):
+                self._catalog.close_files(path)
                 self.disk.remove_dir(path[:-1])
             else:
                 self.disk.remove(path)
@@ -359,6 +370,8 @@ class DiskStore:
 
     async def close(self) -> None:
         self._is_closed = True
+        if self._lock is not None and self._lock.is_parents:
+            return  # with everything in it
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
         if self._syncing is not None:
@@ -373,4 +386,4 @@ class DiskStore:
 
     def _close_files(self) -> None:
         self._wal.close()
-        self._catalog.close()
+        self._catalog.close_files()
