@@ -26,18 +26,19 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
 
     A running queue may be checked, too.
     """
-    from ortoo.stores.disk import KeyRing, RealDisk, load_keys
+    from ortoo.stores.disk import KeyRing, load_keys
     from ortoo.stores.disk.check import check_directory
+    from ortoo.stores.disk.view import ViewDisk
 
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {directory}")
     with show.working("checking") as progress:
-        report = check_directory(RealDisk(directory), KeyRing(load_keys(keys)), progress)
+        report = check_directory(ViewDisk(directory), KeyRing(load_keys(keys)), progress)
     if json:
         show.json_document(report)
     else:
         for problem in report.problems:
-            show.line(f"[red]✗[/red] {escape(str(problem))}")
+            show.line(f"[red]✗[/red] {escape(problem)}")
         counted = (
             f"{report.files} files, {show.bytes_text(report.bytes)}, {report.messages} messages in segments, "
             f"{report.commits} commits"
@@ -63,15 +64,19 @@ def repair(directory: Directory, keys: Keys = None, json: Json = False) -> None:
         show.json_document(done)
         return
     for complaint in done.complaints:
-        show.line(f"[yellow]![/yellow] {escape(str(complaint))}")
-    for loss in done.losses:
-        show.line(f"[red]✗[/red] gone: {escape(str(loss))}")
+        show.line(f"[yellow]![/yellow] {escape(complaint)}")
+    for gone in [*done.losses, *done.commits]:
+        show.line(f"[red]✗[/red] gone: {escape(str(gone))}")
+    for transaction in done.transactions:
+        show.line(f"[red]✗[/red] gone: what was staged in transaction {escape(transaction)}; begin it again")
+    if not done.state_kept:
+        show.line("What groups had done, and what was delayed, is not known any more: messages may come again.")
     if done.skipped_records:
         show.line(
             f"{done.skipped_records} deliveries or settlements could not be replayed; those messages may come again"
         )
-    gone = sum(loss.end - loss.start for loss in done.losses)
-    show.done(f"repaired: {done.messages - gone} messages kept, {gone} gone")
+    gone_count = sum(loss.end - loss.start for loss in done.losses if loss.end is not None and loss.certain)
+    show.done(f"repaired: {done.messages} messages kept, {gone_count} gone")
     show.line(f"the damaged directory is kept as {escape(str(done.damaged))}")
 
 

@@ -1,35 +1,33 @@
-"""Verifies a data directory without changing it: every byte of every file, and that nothing is missing."""
+"""Verifies a data directory without changing it: what opening it would find, and then every byte that opening does not read.
+
+The code that opens a directory does the first part, on a view that lets it change nothing. A queue may be running meanwhile:
+what vanishes is looked for again, as the newest checkpoint tells it, and what comes is not looked at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from ortoo.model.errors import OrtooError
+from ortoo.model.records import Record
 
-from .checkpoint import Checkpoint, read_checkpoint
-from .commit import decode_commit
+from .catalog import Catalog
+from .checkpoint import FOLDER as CHECKPOINT_FOLDER
+from .checkpoint import read_checkpoint
 from .crypto import KeyRing
 from .files import Disk
-from .format import FORMAT, NAME
-from .frame import Damage, Frame, scan_frames
-from .log import LogEntry
+from .format import NAME, refuse_strangers
+from .happenings import DiskHistory
+from .log import DiskLog
+from .recovery import Recovery
 from .segment import Segment
-from .wal import FOLDER as WAL_FOLDER
-from .wal import scan_commits, without_torn_end
+from .view import ViewDisk
+from .wal import Wal, file_name
 
+TRIES = 20
 Progress = Callable[[str], None]
-
-
-class Problem(msgspec.Struct, frozen=True):
-    path: str
-    position: int | None
-    what: str
-
-    def __str__(self) -> str:
-        where = self.path if self.position is None else f"{self.path} at byte {self.position}"
-        return f"{where}: {self.what}"
 
 
 class Report(msgspec.Struct):
@@ -37,120 +35,133 @@ class Report(msgspec.Struct):
     bytes: int = 0
     messages: int = 0
     commits: int = 0
-    problems: list[Problem] = []
+    problems: list[str] = []
 
-    def complain(self, path: str, what: str, position: int | None = None) -> None:
-        self.problems.append(Problem(path, position, what))
+    def complain(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
 
 
-def check_directory(disk: Disk, ring: KeyRing, progress: Progress = lambda _: None) -> Report:
-    """A running queue may be checked, too: what it writes meanwhile is not looked at."""
+class Directory:
+    """A directory as opening it would find it."""
+
+    def __init__(self, disk: Disk, ring: KeyRing) -> None:
+        self.wal = Wal(disk)
+        self.catalog = Catalog(disk)
+        self.problems: list[str] = []
+        self._disk = disk
+        self._ring = ring
+
+    def records(self) -> Iterator[list[Record]]:
+        """What a store tells the engine. Raises what opening would."""
+        checkpoint = read_checkpoint(self._disk)
+        recovery = Recovery(self._disk, self.wal, self.catalog, self._ring, self.problems, checkpoint)
+        recovery.prepare()
+        if checkpoint is not None:
+            yield [recovery.load(checkpoint)]
+        yield from recovery.replay()
+        recovery.lock_up_without_key()
+
+
+def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _: None) -> Report:
     report = Report(problems=[])
     if NAME not in disk.list(""):
-        report.complain(NAME, "this is not a data directory of Ortoo")
-        return report
-    if disk.read(NAME) != FORMAT:
-        report.complain(NAME, "the format is damaged, or of another version")
+        report.complain(f"{disk} is not a data directory of Ortoo: the file {NAME} is missing")
         return report
     try:
-        checkpoint = read_checkpoint(disk)
+        refuse_strangers(disk)
     except OrtooError as error:
-        report.complain("checkpoint", str(error))
+        report.complain(str(error))
         return report
-    if checkpoint is not None:
-        _check_logs(report, disk, checkpoint, ring, progress)
-        _check_histories(report, disk, checkpoint, progress)
-    _check_wal(report, disk, 0 if checkpoint is None else checkpoint.number, ring, progress)
+    directory = _open(disk, ring)
+    for problem in directory.problems:
+        report.complain(problem)
+    _count_wal(report, disk, directory.wal)
+    for log in directory.catalog.logs.values():
+        for segment in log.segments:
+            progress(segment.path)
+            _check_segment(report, disk, log, segment, ring)
+    for history in directory.catalog.histories.values():
+        _check_history(report, history, ring, progress)
+    directory.catalog.close()
     return report
 
 
-def _check_logs(report: Report, disk: Disk, checkpoint: Checkpoint, ring: KeyRing, progress: Progress) -> None:
-    encrypted = {topic.id for topic in checkpoint.manifest.topics if topic.config.encrypted}
-    for entry in checkpoint.manifest.logs:
-        for known in entry.segments:
-            _check_segment(report, disk, LogEntry(*entry), known.base, known.size, ring, progress)
-    missing = encrypted and ring.current is None
-    if missing:
-        report.complain(
-            "keys", f"topics {sorted(encrypted)} are encrypted and no key was given: their contents were not read"
-        )
+def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
+    """Again when a checkpoint came in between, for it may have taken away what it replaced."""
+    for _ in range(TRIES):
+        before = disk.list(CHECKPOINT_FOLDER)
+        directory = Directory(disk, ring)
+        try:
+            for _ in directory.records():
+                pass
+        except FileNotFoundError as error:  # sealed, perhaps, since the folder was listed
+            directory.problems.append(f"{error.filename} is missing")
+            before = []
+        except OrtooError as error:
+            directory.problems.append(str(error))
+        else:
+            if not directory.problems:
+                break
+        if disk.list(CHECKPOINT_FOLDER) == before:
+            break
+        directory.catalog.close()
+    return directory
 
 
-def _check_segment(
-    report: Report, disk: Disk, entry: LogEntry, base: int, size: int, ring: KeyRing, progress: Progress
-) -> None:
-    folder = f"logs/{entry.topic}/{entry.partition}"
-    is_sealed = f"{base:020d}.seg" in disk.list(folder)
-    segment = Segment(disk, folder, base, is_sealed)
-    progress(segment.path)
-    if segment.path.rpartition("/")[2] not in disk.list(folder):
-        report.complain(segment.path, "the file is missing")
-        return
-    report.files += 1
-    try:
-        heads = segment.load(None if is_sealed else size, cut=False)
-        report.bytes += segment.size
-        for which, (_, head) in enumerate(heads):
-            report.messages += head.count
-            if head.sealed is None or head.sealed.key in ring.names:
-                segment.read(which, entry.topic, entry.partition, ring)
-    except OrtooError as error:
-        report.complain(segment.path, str(error))
-    finally:
-        segment.close()
-
-
-def _check_histories(report: Report, disk: Disk, checkpoint: Checkpoint, progress: Progress) -> None:
-    for entry in checkpoint.manifest.histories:
-        for number, size in entry.files:
-            path = f"history/{entry.topic}/{entry.partition}/{number:010d}.hist"
-            progress(path)
-            try:
-                data = disk.read(path)[:size]
-            except FileNotFoundError:
-                report.complain(path, "the file is missing")
-                continue
-            if len(data) < size:
-                report.complain(path, f"the file has {len(data)} bytes, the checkpoint knows of {size}")
-            _count(report, path, data)
-
-
-def _check_wal(report: Report, disk: Disk, after: int, ring: KeyRing, progress: Progress) -> None:
-    names = disk.list(WAL_FOLDER)
-    expected = after + 1
-    for index, name in enumerate(names):
-        path = f"{WAL_FOLDER}/{name}"
-        progress(path)
-        found = scan_commits(disk.read(path))
-        if index == len(names) - 1:  # a torn end is how a crash looks; opening the queue cuts it
-            found = without_torn_end(found, int(name.partition(".")[0]))
+def _count_wal(report: Report, disk: ViewDisk, wal: Wal) -> None:
+    for first in wal.files:
         report.files += 1
-        for item in found:
-            if isinstance(item, Damage) or item.body is None:
-                reason = item.reason if isinstance(item, Damage) else "the checksum of the commit does not match"
-                report.complain(path, reason, item.position)
-                continue
-            report.commits += 1
-            report.bytes += item.fixed.size
-            if item.fixed.number > expected:
-                report.complain(path, f"commits {expected} to {item.fixed.number - 1} are missing", item.position)
-            expected = max(expected, item.fixed.number + 1)
-            _check_commit(report, path, item, ring)
+        report.bytes += _size(disk, file_name(first))
+    report.commits = wal.next_number - wal.files[0] if wal.files else 0
 
 
-def _check_commit(report: Report, path: str, frame: Frame, ring: KeyRing) -> None:
+def _size(disk: ViewDisk, path: str) -> int:
     try:
-        for _ in decode_commit(frame.body or b"", ring):
-            pass
-    except OrtooError as error:
-        report.complain(path, str(error), frame.position)
+        file = disk.open(path)
+    except FileNotFoundError:  # a checkpoint made it needless
+        return 0
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
-def _count(report: Report, path: str, data: bytes) -> None:
+def _check_segment(report: Report, disk: ViewDisk, log: DiskLog, segment: Segment, ring: KeyRing) -> None:
     report.files += 1
-    report.bytes += len(data)
-    for item in scan_frames(data):
-        if isinstance(item, Damage):
-            report.complain(path, item.reason, item.position)
-        elif item.body is None:
-            report.complain(path, "the checksum of the frame's body does not match", item.position)
+    report.bytes += segment.size
+    for which in range(len(segment.bases)):
+        try:
+            report.messages += segment.read(which, log.topic, log.partition, ring)[1].count
+        except FileNotFoundError:  # trimmed; or sealed, and then its frames were read to make the other
+            if _is_needed(disk, log, segment):
+                report.complain(f"{segment.path} is missing")
+            return
+        except OrtooError as error:
+            report.complain(str(error))
+
+
+def _is_needed(disk: ViewDisk, log: DiskLog, segment: Segment) -> bool:
+    if f"{segment.base:020d}.seg" in disk.list(log.folder):
+        return False
+    checkpoint = read_checkpoint(disk)
+    return checkpoint is not None and any(
+        known.base == segment.base
+        for entry in checkpoint.manifest.logs
+        if (entry.topic, entry.partition) == (log.topic, log.partition)
+        for known in entry.segments
+    )
+
+
+def _check_history(report: Report, history: DiskHistory, ring: KeyRing, progress: Progress) -> None:
+    report.files += len(history.sizes)
+    report.bytes += sum(history.sizes.values())
+    for number in history.sizes:
+        progress(history.path(number))
+    for place in history.places:
+        try:
+            history.read(place, ring)
+        except FileNotFoundError:  # it spoke of messages long gone, and went with them
+            continue
+        except OrtooError as error:
+            report.complain(str(error))

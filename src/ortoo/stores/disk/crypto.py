@@ -35,6 +35,8 @@ class KeyRing:
         self._source = source
         self._keys = _ciphers(keys)
         self.current = next(reversed(keys), None)
+        self.proved: set[str] = set()  # have decrypted something
+        self.failed: set[str] = set()  # have failed to
 
     def refresh(self) -> None:
         """Keys that are no longer in the source stay known until the end: something may be encrypted with them."""
@@ -60,9 +62,12 @@ class KeyRing:
                 f"encryption key {sealed.key!r} is missing; add it to {VARIABLE} or keys= and reopen"
             )
         try:
-            return key.decrypt(sealed.nonce, data, context)
+            plain = key.decrypt(sealed.nonce, data, context)
         except (InvalidTag, ValueError):  # or a nonce of no possible size
+            self.failed.add(sealed.key)
             raise CorruptionError(f"the data does not decrypt with key {sealed.key!r}: wrong key, or damaged") from None
+        self.proved.add(sealed.key)
+        return plain
 
 
 def _ciphers(keys: dict[str, bytes]) -> dict[str, AESGCM]:

@@ -107,7 +107,7 @@ class DiskHistory:
         found: list[Happening] = []
         for place in self.places:
             if place.first <= offset <= place.last:
-                found.extend(self._read(place, ring))
+                found.extend(self.read(place, ring))
         return [record for record in [*found, *self.writing, *self.tail] if offset in record.offsets]
 
     def happenings(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> Happened:
@@ -129,21 +129,21 @@ class DiskHistory:
         for place in islice(self.places, max(which, 0), None):
             if self._cached is None or self._cached[0] is not place:
                 try:
-                    self._cached = (place, self._read(place, ring))
+                    self._cached = (place, self.read(place, ring))
                 except CorruptionError as error:
                     report(str(error))
                     continue
             yield self._cached[0].start, self._cached[1]
         yield self.written_end, [*self.writing, *self.tail]
 
-    def _read(self, place: Place, ring: KeyRing) -> list[Happening]:
-        file = self.disk.open(self._path(place.file))
+    def read(self, place: Place, ring: KeyRing) -> list[Happening]:
+        file = self.disk.open(self.path(place.file))
         try:
             data = file.read(place.position, place.size)
         finally:
             file.close()
         frame = next(iter(scan_frames(data)), None)
-        where = f"{self._path(place.file)} is damaged at byte {place.position}"
+        where = f"{self.path(place.file)} is damaged at byte {place.position}"
         if not isinstance(frame, Frame) or frame.body is None:
             raise CorruptionError(f"{where}: some history cannot be read")
         body = frame.body
@@ -154,7 +154,7 @@ class DiskHistory:
         except CorruptionError as error:
             raise CorruptionError(f"{where}: {error}") from None
 
-    def _path(self, number: int) -> str:
+    def path(self, number: int) -> str:
         return f"{self.folder}/{number:010d}.hist"
 
     def _context(self, first: int) -> bytes:
@@ -172,7 +172,7 @@ class DiskHistory:
         if number == 0 or self.sizes[number] >= FILE_BYTES:
             number += 1
             self.disk.make_dir(self.folder)
-        file = self.disk.open(self._path(number))
+        file = self.disk.open(self.path(number))
         try:
             file.truncate(self.sizes.get(number, 0))  # what a failed flush left behind
             places = self._write(file, number, ring)
@@ -228,7 +228,7 @@ class DiskHistory:
         self.dropped = self.first
         for number in gone:
             del self.sizes[number]
-        return [self._path(number) for number in gone]
+        return [self.path(number) for number in gone]
 
     # -- recovery
 
@@ -240,16 +240,16 @@ class DiskHistory:
         present = {int(name.removesuffix(".hist")) for name in self.disk.list(self.folder) if name.endswith(".hist")}
         for number, size in entry.files:
             if number not in present:
-                problems.append(f"{self._path(number)} is missing")
+                problems.append(f"{self.path(number)} is missing")
                 continue
             problems.extend(self._load_file(number, size))
         for stranger in present - {number for number, _ in entry.files}:
-            self.disk.remove(self._path(stranger))
+            self.disk.remove(self.path(stranger))
         self.written_end = max(self.written_end, entry.end)
         return problems
 
     def _load_file(self, number: int, size: int) -> list[str]:
-        file = self.disk.open(self._path(number))
+        file = self.disk.open(self.path(number))
         try:
             if file.size() > size:
                 file.truncate(size)
@@ -263,7 +263,7 @@ class DiskHistory:
             problem = f"at byte {error.position}: {error.reason}"
         finally:
             file.close()
-        return [f"{self._path(number)} is damaged {problem}"] if problem else []
+        return [f"{self.path(number)} is damaged {problem}"] if problem else []
 
     def _place(self, number: int, position: int, fixed: FrameHead, data: bytes) -> Place:
         head = decode_head(data)

@@ -6,7 +6,6 @@ hands is looked for again, in a newer checkpoint if there is one. What that one 
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,54 +19,14 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .codec import to_columns
 from .crypto import KeyRing, load_keys
-from .files import File, RealDisk
 from .format import NAME, refuse_strangers
 from .happenings import DiskHistory, HistoryEntry
 from .log import LogEntry
 from .segment import Segment, SegmentEntry
+from .view import ViewDisk
 
 _TRIES = 5
 _SCAN = 10_000
-
-
-class ViewFile:
-    """A file that is only looked at. To cut it is to look at less of it."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._fd).st_size
-
-    def append(self, data: bytes) -> None:
-        raise NotImplementedError("a data directory is not written from outside")
-
-    def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._fd, size, position)
-
-    def size(self) -> int:
-        return self._size
-
-    def truncate(self, size: int) -> None:
-        self._size = size
-
-    def sync(self) -> None:
-        pass
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
-class ViewDisk(RealDisk):
-    def open(self, path: str) -> File:
-        return ViewFile(self.root / path)
-
-    def make_dir(self, folder: str) -> None:
-        pass
-
-    def remove(self, path: str) -> None:
-        pass
-
-    def remove_dir(self, folder: str) -> None:
-        pass
 
 
 class Outside:

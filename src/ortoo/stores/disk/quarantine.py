@@ -63,6 +63,9 @@ class Quarantine:
     def before(self, topic: TopicId, partition: int) -> Behind | None:
         return self._before.get((topic, partition)) or self._before.get((topic, WHOLE))
 
+    def before_all(self) -> list[Behind]:
+        return list(self._before.values())
+
     def missed(self, record: Record, number: int) -> bool:
         """Whether the checkpoint lacks the record, though it contains the commit."""
         return any(one.needs(record, number) for one in self._before.values())

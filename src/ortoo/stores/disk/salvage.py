@@ -1,28 +1,46 @@
-"""Reading a damaged directory: everything that can still be read, and what cannot."""
+"""Copying what can be read out of a damaged directory into a new one, file by file, and telling what cannot be read.
+
+Frames are copied as they are, so nothing is decoded that need not be, and what was encrypted stays so. A file at a time is in
+memory, never more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from ortoo.model.errors import OrtooError
+from ortoo.model.batch import Batch
+from ortoo.model.decoding import decode_stored
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record, decode_records
+from ortoo.model.records import Happening, Published, Record, decode_happenings
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
-from .checkpoint import Checkpoint, Manifest
+from .checkpoint import Manifest
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
-from .commit import decode_commit
+from .commit import decode_commit, decode_touched
 from .crypto import KeyRing
 from .files import Disk
-from .frame import ZSTD, Damage, Frame, scan_frames
-from .happenings import HappeningsHead
-from .quarantine import Behind, Quarantine
-from .segment import decompress
+from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, scan_frames
+from .happenings import HistoryEntry
+from .happenings import decode_head as decode_happenings_head
+from .log import LogEntry
+from .segment import Segment, SegmentEntry, decompress
 from .wal import FOLDER as WAL_FOLDER
-from .wal import scan_commits, without_torn_end
+from .wal import SYNCED_BYTES, Run, is_needless, scan_commits, without_torn_end
+
+Span = tuple[int, int]
+
+_manifest_decoder = msgspec.msgpack.Decoder(Manifest)
+
+
+class SavedCheckpoint(NamedTuple):
+    number: int
+    manifest: Manifest
+    snapshot: bytes | None  # None: only the state is damaged
 
 
 class SavedFrame(NamedTuple):
@@ -31,67 +49,75 @@ class SavedFrame(NamedTuple):
     body: MessageBody
 
 
-class Salvage:
-    """Collects complaints along the way."""
+class SavedCommit(NamedTuple):
+    number: int
+    records: list[Record]
+    secret: set[int]  # topics whose records were encrypted
 
-    def __init__(self, disk: Disk, ring: KeyRing) -> None:
+
+class LostCommits(NamedTuple):
+    """Commits that cannot be read, from the first to the last. `touched`: what they spoke of, where that can be told."""
+
+    first: int
+    last: int
+    touched: list[tuple[int, int]] | None
+
+
+class Salvage:
+    """Collects complaints along the way. UnavailableError when a key is missing: what needs it is not damaged."""
+
+    def __init__(self, disk: Disk, draft: Disk, ring: KeyRing) -> None:
         self.disk = disk
+        self.draft = draft
         self.ring = ring
         self.complaints: list[str] = []
 
-    def checkpoint(self) -> tuple[Checkpoint | None, Manifest | None]:
-        """The checkpoint when it is whole; at least its manifest when only the state in it is damaged."""
-        for name in reversed(self.disk.list(CHECKPOINT_FOLDER)):
-            if not name.endswith(".ckpt"):
-                continue
+    def complain(self, what: str) -> None:
+        self.complaints.append(what)
+
+    def _tell(self, path: str, item: Frame | Damage, what: str = "the checksum of the body does not match") -> None:
+        self.complain(f"{path} at byte {item.position}: {item.reason if isinstance(item, Damage) else what}")
+
+    # -- the checkpoint
+
+    def checkpoint(self) -> SavedCheckpoint | None:
+        for name in reversed([name for name in self.disk.list(CHECKPOINT_FOLDER) if name.endswith(".ckpt")]):
             path = f"{CHECKPOINT_FOLDER}/{name}"
             found = scan_frames(self.disk.read(path))
-            if not found or isinstance(found[0], Damage):
-                self.complaints.append(f"{path} is damaged; what groups had done is not known any more")
+            frame = found[0] if found else None
+            if not isinstance(frame, Frame) or frame.fixed.kind != CHECKPOINT:
+                self.complain(
+                    f"{path} is damaged: names and settings of topics, and what groups had done, are not known"
+                )
                 continue
             try:
-                manifest = msgspec.msgpack.decode(found[0].head, type=Manifest)
-            except msgspec.MsgspecError as error:
-                self.complaints.append(f"{path} cannot be read: {error}")
+                manifest = decode_stored(_manifest_decoder, frame.head, f"the head of {path}")
+            except CorruptionError as error:
+                self.complain(str(error))
                 continue
-            if found[0].body is None:
-                self.complaints.append(f"the state in {path} is damaged; what groups had done is not known any more")
-                return None, manifest
-            return Checkpoint(found[0].fixed.number, manifest, found[0].body), manifest
-        return None, None
+            if frame.body is None:
+                self.complain(f"the state in {path} is damaged: what groups had done is not known any more")
+            return SavedCheckpoint(frame.fixed.number, manifest, frame.body)
+        return None
 
-    def partitions(self) -> Iterator[tuple[TopicId, int]]:
+    # -- messages
+
+    def partitions(self) -> list[tuple[TopicId, int]]:
         """Every partition that has a folder."""
-        for topic in self.disk.list("logs"):
-            for partition in self.disk.list(f"logs/{topic}"):
-                if topic.isdigit() and partition.isdigit():
-                    yield TopicId(int(topic)), int(partition)
+        return [
+            (TopicId(int(topic)), int(partition))
+            for topic in self.disk.list("logs")
+            for partition in self.disk.list(f"logs/{topic}")
+            if topic.isdigit() and partition.isdigit()
+        ]
 
-    def frames(self, topic: TopicId, partition: int, sizes: dict[int, int] | None) -> list[SavedFrame]:
-        """The message frames that can be read, in order, none twice. `sizes`: how much of each file counts, if known."""
-        folder = f"logs/{topic}/{partition}"
-        names = self.disk.list(folder)
-        saved: dict[int, SavedFrame] = {}
-        for name in names:
-            stem, _, kind = name.partition(".")
-            if kind not in ("seg", "log") or (kind == "log" and f"{stem}.seg" in names):
-                continue
-            if sizes is not None and int(stem) not in sizes:
-                continue
-            path = f"{folder}/{name}"
-            data = self.disk.read(path)
-            if kind == "log" and sizes is not None:
-                data = data[: sizes[int(stem)]]
-            for item in scan_frames(data):
-                frame = self._frame(path, item, topic, partition)
-                if frame is not None:
-                    saved[frame.base] = frame
-        return [saved[base] for base in sorted(saved)]
+    def log(self, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None = None) -> SavedLog:
+        """`entry`: what counts, as a checkpoint tells it; without one, all that is there before `until`."""
+        return SavedLog(self, topic, partition, entry, until)
 
-    def _frame(self, path: str, item: Frame | Damage, topic: TopicId, partition: int) -> SavedFrame | None:
-        if isinstance(item, Damage) or item.body is None:
-            reason = item.reason if isinstance(item, Damage) else "the checksum of the body does not match"
-            self.complaints.append(f"{path} at byte {item.position}: {reason}")
+    def message_frame(self, path: str, item: Frame | Damage, topic: TopicId, partition: int) -> SavedFrame | None:
+        if isinstance(item, Damage) or item.body is None or item.fixed.kind != MESSAGES:
+            self._tell(path, item)
             return None
         try:
             head, body = decode_head(item.head), item.body
@@ -100,60 +126,246 @@ class Salvage:
             if head.sealed is not None:
                 body = self.ring.open(head.sealed, body, context(topic, partition, item.fixed.number))
             return SavedFrame(item.fixed.number, head, decode_body(body, head.count))
-        except OrtooError as error:
-            self.complaints.append(f"{path} at byte {item.position}: {error}")
+        except CorruptionError as error:
+            self._tell(path, item, str(error))
             return None
 
-    def happenings(self, topic: TopicId, partition: int) -> tuple[list[Happening], int]:
-        """What can be read, and the number after that of the last record there was."""
+    # -- history
+
+    def history(
+        self, topic: TopicId, partition: int, entry: HistoryEntry | None, tell: Callable[[list[Happening]], None]
+    ) -> HistoryEntry:
+        """Copies what can be read, and tells it. Returns what was copied, as a checkpoint knows it."""
         folder = f"history/{topic}/{partition}"
-        found: list[Happening] = []
-        end = 0
-        for name in self.disk.list(folder):
-            for item in scan_frames(self.disk.read(f"{folder}/{name}")):
-                if isinstance(item, Damage) or item.body is None:
-                    self.complaints.append(f"{folder}/{name} at byte {item.position}: some history cannot be read")
-                    continue
-                try:
-                    head = msgspec.msgpack.decode(item.head, type=HappeningsHead)
-                    end = max(end, (head.start or 0) + head.count)
-                    body = item.body
-                    if head.sealed is not None:
-                        body = self.ring.open(head.sealed, body, f"history {topic}.{partition}.{head.first}".encode())
-                    found.extend(decode_records(body))  # type: ignore[arg-type]
-                except (OrtooError, msgspec.MsgspecError) as error:
-                    self.complaints.append(f"{folder}/{name} at byte {item.position}: {error}")
-        return found, max(end, len(found))
+        files, end = [], 0
+        for path, size in self._history_files(folder, entry):
+            data = self.disk.read(path)[:size]
+            if size is not None and len(data) < size:
+                self.complain(f"{path} at byte {len(data)}: the checkpoint knows of {size} bytes")
+            kept = bytearray()
+            for item in scan_frames(data):
+                found = self._happenings(path, item, topic, partition)
+                if found is not None:
+                    end = max(end, found[0])
+                    kept += data[item.position : item.position + item.fixed.size]  # type: ignore[union-attr]
+                    tell(found[1])
+            if kept:
+                self._write(folder, path, bytes(kept))
+                files.append((int(path[-15:-5]), len(kept)))
+        return HistoryEntry(topic, partition, files, *((0, end) if entry is None else (entry.dropped, entry.end)))
 
-    def commits(self, checkpoint: Checkpoint | None) -> Iterator[list[Record]]:
-        """What the write-ahead log still tells that the checkpoint does not have."""
-        after = 0 if checkpoint is None else checkpoint.number
-        missed = (
-            Quarantine(Behind(*one) for one in checkpoint.manifest.behind) if checkpoint is not None else Quarantine()
-        )
-        names = self.disk.list(WAL_FOLDER)
-        for index, name in enumerate(names):
-            path = f"{WAL_FOLDER}/{name}"
-            found = scan_commits(self.disk.read(path))
-            if index == len(names) - 1:  # a torn end is how a crash looks
-                found = without_torn_end(found, int(name.partition(".")[0]))
-            for item in found:
-                if isinstance(item, Damage) or item.body is None:
-                    self.complaints.append(f"{path} at byte {item.position}: a commit cannot be read")
-                elif item.fixed.number > after:
-                    yield self._records(path, item)
-                else:
-                    number = item.fixed.number
-                    yield [record for record in self._records(path, item) if missed.missed(record, number)]
+    def _history_files(self, folder: str, entry: HistoryEntry | None) -> Iterator[tuple[str, int | None]]:
+        names = [name for name in self.disk.list(folder) if name.endswith(".hist") and name[:-5].isdigit()]
+        if entry is None:
+            yield from ((f"{folder}/{name}", None) for name in names)
+            return
+        for number, size in sorted(entry.files):
+            path = f"{folder}/{number:010d}.hist"
+            if f"{number:010d}.hist" in names:
+                yield path, size
+            else:
+                self.complain(f"{path} is missing")
 
-    def _records(self, path: str, item: Frame) -> list[Record]:
-        records: list[Record] = []
+    def _happenings(
+        self, path: str, item: Frame | Damage, topic: TopicId, partition: int
+    ) -> tuple[int, list[Happening]] | None:
+        """The records of a frame, after the number that follows the last of them."""
+        if isinstance(item, Damage) or item.body is None or item.fixed.kind != HAPPENINGS:
+            self._tell(path, item, "some history cannot be read")
+            return None
         try:
-            for _, section in decode_commit(item.body or b"", self.ring):
-                if isinstance(section, OrtooError):
-                    self.complaints.append(f"{path} at byte {item.position}: {section}")
-                else:
-                    records.extend(section)
-        except OrtooError as error:
-            self.complaints.append(f"{path} at byte {item.position}: {error}")
-        return records
+            head, body = decode_happenings_head(item.head), item.body
+            if head.sealed is not None:
+                body = self.ring.open(head.sealed, body, f"history {topic}.{partition}.{head.first}".encode())
+            return (head.start or 0) + head.count, decode_happenings(body)
+        except CorruptionError as error:
+            self._tell(path, item, str(error))
+            return None
+
+    def _write(self, folder: str, path: str, data: bytes) -> None:
+        self.draft.make_dir(folder)
+        file = self.draft.open(path)
+        file.append(data)
+        file.sync()
+        file.close()
+        self.draft.sync_dir(folder)
+
+    # -- the write-ahead log
+
+    def commits(self, after: int, kept: Sequence[Run]) -> Iterator[SavedCommit | LostCommits]:
+        """What it still tells, in order. Needed are the commits after that number, and those `kept`."""
+        expected = min([after + 1, *(first for first, _ in kept)])
+        names = [name for name in self.disk.list(WAL_FOLDER) if name.endswith(".wal") and name[:-4].isdigit()]
+        for index, name in enumerate(names):
+            path, begin = f"{WAL_FOLDER}/{name}", int(name[:-4])
+            if begin > expected and not is_needless(expected, begin - 1, after, kept):
+                self.complain(f"{path}: commits {expected} to {begin - 1} should come before it, and are missing")
+                yield LostCommits(expected, begin - 1, None)
+            expected = max(begin, expected)
+            data = self.disk.read(path)
+            found = scan_commits(data)
+            if index == len(names) - 1:
+                found = self._without_torn_end(path, found, begin, len(data))
+            for item in found:
+                for told in self._commit(path, item, expected):
+                    expected = max(expected, (told.last if isinstance(told, LostCommits) else told.number) + 1)
+                    yield told
+
+    def _without_torn_end(self, path: str, found: list[Frame | Damage], first: int, size: int) -> list[Frame | Damage]:
+        whole = without_torn_end(found, first)
+        if len(whole) < len(found):
+            at = found[len(whole)].position
+            self.complain(
+                f"{path} at byte {at}: the last {size - at} bytes are half a commit, which was never confirmed"
+            )
+        return whole
+
+    def _commit(self, path: str, item: Frame | Damage, expected: int) -> Iterator[SavedCommit | LostCommits]:
+        if isinstance(item, Damage):
+            self._tell(path, item)
+            return  # the number of the next one tells what is missing
+        number = item.fixed.number
+        if number < expected:
+            return  # is known already, or needed no more
+        if number > expected:
+            self.complain(f"{path} at byte {item.position}: commits {expected} to {number - 1} are missing before it")
+            yield LostCommits(expected, number - 1, None)
+        if item.body is None:
+            self._tell(path, item, f"the checksum of commit {number} does not match")
+            yield LostCommits(number, number, decode_touched(item.head[SYNCED_BYTES:]))
+            return
+        try:
+            yield self._records(number, item.body)
+        except CorruptionError as error:
+            self._tell(path, item, str(error))
+            yield LostCommits(number, number, decode_touched(item.head[SYNCED_BYTES:]))
+
+    def _records(self, number: int, body: bytes) -> SavedCommit:
+        records: list[Record] = []
+        secret: set[int] = set()
+        for topic, section in decode_commit(body, self.ring):
+            if isinstance(section, OrtooError):
+                raise section
+            records.extend(section)
+            secret.add(topic)
+        return SavedCommit(number, records, secret - {0})
+
+
+class SavedLog:
+    """One partition's log on its way into the new directory. After `frames`: what was copied, and what is missing in it."""
+
+    def __init__(
+        self, salvage: Salvage, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None
+    ) -> None:
+        self._salvage = salvage
+        self._topic = topic
+        self._partition = partition
+        self._known = entry
+        self._until = until
+        self._folder = f"logs/{topic}/{partition}"
+        self.start = None if entry is None else entry.start
+        self.end = 0 if entry is None else entry.start
+        self._last = 0
+        self.segments: list[SegmentEntry] = []
+        self.gaps: list[Span] = []
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a checkpoint tells where it starts and ends."""
+        return self._known is not None
+
+    @property
+    def entry(self) -> LogEntry:
+        return LogEntry(self._topic, self._partition, self.start or 0, self.end, self.segments)
+
+    def frames(self) -> Iterator[SavedFrame]:
+        for name, size in self._files():
+            path = f"{self._folder}/{name}"
+            data = self._salvage.disk.read(path)[:size]
+            segment: Segment | None = None
+            for item in scan_frames(data):
+                frame = self._salvage.message_frame(path, item, self._topic, self._partition)
+                if frame is None or not self._take(frame):
+                    continue
+                if segment is None:
+                    self._salvage.draft.make_dir(self._folder)
+                    segment = Segment(self._salvage.draft, self._folder, frame.base, name.endswith(".seg"))
+                raw = data[item.position : item.position + item.fixed.size]  # type: ignore[union-attr]
+                segment.add(raw, frame.base, frame.head.count, frame.head.timestamps()[0])
+                yield frame
+            if segment is not None:
+                segment.sync()
+                segment.close()
+                self.segments.append(SegmentEntry(segment.base, segment.size, segment.end))
+        if self._known is not None and self.end < self._known.end:
+            self.gaps.append((self.end, self._known.end))
+            self.end = self._known.end
+        if self.segments:
+            self._salvage.draft.sync_dir(self._folder)
+
+    def _files(self) -> Iterator[tuple[str, int | None]]:
+        """(name, how much of it counts), in order of their messages."""
+        names = set(self._salvage.disk.list(self._folder))
+        if self._known is None:
+            stems = sorted({name[:-4] for name in names if name[-4:] in (".seg", ".log") and name[:-4].isdigit()})
+            sizes: dict[str, int | None] = dict.fromkeys(stems)
+        else:
+            sizes = {f"{known.base:020d}": known.size for known in self._known.segments}
+        for stem, size in sizes.items():
+            if f"{stem}.seg" in names:
+                yield f"{stem}.seg", None
+            elif f"{stem}.log" in names:
+                yield f"{stem}.log", size
+            else:
+                self._salvage.complain(f"{self._folder}/{stem}.log is missing")
+
+    def _take(self, frame: SavedFrame) -> bool:
+        """Whether the frame is next; what lies between the last one and it is missing."""
+        end = frame.base + frame.head.count
+        if self._until is not None and frame.base >= self._until:
+            return False
+        if frame.base < self._last:
+            return False  # is known already
+        if self.start is None:
+            self.start = self.end = frame.base
+        if frame.base > self.end:
+            self.gaps.append((self.end, frame.base))
+        self.end = max(self.end, end)
+        self._last = end
+        return True
+
+
+def without_first(record: Published, count: int) -> Published:
+    """The record without its first messages."""
+    columns = {name: getattr(record.batch, name) for name in record.batch.__struct_fields__}
+    batch = Batch(**{name: column[count:] for name, column in columns.items() if column is not None})
+    return msgspec.structs.replace(
+        record,
+        base=record.base + count,
+        count=record.count - count,
+        size=sum(map(len, batch.values)),
+        batch=batch,
+        key_hashes=record.key_hashes[8 * count :] if record.key_hashes else None,
+        origins=record.origins[count:] if record.origins else None,
+    )
+
+
+def to_published(topic: TopicId, partition: int, frame: SavedFrame) -> Iterator[Published]:
+    """A frame as the records it was made of, one per instant."""
+    head, body = frame.head, frame.body
+    times = array("Q", head.timestamps())
+    hashes = head.hashes or body.hashes
+    at = 0
+    while at < len(times):
+        upto = at + 1
+        while upto < len(times) and times[upto] == times[at]:
+            upto += 1
+        batch = Batch(
+            body.values[at:upto],
+            priorities=head.priorities[at:upto] if head.priorities else None,
+            dedup_ids=body.dedup_ids[at:upto] if body.dedup_ids else None,
+        )
+        keyed = hashes[8 * at : 8 * upto] if hashes else None
+        size = sum(map(len, batch.values))
+        yield Published(times[at], topic, partition, frame.base + at, upto - at, size, batch, keyed)
+        at = upto

@@ -182,17 +182,6 @@ class DiskStore:
         if self._checkpointing is not None and self._wal.bytes_since_rotation > BACKLOG_FACTOR * self._checkpoint_bytes:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
 
-    def adopt(self, record: r.Record) -> None:
-        """Takes a record in as if it had been appended. Durable with the next checkpoint; only repairing does this."""
-        self._catalog.absorb(record, 0)
-
-    def adopt_history(self, topic: TopicId, partition: int, start: int, records: Sequence[r.Happening]) -> None:
-        """As `adopt`; the first of them has that number."""
-        history = self._catalog.history(topic, partition)
-        history.dropped = history.written_end = start
-        for record in records:
-            history.note(record)
-
     # -- reading
 
     def _check_owner(self) -> None:

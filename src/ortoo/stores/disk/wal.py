@@ -22,6 +22,7 @@ from .files import Disk, File
 from .frame import COMMIT, Damage, Frame, encode_frame, scan_frames
 
 _SYNCED = struct.Struct("<Q")
+SYNCED_BYTES = _SYNCED.size
 
 FOLDER = "wal"
 
@@ -111,7 +112,7 @@ class Wal:
         self.next_number = self.files[0] if self.files else after + 1
         path, size = "", 0
         for index, first in enumerate(self.files):
-            if first != self.next_number and not _is_needless(self.next_number, first - 1, after, kept):
+            if first != self.next_number and not is_needless(self.next_number, first - 1, after, kept):
                 yield WalDamage(path, size, f"commits {self.next_number} to {first - 1} are missing")
             path, self.next_number = file_name(first), first
             data = self._disk.read(path)
@@ -151,7 +152,7 @@ class Wal:
             elif number > after:
                 self.bytes_total += item.fixed.size
                 yield WalCommit(number, head, item.body)
-            elif not _is_needless(number, number, after, kept):
+            elif not is_needless(number, number, after, kept):
                 yield WalCommit(number, head, item.body)
 
     def rotate(self) -> None:
@@ -206,7 +207,7 @@ class Wal:
     def trim(self, upto: int, kept: Sequence[Run] = ()) -> None:
         """Removes files that hold only commits up to that number, and none of those `kept`."""
         for first, after in list(pairwise(self.files)):
-            if _is_needless(first, after - 1, upto, kept):
+            if is_needless(first, after - 1, upto, kept):
                 self._disk.remove(file_name(first))
                 self.files.remove(first)
 
@@ -216,5 +217,6 @@ class Wal:
             file.close()
 
 
-def _is_needless(first: int, last: int, upto: int, kept: Sequence[Run]) -> bool:
+def is_needless(first: int, last: int, upto: int, kept: Sequence[Run]) -> bool:
+    """Whether a checkpoint with commits up to that number, and those `kept`, can do without these."""
     return last <= upto and not any(first <= end and start <= last for start, end in kept)

@@ -1,0 +1,69 @@
+"""A data directory in the making, which no queue has open: files first, then the checkpoint that makes them count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ortoo.model.records import Published, Record
+
+from .catalog import Catalog
+from .checkpoint import write_checkpoint
+from .commit import encode_commit
+from .crypto import KeyRing
+from .cut import take_cut
+from .files import Disk
+from .format import check_format
+from .wal import FOLDER as WAL_FOLDER
+from .wal import Wal
+
+FLUSH_BYTES = 32 << 20  # of messages that are in memory
+
+
+class Draft:
+    def __init__(self, disk: Disk, ring: KeyRing) -> None:
+        check_format(disk)
+        self.disk = disk
+        self.catalog = Catalog(disk)
+        self._ring = ring
+        self._pending = 0
+
+    def take(self, record: Record) -> None:
+        self.catalog.absorb(record, 0)
+        if isinstance(record, Published):
+            self._pending += record.size
+            if self._pending > FLUSH_BYTES:
+                self.flush()
+
+    def flush(self) -> None:
+        for log in self.catalog.logs.values():
+            if log.begin_flush():
+                log.finish_flush(log.flush(self.catalog.ring_of(log.topic, self._ring)))
+        for history in self.catalog.histories.values():
+            if history.begin_flush():
+                history.finish_flush(history.flush(self.catalog.ring_of(history.topic, self._ring)))
+        self._pending = 0
+
+    def finish(self, number: int, snapshot: bytes, at: int, commits: Iterable[Sequence[Record]]) -> None:
+        """`number`: of the last commit in it; `commits` come after that."""
+        self.flush()
+        self._write_wal(number + 1, commits)
+        self.catalog.transactions.clear()  # they are in the commits
+        cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at)
+        write_checkpoint(self.disk, cut.checkpoint())
+        for log, start, _ in cut.logs:
+            for path in log.drop_before(start):
+                self.disk.remove(path)
+        for folder in cut.doomed:
+            self.disk.remove_dir(folder.rstrip("/"))
+        self.catalog.close_leaving()
+        self.catalog.close()
+
+    def _write_wal(self, number: int, commits: Iterable[Sequence[Record]]) -> None:
+        self.disk.make_dir(WAL_FOLDER)
+        wal = Wal(self.disk)
+        wal.next_number = number
+        wal.rotate()
+        for records in commits:
+            wal.append(*encode_commit(records, self.catalog.secret_topic, self._ring))
+        wal.sync()
+        wal.close()

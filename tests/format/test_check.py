@@ -1,0 +1,128 @@
+"""What `check` finds, and what it must not take for damage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.stores.disk import File, KeyRing
+from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.frame import scan_frames
+from ortoo.stores.disk.view import ViewDisk
+from tests.format.directory import KEYS
+from tests.format.worn import Files, Worn, wear
+
+
+@pytest.fixture(scope="module")
+def worn() -> Worn:
+    return asyncio.run(wear())
+
+
+def put(files: Files, root: Path) -> Path:
+    """Exchanges what is there for these files, each as a whole."""
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / f"{path}.new").write_bytes(data)
+        (root / f"{path}.new").replace(root / path)
+    for file in [file for file in root.rglob("*") if file.is_file()]:
+        if file.relative_to(root).as_posix() not in files:
+            file.unlink()
+    return root
+
+
+def check(path: Path) -> list[str]:
+    return check_directory(ViewDisk(path), KeyRing(KEYS)).problems
+
+
+def of(worn: Worn, folder: str, suffix: str) -> list[str]:
+    found = [path for path in worn.files if path.startswith(folder) and path.endswith(suffix)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["emptied", "deleted"])
+def test_a_file_of_the_write_ahead_log_that_is_gone_is_found(worn: Worn, tmp_path: Path, emptied: bool) -> None:
+    for path in of(worn, "wal/", ".wal")[:-1]:  # the end of the last one may be missing after any crash
+        files = {name: data for name, data in worn.files.items() if name != path} | ({path: b""} if emptied else {})
+        assert check(put(files, tmp_path)), path
+
+
+def test_a_write_ahead_log_that_is_gone_as_a_whole_is_found(worn: Worn, tmp_path: Path) -> None:
+    files = {path: data for path, data in worn.files.items() if not path.startswith("wal/")}
+    assert any("missing" in problem for problem in check(put(files, tmp_path)))
+
+
+@pytest.mark.parametrize("suffix", [".seg", ".log"])
+def test_a_segment_that_ends_too_early_between_two_frames_is_found(worn: Worn, tmp_path: Path, suffix: str) -> None:
+    for path in of(worn, "logs/", suffix):
+        *_, last = scan_frames(worn.files[path])
+        problems = check(put(worn.files | {path: worn.files[path][: last.position]}, tmp_path))
+        assert any(path in problem for problem in problems)
+
+
+@pytest.mark.parametrize(("folder", "suffix"), [("logs/", ".log"), ("history/", ".hist")])
+def test_what_lies_behind_the_end_that_a_checkpoint_knows_is_no_damage(
+    worn: Worn, tmp_path: Path, folder: str, suffix: str
+) -> None:
+    for path in of(worn, folder, suffix):
+        data = worn.files[path]
+        for more in (data, data[:-3], b"half a frame"):  # a checkpoint was under way when the process ended
+            assert check(put(worn.files | {path: data + more}, tmp_path)) == []
+
+
+def test_files_are_opened_for_reading_only(worn: Worn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(worn.files, tmp_path)
+    real, seen = os.open, []
+
+    def watched(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        seen.append(flags)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", watched)
+    assert check(tmp_path) == []
+    assert len(seen) > 10
+    assert not [flags for flags in seen if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)]
+
+
+class BusyDisk(ViewDisk):
+    """A directory whose owner is at work: something happens before one of the looks at it."""
+
+    def __init__(self, root: Path, when: int, work: Callable[[], object]) -> None:
+        super().__init__(root)
+        self._when = when
+        self._work = work
+        self.looks = 0
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks == self._when:
+            self._work()
+
+    def open(self, path: str) -> File:
+        self._look()
+        return super().open(path)
+
+    def read(self, path: str) -> bytes:
+        self._look()
+        return super().read(path)
+
+    def list(self, folder: str) -> list[str]:
+        self._look()
+        return super().list(folder)
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_checkpoint_that_comes_in_between_is_no_damage(worn: Worn, tmp_path: Path, stage: int) -> None:
+    before, after = worn.stages[stage : stage + 2]
+    assert before.keys() - after.keys()
+    when, looks = 1 + stage, 2
+    while when <= looks:
+        disk = BusyDisk(put(before, tmp_path), when, lambda: put(after, tmp_path))
+        assert check_directory(disk, KeyRing(KEYS)).problems == [], f"before look {when}"
+        when, looks = when + 2, max(looks, disk.looks)
+    assert looks > 20

@@ -1,0 +1,206 @@
+"""Whatever happens to the files of a directory: `check` says what opening would say, and `repair` makes a directory that opens,
+in which every message is either what it was or listed as gone, and nothing that was never there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from ortoo import Queue
+from ortoo.app.repair import Repair, repair_directory
+from ortoo.model.errors import OrtooError
+from ortoo.model.names import MessageRef
+from ortoo.stores.disk import KeyRing, RealDisk
+from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.frame import scan_frames
+from ortoo.stores.disk.view import ViewDisk
+from ortoo.testing.clock import ManualClock
+from tests.format.directory import KEYS, Truth, opened
+from tests.format.worn import END, STAGED, Files, Worn, readable, wear
+
+
+@pytest.fixture(scope="module")
+def worn() -> Worn:
+    return asyncio.run(wear())
+
+
+@pytest.fixture(scope="module")
+def young() -> Worn:
+    return asyncio.run(wear(1))
+
+
+class Damaged(NamedTuple):
+    files: Files
+    what: list[str]
+    paths: set[str]
+
+
+def hurt(data: bytes, random: Random) -> tuple[str, bytes | None]:
+    how = random.choice(["flip", "flip", "cut", "edge", "zeros", "empty", "gone"])
+    if how == "gone":
+        return how, None
+    if how == "empty" or not data:
+        return how, b""
+    at = random.randrange(len(data))
+    if how == "flip":
+        return f"{how} {at}", data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+    if how == "zeros":
+        size = random.randrange(1, 200)
+        return f"{how} {at}+{size}", (data[:at] + bytes(size) + data[at + size :])[: len(data)]
+    if how == "edge":
+        at = random.choice([item.position for item in scan_frames(data)])
+    return f"{how} {at}", data[:at]
+
+
+def damage(worn: Worn, seed: int) -> Damaged:
+    """One to three files, of any kind."""
+    random = Random(seed)
+    files, what, paths = dict(worn.files), [], set()
+    for _ in range(random.choice([1, 1, 1, 2, 3])):
+        kind = random.choice(
+            ["wal", "logs", "logs", "history", "checkpoint", "FORMAT" if random.random() < 0.2 else "wal"]
+        )
+        path = random.choice([path for path in worn.files if path.startswith(kind)] or ["FORMAT"])
+        how, data = hurt(worn.files[path], random)
+        what.append(f"{path}: {how}")
+        if data == worn.files[path]:
+            continue
+        paths.add(path)
+        files.pop(path, None)
+        if data is not None:
+            files[path] = data
+    return Damaged(files, what, paths)
+
+
+def put(files: Files, root: Path) -> Path:
+    root.mkdir(parents=True)
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    return root
+
+
+def check(path: Path) -> list[str]:
+    return list(map(str, check_directory(ViewDisk(path), KeyRing(KEYS)).problems))
+
+
+class Seen(NamedTuple):
+    refusal: str | None
+    problems: list[str]
+    messages: Truth
+
+
+async def look(path: Path) -> Seen:
+    """What opening tells, and what can be read then."""
+    try:
+        async with opened(RealDisk(path), clock=ManualClock(END)) as one:
+            problems = list(one.store.problems)
+            try:
+                return Seen(None, problems, await readable(one))
+            except OrtooError as error:
+                return Seen(None, [*problems, str(error)], {})
+    except OrtooError as error:
+        return Seen(str(error), [], {})
+
+
+def is_listed(repair: Repair, ref: MessageRef, end: int) -> bool:
+    for loss in repair.losses:
+        is_there = (loss.topic_id, loss.partition) == (ref.topic, ref.partition)
+        if is_there and loss.start <= ref.offset and (loss.end is None or ref.offset < loss.end):
+            return True
+    return ref.offset >= end and any(lost.touched is None for lost in repair.commits)
+
+
+async def check_repaired(worn: Worn, hurt: Damaged, repair: Repair, path: Path) -> None:
+    assert check(path) == []
+    async with opened(RealDisk(path), clock=ManualClock(END)) as one:
+        assert one.store.problems == []
+        state, found = one.broker.engine.state, await readable(one)
+        for ref, value in found.items():
+            assert value == worn.ever.get(ref), f"{ref} was invented, or is not what it was"
+        ends = {(t.id, p.index): p.end for t in state.topics.values() for p in t.partitions}
+        is_cut = (
+            max(path for path in worn.files if path.startswith("wal/")) in hurt.paths
+        )  # nothing may tell of its end
+        for ref in worn.truth.keys() - found.keys():
+            if is_cut and ref.offset >= ends.get((ref.topic, ref.partition), 0):
+                continue
+            assert is_listed(repair, ref, ends.get((ref.topic, ref.partition), 0)), f"{ref} is gone without a word"
+        for ref in found.keys() - worn.truth.keys():  # was removed; only what told so may have been lost
+            assert is_cut or repair.commits or not repair.state_kept, f"{ref} came back"
+        await check_transaction(one.queue, repair, is_cut)
+        for topic in await one.queue.topics():
+            await one.queue.publish(topic.name, b"it goes on")
+            await one.queue.ack(await one.queue.lease(topic.name, group="another", max_messages=1000))
+        await one.checkpoint()
+    assert check(path) == []
+
+
+async def check_transaction(queue: Queue, repair: Repair, is_cut: bool) -> None:
+    """All that was staged is there, or nothing, and then that is told."""
+    try:
+        count = await queue.named("job").commit()
+    except OrtooError:
+        assert is_cut or repair.transactions == ["default/job"] or any(lost.touched is None for lost in repair.commits)
+    else:
+        assert is_cut or count == len(STAGED)
+        assert repair.transactions == []
+
+
+async def run_round(worn: Worn, seed: int, root: Path) -> str:
+    hurt = damage(worn, seed)
+    try:
+        before = put(hurt.files, root / "check")
+        files = {path: path.read_bytes() for path in before.rglob("*") if path.is_file()}
+        problems = check(before)
+        assert {path: path.read_bytes() for path in before.rglob("*") if path.is_file()} == files
+        seen = await look(before)
+        assert problems or not (seen.refusal or seen.problems), (seen.refusal, seen.problems)
+        if not problems:
+            assert all(worn.ever.get(ref) == value for ref, value in seen.messages.items())
+        path = put(hurt.files, root / "data")
+        repair = await asyncio.to_thread(repair_directory, path, KEYS)
+        for ref in seen.messages.keys() - (await look_quietly(path)).keys():
+            assert is_listed(repair, ref, 1 << 60), f"{ref} could be read before"
+        await check_repaired(worn, hurt, repair, path)
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {hurt.what}")
+        raise
+    return "closed" if seen.refusal else "problems" if problems else "well"
+
+
+async def look_quietly(path: Path) -> Truth:
+    async with opened(RealDisk(path), clock=ManualClock(END)) as one:
+        return await readable(one)
+
+
+@pytest.mark.parametrize("first", range(0, 24, 12))
+async def test_a_damaged_directory_is_checked_and_repaired(worn: Worn, first: int, tmp_path: Path) -> None:
+    outcomes = [await run_round(worn, seed, tmp_path / str(seed)) for seed in range(first, first + 12)]
+    assert len(set(outcomes)) > 1
+
+
+async def test_a_young_one_too(young: Worn, tmp_path: Path) -> None:
+    for seed in range(1000, 1008):
+        await run_round(young, seed, tmp_path / str(seed))
+
+
+@pytest.mark.soak
+async def test_and_many_more(worn: Worn, young: Worn, tmp_path: Path) -> None:
+    first = int(os.environ.get("ORTOO_SEED", "10000"))
+    for seed in range(first, first + int(os.environ.get("ORTOO_ROUNDS", "3000"))):
+        await run_round(worn if seed % 4 else young, seed, tmp_path / str(seed))
+
+
+async def test_a_directory_that_is_well_stays_what_it_is(worn: Worn, tmp_path: Path) -> None:
+    path = put(worn.files, tmp_path / "data")
+    assert check(path) == []
+    repair = await asyncio.to_thread(repair_directory, path, KEYS)
+    assert (repair.losses, repair.complaints, repair.commits, repair.transactions) == ([], [], [], [])
+    assert (await look(path)).messages == worn.truth
