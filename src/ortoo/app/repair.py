@@ -91,6 +91,6 @@ def _open(draft: Path, ring: KeyRing) -> None:
         for record in records:
             engine.apply(record)
             engine.confirm(record)
-    directory.catalog.close()
+    directory.catalog.close_files()
     if directory.problems:
         raise CorruptionError(directory.problems[0])

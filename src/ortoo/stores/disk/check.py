@@ -83,7 +83,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
             _check_segment(report, disk, log, segment, ring)
     for history in directory.catalog.histories.values():
         _check_history(report, history, ring, progress)
-    directory.catalog.close()
+    directory.catalog.close_files()
     return report
 
 
@@ -105,7 +105,7 @@ def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
                 break
         if disk.list(CHECKPOINT_FOLDER) == before:
             break
-        directory.catalog.close()
+        directory.catalog.close_files()
     return directory
 
 

@@ -55,8 +55,7 @@ class Draft:
                 self.disk.remove(path)
         for folder in cut.doomed:
             self.disk.remove_dir(folder.rstrip("/"))
-        self.catalog.close_leaving()
-        self.catalog.close()
+        self.catalog.close_files()
 
     def _write_wal(self, number: int, commits: Iterable[Sequence[Record]]) -> None:
         self.disk.make_dir(WAL_FOLDER)
