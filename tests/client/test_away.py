@@ -10,6 +10,7 @@ import pytest
 
 import ortoo
 from ortoo import ClosedError, OutcomeUnknownError, Queue, UnavailableError
+from ortoo.broker import Share
 from ortoo.client import remote
 from ortoo.client.remote import RemoteLink
 from ortoo.doors.tcp import server, session
@@ -224,10 +225,12 @@ class TestSilence:
         await home.queue.create_group("jobs", "default")
         await home.queue.publish("jobs", b"full")
         async with ortoo.connect(proxy.url) as queue:
-            home.gate.budget.bytes_max = 1
             publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=60))
-            await until(lambda: home.gate.budget.is_spent)
+            await until(lambda: home.gate.budget.parked > 0)
+            somebody = Share(home.gate.budget)
+            somebody.take(2 * home.gate.budget.bytes_max)
             await asyncio.sleep(1.5)
+            somebody.close()
             assert proxy.connections == 1
             await home.queue.ack(await home.queue.lease("jobs"))
             await asyncio.wait_for(publishing, 60)

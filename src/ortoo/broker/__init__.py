@@ -2,7 +2,8 @@
 
 from .access import Access, Principal
 from .broker import Broker
-from .gate import Budget, Gate, Guest
+from .budget import Budget, Share
+from .gate import Gate, Guest
 from .subscription import Subscription
 
-__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Principal", "Subscription"]
+__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Principal", "Share", "Subscription"]

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from ortoo.model.commands import Command, Lease, Once, Position, Publish, Settle
-from ortoo.model.errors import OrtooError, TooManyError
+from ortoo.model.errors import FullError, OrtooError, TooManyError
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import (
     HistoryPage,
@@ -24,6 +24,7 @@ from ortoo.model.settings import LimitSettings
 
 from .access import HOST, Access, Principal
 from .broker import Broker
+from .budget import Budget, Share
 from .meters import DoorMeters, operation_of
 from .portion import bound_lease, cut_runs, is_large
 from .subscription import Subscription
@@ -31,27 +32,6 @@ from .subscription import Subscription
 _log = logging.getLogger("ortoo.gate")
 
 _REFUSALS_PAUSE_S = 10.0
-
-
-class Budget:
-    """Bytes of requests that are being served, through all doors together."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.bytes = 0
-
-    @property
-    def is_spent(self) -> bool:
-        return self.bytes >= self.bytes_max
-
-    def take(self, size: int) -> None:
-        """One request is always let in when nothing else is, however large."""
-        if self.bytes and self.bytes + size > self.bytes_max:
-            raise TooManyError(f"requests of {self.bytes_max} bytes are being served already; try again")
-        self.bytes += size
-
-    def give_back(self, size: int) -> None:
-        self.bytes -= size
 
 
 class Gate:
@@ -123,6 +103,17 @@ class Guest:
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         return await self._meters.timed("publish", self._broker.publish(command, wait_ms))
+
+    async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
+        """The same for a request of that size: while it waits for room, it does not count as being served."""
+        return await self._meters.timed("publish", self._publish_or_wait(command, wait_ms, share, size))
+
+    async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
+        try:
+            return await self._broker.publish(command)
+        except FullError as error:
+            with share.parking(size, error):
+                return await self._broker.publish(command, wait_ms)
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
         topic = None if command.topic is None else self._broker.find_topic(TopicName(command.namespace, command.topic))

@@ -36,23 +36,20 @@ class Splitter:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max  # of a body
-        self._parts: list[bytes | memoryview] = []  # of a frame whose end has not come yet
-        self._have = 0
+        self._rest = bytearray()  # of a frame whose end has not come yet
         self._need = 0  # bytes of that frame, its head included; 0 while the head is not whole
 
     @property
-    def is_amid(self) -> bool:
-        """Whether a frame has begun whose end has not come yet."""
-        return bool(self._parts)
+    def held(self) -> int:
+        """Bytes of a frame whose end has not come yet."""
+        return len(self._rest)
 
-    def feed(self, data: bytes) -> list[memoryview]:
-        if self._parts:
-            self._parts.append(data)
-            self._have += len(data)
-            if self._have < self._need:  # a large frame: joined once, when it is whole
+    def feed(self, data: bytes | bytearray) -> list[memoryview]:
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._need:
                 return []
-            data = b"".join(self._parts)
-            self._parts.clear()
+            data, self._rest = self._rest, bytearray()
         bodies = []
         view = memoryview(data)
         at, end = 0, len(data)
@@ -68,6 +65,5 @@ class Splitter:
             bodies.append(view[at + HEAD_BYTES : upto])
             at = upto
         if at < end:
-            self._parts.append(view[at:])
-            self._have = end - at
+            self._rest += view[at:]  # a copy: what it was cut from need not stay
         return bodies

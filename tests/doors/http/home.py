@@ -14,7 +14,8 @@ from ortoo import Queue
 from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
 from ortoo.broker.access import Access
-from ortoo.broker.gate import Budget, Gate
+from ortoo.broker.budget import Budget
+from ortoo.broker.gate import Gate
 from ortoo.doors.http import HttpDoor
 from ortoo.model.settings import HttpSettings, LimitSettings
 from ortoo.ports import Clock, Store

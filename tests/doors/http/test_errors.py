@@ -14,7 +14,8 @@ import pytest
 import zstandard
 
 from ortoo import OrtooError
-from ortoo.doors.http import problems
+from ortoo.broker import Share
+from ortoo.doors.http import body, problems
 from ortoo.model import errors
 from ortoo.model.settings import HttpSettings, LimitSettings
 from tests.doors.http.home import Home, serving, until
@@ -232,13 +233,15 @@ async def test_answers_are_not_compressed_unasked(home: Home, accept: str) -> No
     assert "content-encoding" not in small.headers
 
 
-async def test_more_bytes_than_the_server_holds_at_a_time_are_refused_for_now() -> None:
+async def test_more_bytes_than_the_server_holds_at_a_time_are_refused_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "_ROOM_SECONDS", 0.1)
     async with serving(limits=LimitSettings(in_flight_bytes=1024 * 1024)) as home:
-        home.gate.budget.take(1024 * 1024)  # of somebody else
-        response = await home.post(PUBLISH, {"messages": [{"value": 1}]})
+        somebody = Share(home.gate.budget)
+        somebody.take(1024 * 1024)
+        response = await home.post(PUBLISH, {"messages": [{"value": "x" * 600_000}]})
         problem(response, 429, "too_many")
         assert response.headers["retry-after"]
-        home.gate.budget.give_back(1024 * 1024)
+        somebody.close()
         await home.publish("t", 1)
         assert home.gate.budget.bytes == 0
 

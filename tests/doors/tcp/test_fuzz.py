@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ortoo import OrtooError, Queue
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.broker import Access, Broker, Budget, Gate, Share
 from ortoo.doors.tcp.answer import answer
 from ortoo.model import commands as c
 from ortoo.model.names import TopicName
@@ -128,11 +128,12 @@ async def play(said: list[Any]) -> None:
     await broker.open()
     await Queue(broker).publish_many("jobs", [b"1", b"2", b"3"])
     await broker.call(c.CreateGroup(TopicName("default", "jobs"), "default"))
-    guest = Gate("tcp", broker, Access(), LimitSettings(), Budget(1 << 30)).admit(None)
+    budget = Budget(1 << 30)
+    guest = Gate("tcp", broker, Access(), LimitSettings(), budget).admit(None)
     for request in filter(None, map(asked, said)):
         try:
             async with asyncio.timeout(0.01 if getattr(request, "wait_ms", 0) else 5):
-                await answer(guest, request)
+                await answer(guest, request, Share(budget), 0)
         except (OrtooError, TimeoutError):
             pass
     await clock.advance(3600)

@@ -81,6 +81,7 @@ class App:
 
     @staticmethod
     async def _body(endpoint: Endpoint, call: Call, intake: Intake) -> Any:
+        call.share = intake.share
         body = await intake.read(call.receive, call.headers)
         if not body and endpoint.route.body_optional:
             body = b"{}"

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from ortoo.broker.gate import Budget
+from ortoo.broker.budget import Budget, Share
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import check_name
 
@@ -20,72 +20,80 @@ from .problems import Refusal
 
 _HIGH, _LOW = rb"\\u[dD][89abAB]\w\w", rb"\\u[dD][c-fC-F]\w\w"
 _LONE_SURROGATE = re.compile(b"%b(?!%b)|%b(?<!%b%b)" % (_HIGH, _LOW, _LOW, _HIGH, _LOW))
-_PATIENCE_SECONDS = 30.0  # between two pieces of a body
+_PATIENCE_SECONDS = 30.0  # in which so many bytes have to come, or the rest of the body
+_PROGRESS_BYTES = 64 * 1024
+_ROOM_SECONDS = 30.0  # a body waits for those of others
 
 
 class Intake:
     """The body of one request, and its share of what all doors together may hold."""
 
-    __slots__ = ("_budget", "_bytes_max", "_taken")
+    __slots__ = ("_bytes_max", "share")
 
     def __init__(self, budget: Budget, bytes_max: int) -> None:
-        self._budget = budget
+        self.share = Share(budget)
         self._bytes_max = bytes_max
-        self._taken = 0
 
     async def read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
-        announced = int(headers.get(b"content-length", b"0"))  # digits, or the parser would have refused it
-        self._check(announced)
-        self._take(announced)
+        self._check(int(headers.get(b"content-length", b"0")))  # digits, or the parser would have refused it
         body = await self._gather(receive)
         coding = headers.get(b"content-encoding")
         if coding is None or not body:
             return body
+        async with self.share.unpacking:
+            await self.share.room(_ROOM_SECONDS)
+            body = await self._unpack(coding, body)
+            self.share.take(len(body))
+        return body
+
+    async def _unpack(self, coding: bytes, body: bytes) -> bytes:
+        """In a thread: a few bytes may become very many."""
         try:
-            # In a thread: a few bytes may become very many.
-            body = await asyncio.to_thread(decode, coding.decode("latin-1"), body, self._bytes_max)
+            return await asyncio.to_thread(decode, coding.decode("latin-1"), body, self._bytes_max)
         except TooLarge:
-            self._check(self._bytes_max + 1)
+            raise self._too_large() from None
         except LookupError:
             known = ", ".join(DECODERS)
             hint = [(b"accept-encoding", known.encode())]
             raise Refusal(415, f"content-encoding may be {known}, not {coding!r}", hint) from None
         except ValueError as error:
             raise InvalidError(f"the body cannot be decompressed: {error}") from None
-        self._take(len(body))
-        return body
 
     async def _gather(self, receive: Receive) -> bytes:
-        message = await receive()
+        """What has come counts; what was announced does not. Who comes to a halt, or nearly, is not waited for."""
+        clock = asyncio.get_running_loop().time
+        deadline, progress = clock() + _PATIENCE_SECONDS, 0
         parts: list[bytes] = []
-        size = 0
         while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(408, "the rest of the body did not come", [(b"connection", b"close")]) from None
             if message["type"] == "http.disconnect":
                 raise HangUp
             part: bytes = message.get("body", b"")
-            size += len(part)
-            self._check(size)
-            if size > self._taken:
-                self._take(size - self._taken)
-            if not message.get("more_body", False):
-                break
+            self.share.take(len(part))
+            self._check(self.share.bytes)
             parts.append(part)
-            try:
-                message = await asyncio.wait_for(receive(), _PATIENCE_SECONDS)
-            except TimeoutError:
-                raise Refusal(408, "the rest of the body did not come", [(b"connection", b"close")]) from None
-        return b"".join([*parts, part]) if parts else part
+            if not message.get("more_body", False):
+                return b"".join(parts) if len(parts) > 1 else part
+            progress += len(part)
+            began = clock()
+            await self.share.room(_ROOM_SECONDS)
+            deadline += clock() - began  # it is we who did not read
+            if progress >= _PROGRESS_BYTES:
+                deadline, progress = clock() + _PATIENCE_SECONDS, 0
 
     def _check(self, size: int) -> None:
         if size > self._bytes_max:
-            raise Refusal(413, f"a body has at most {self._bytes_max} bytes, once decompressed")
+            raise self._too_large()
 
-    def _take(self, size: int) -> None:
-        self._budget.take(size)
-        self._taken += size
+    def _too_large(self) -> Refusal:
+        return Refusal(413, f"a body has at most {self._bytes_max} bytes, once decompressed")
 
     def close(self) -> None:
-        self._budget.give_back(self._taken)
+        self.share.close()
 
 
 def check_content_type(headers: dict[bytes, bytes]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ortoo.broker.budget import Share
 from ortoo.broker.gate import Guest
 from ortoo.client import Queue
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
@@ -57,7 +58,7 @@ Reply = bytes | msgspec.Struct | Answer | Streaming | None
 class Call:
     """What a handler is given. `body` and `query` are of the types that its route declares."""
 
-    __slots__ = ("body", "desk", "guest", "headers", "params", "query", "receive", "scope")
+    __slots__ = ("body", "desk", "guest", "headers", "params", "query", "receive", "scope", "share")
 
     def __init__(self, desk: Desk, scope: Scope, receive: Receive, headers: dict[bytes, bytes]) -> None:
         self.desk = desk
@@ -66,6 +67,7 @@ class Call:
         self.headers = headers
         self.guest: Guest = None  # type: ignore[assignment] # until the caller was let in; open routes never look
         self.params: dict[str, str] = {}
+        self.share: Share = None  # type: ignore[assignment] # of what all doors may hold; of a request that has a body
         self.query: Any = None
         self.body: Any = None
 

@@ -38,7 +38,8 @@ async def publish(call: Call) -> bytes:
     if not body.wait:
         return _encode(to_placements([await call.guest.publish(command)]))
     wait_ms = 0 if call.desk.is_closing else round(body.wait * 1000)
-    placed = await call.desk.attend(call, call.guest.publish(command, wait_ms), _stays)
+    publishing = call.guest.publish_or_wait(command, wait_ms, call.share, call.share.bytes)
+    placed = await call.desk.attend(call, publishing, _stays)
     if placed is None:  # the door closes: one last try, without waiting
         placed = await call.guest.publish(command)
     return _encode(to_placements([placed]))

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from uvicorn.protocols.utils import ClientDisconnected
 
+from ortoo.broker.budget import Share
 from ortoo.broker.gate import Guest
 from ortoo.broker.subscription import Subscription
 from ortoo.model.commands import Lease, Leave, Publish
@@ -34,6 +35,7 @@ from .shapes import SettleBody
 log = logging.getLogger("ortoo.http")
 
 _SUBSCRIPTIONS_MAX = 1_000
+_ROOM_SECONDS = 30.0  # what a client said waits for room among what others said
 _AT_ONCE_MAX = 64  # of what a client said, being done; the next is read when one is done
 
 
@@ -60,6 +62,7 @@ class Session:
             set()
         )  # who consumed what: they leave at the end
         self._doing: set[asyncio.Task[None]] = set()
+        self._share = Share(desk.gate.budget)
 
     async def run(self) -> None:
         """Until the client, or the door, ends it."""
@@ -84,16 +87,12 @@ class Session:
                 pass  # the topic is gone, or the queue; then there is nothing to leave
 
     async def _take(self, data: bytes) -> None:
-        budget = self._desk.gate.budget
-        try:
-            budget.take(len(data))
-        except OrtooError as error:
-            await self._tell_error(error)
-            return
+        self._share.take(len(data))
         try:
             command = parse_body(said.decode_command, data)
+            await self._share.room(_ROOM_SECONDS)
         except OrtooError as error:
-            budget.give_back(len(data))
+            self._share.give_back(len(data))
             await self._tell_error(error)
             return
         task = asyncio.create_task(self._guarded(self._do(command), command.ref))
@@ -104,7 +103,7 @@ class Session:
 
     def _done(self, size: int, task: asyncio.Task[None]) -> None:
         self._doing.discard(task)
-        self._desk.gate.budget.give_back(size)
+        self._share.give_back(size)
 
     async def _guarded(
         self, work: Coroutine[Any, Any, None], ref: str | UnsetType = UNSET, id: str | UnsetType = UNSET

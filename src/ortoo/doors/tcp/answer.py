@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ortoo.broker import Guest
+from ortoo.broker import Guest, Share
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_number, check_position, check_ref, check_wait
 from ortoo.model.commands import Command, Lease, Publish, plain
@@ -14,8 +14,13 @@ from ortoo.model.replies import Columns, Page
 from ortoo.wire import protocol as p
 
 
-async def answer(guest: Guest, request: p.Request) -> Any:
-    """The body of the answer. Nothing is awaited before a command is submitted, so commands keep their order."""
+async def answer(guest: Guest, request: p.Request, share: Share, size: int) -> Any:
+    """The body of the answer. Nothing is awaited before a command is submitted, so commands keep their order.
+
+    The request holds so much of that share.
+    """
+    if isinstance(request, p.PublishOrWait):
+        return await _publish_or_wait(guest, request, share, size)
     ask = _ASK.get(type(request))
     if ask is not None:
         return await ask(guest, request)
@@ -29,12 +34,12 @@ async def answer(guest: Guest, request: p.Request) -> Any:
     return await guest.call(command)
 
 
-async def _publish_or_wait(guest: Guest, request: p.PublishOrWait) -> Any:
+async def _publish_or_wait(guest: Guest, request: p.PublishOrWait, share: Share, size: int) -> Any:
     check_command(request.publish)
     if not isinstance(plain(request.publish), Publish):
         raise InvalidError("only a publish can wait for room")
     check_wait(request.wait_ms, limits.DELAY_MS_MAX)
-    return await guest.publish(request.publish, request.wait_ms)
+    return await guest.publish_or_wait(request.publish, request.wait_ms, share, size)
 
 
 async def _list_topics(guest: Guest, request: p.ListTopics) -> Any:
@@ -89,7 +94,6 @@ async def _pong(guest: Guest, request: p.Ping) -> None:
 
 _ASK: dict[type, Callable[[Guest, Any], Awaitable[Any]]] = {
     p.Ping: _pong,
-    p.PublishOrWait: _publish_or_wait,
     p.ListTopics: _list_topics,
     p.GetTopic: _get_topic,
     p.GetStats: _get_stats,

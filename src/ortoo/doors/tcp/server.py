@@ -75,11 +75,6 @@ class TcpDoor:
         self._sessions.discard(session)
         self.stalled.discard(session)
         self._emptied.set()
-        self.eased()
-
-    def eased(self) -> None:
-        for session in list(self.stalled):
-            session.regulate()
 
     async def _sweep(self) -> None:
         """Connections that say nothing any more are dropped: nobody is there."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ortoo.broker import Gate, Guest, Subscription
+from ortoo.broker import Gate, Guest, Share, Subscription
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease
@@ -29,6 +29,7 @@ CREDIT_MAX = 1_000_000
 CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
+PROGRESS_BYTES = 64 * 1024  # of a frame that is not whole yet: so many more are a sign of life, fewer are none
 
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
 _NOT_HTTP = (
@@ -47,8 +48,6 @@ class House(Protocol):
 
     def begun(self, session: Session) -> None: ...
     def ended(self, session: Session) -> None: ...
-    def eased(self) -> None:
-        """Something under way is done, so that stalled sessions may go on."""
 
 
 class Session(asyncio.Protocol):
@@ -65,7 +64,9 @@ class Session(asyncio.Protocol):
         self._polls: dict[int, asyncio.Task[None]] = {}  # by request: those that may wait long and can be cut short
         self._subscriptions: dict[int, Subscription] = {}
         self._consumers: set[str] = set()
-        self._bytes = 0
+        self._share = Share(self._gate.budget, self.regulate)
+        self._held = 0  # of the share: a frame that is not whole yet
+        self._unheard = 0  # bytes of it since the last sign of life
         self._unread = 0  # bytes of answers that the client had not taken when last looked at
         self._writable = asyncio.Event()
         self._writable.set()
@@ -94,14 +95,14 @@ class Session(asyncio.Protocol):
         self._is_leaving = True
         for task in self._tasks:
             task.cancel()
+        self._share.give_back(self._held)
+        self._share.leave()
         if self._is_counted:
             self._gate.leave()
         self._house.presence.went(self._consumers)
         self._house.ended(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._guest is not None:  # a hello has to be whole in time
-            self.heard = asyncio.get_running_loop().time()
         if self._is_leaving:
             return  # the client asks again, elsewhere or later
         if self._is_fresh and data[:4] in _HTTP:
@@ -110,10 +111,28 @@ class Session(asyncio.Protocol):
             return
         self._is_fresh = False
         try:
-            for body in self._splitter.feed(data):
+            bodies = self._splitter.feed(data)
+            self._note_progress(len(data), is_whole=bool(bodies))
+            for body in bodies:
                 self._receive(body)
+            self._hold(self._splitter.held)
         except OrtooError as error:
             self._end(error)
+        self.regulate()
+
+    def _hold(self, size: int) -> None:
+        """Of a frame that is not whole yet, so much is here."""
+        change, self._held = size - self._held, size
+        if change > 0:
+            self._share.take(change)
+        elif change < 0:
+            self._share.become(-change)
+
+    def _note_progress(self, size: int, is_whole: bool) -> None:
+        self._unheard += size
+        if self._guest is not None and (is_whole or self._unheard >= PROGRESS_BYTES):  # a hello has to be whole in time
+            self.heard = asyncio.get_running_loop().time()
+            self._unheard = 0
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -127,15 +146,16 @@ class Session(asyncio.Protocol):
         """Reads on, or stops reading, as there is room."""
         if self._transport.is_closing():
             return
-        crowded = (
+        is_crowded = (
             len(self._tasks) - len(self._polls) >= REQUESTS_MAX
-            or self._bytes >= BYTES_MAX
-            or self._gate.budget.is_spent
+            or self._share.bytes - self._held >= BYTES_MAX
+            or not self._writable.is_set()
+            or not self._share.may_go_on()
         )
-        if crowded or not self._writable.is_set():
+        if is_crowded and self not in self._house.stalled:
             self._house.stalled.add(self)
             self._transport.pause_reading()
-        elif self in self._house.stalled:
+        elif not is_crowded and self in self._house.stalled:
             self._house.stalled.discard(self)
             self._transport.resume_reading()
 
@@ -213,30 +233,28 @@ class Session(asyncio.Protocol):
 
         So that the server is not taken for gone, it says that it is there.
         """
-        is_busy = self in self._house.stalled or self._splitter.is_amid
+        is_busy = self in self._house.stalled or self._held > 0
         if self._guest is not None and is_busy and self._writable.is_set():
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
         if isinstance(request, Lease):
             self._note_consumer(request.consumer)
-        self._bytes += size
-        self._gate.budget.bytes += size
+        self._share.take(size)
         may_wait = isinstance(request, Lease | p.PublishOrWait)
-        self._start(request_id, self._answer(request_id, request), may_wait, size)
-        self.regulate()
+        self._start(request_id, self._answer(request_id, request, size), may_wait, size)
 
-    async def _answer(self, request_id: int, request: p.Request) -> None:
+    async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
         assert self._guest is not None
         try:
             if type(request) in p.QUESTIONS or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
-                    self._send(p.ANSWER, request_id, await answer(self._guest, request))
+                    self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
                 return
             if isinstance(request, Lease):
                 await self._writable.wait()
-            self._send(p.ANSWER, request_id, await answer(self._guest, request))
+            self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
         except Exception as error:  # whatever it is, the client is told and the connection lives on
             self._send(p.ERROR, request_id, problem_of(error))
 
@@ -255,9 +273,9 @@ class Session(asyncio.Protocol):
             self._subscriptions.pop(request_id, None)
         if task.cancelled() and not self._is_leaving:
             self._send(p.ANSWER, request_id, None)  # the client said so
-        self._bytes -= size
-        self._gate.budget.bytes -= size
-        self._house.eased()
+        self._share.give_back(size)
+        if self in self._house.stalled:
+            self.regulate()
 
     def _note_consumer(self, consumer: str) -> None:
         if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
