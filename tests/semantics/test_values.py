@@ -76,3 +76,23 @@ async def test_a_batch_may_be_bare_values(queue: Queue) -> None:
     await queue.publish_many("orders", ["three", Message(b"4", key="k")])
     found = {message.value: message.key async for message in queue.read("orders")}
     assert found == {b"1": None, b"2": None, b"three": None, b"4": "k"}
+
+
+async def test_headers_belong_to_whoever_holds_them(python_queue: Queue) -> None:
+    """One group's fate never touches another's, and a message is what it was when it was published."""
+    queue, headers = python_queue, {"who": "ann"}
+    await queue.create_topic("orders", partitions=1)
+    await queue.publish("orders", b"1", headers=headers)
+    headers["who"] = "bob"
+    await queue.publish_many("orders", [Message(b"2", headers=headers)])
+    headers["who"] = "changed afterwards"
+    expected = [{"who": "ann"}, {"who": "bob"}]
+    for group in ("first", "second"):
+        messages = await queue.lease("orders", group=group, max_messages=2)
+        assert [message.headers for message in messages] == expected
+        for message in messages:
+            message.headers["who"] = "changed by a reader"
+    async for message in queue.read("orders"):
+        assert message.headers == expected[message.offset]
+        message.headers.clear()
+    assert [(await queue.message(m.id)).message.headers for m in messages] == expected

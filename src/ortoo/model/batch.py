@@ -119,13 +119,18 @@ def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
         outgoing = Outgoing(
             values,
             keys=keys if _is_used(keys) else None,
-            headers=headers if any(headers) else None,
+            headers=own_headers(headers) if any(headers) else None,
             priorities=_priorities(list(map(_priority, full))),
             json=json,
             **{name: column for name, column in optional.items() if _is_used(column)},
         )
     check_outgoing(outgoing)
     return outgoing
+
+
+def own_headers(column: list[dict[str, str] | None]) -> list[dict[str, str] | None]:
+    """Copies: what the producer, or another reader, does with his is not seen here."""
+    return [dict(headers) if type(headers) is dict else headers for headers in column]
 
 
 def _are_plain(messages: list[Message]) -> bool:

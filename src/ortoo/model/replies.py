@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .batch import own_headers
 from .message import Delivery, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .offsets import OffsetSet
@@ -269,7 +270,7 @@ def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] |
             Received,
             columns.values,
             columns.keys or nones,
-            columns.headers or nones,
+            own_headers(columns.headers) if columns.headers else nones,  # a store keeps those it gave
             columns.priorities or [ANY_PRIORITY] * count,
             columns.timestamps,
             columns.json or [False] * count,
