@@ -1,5 +1,6 @@
 """Topics: how they come and go, purge, and seek."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -9,6 +10,34 @@ from ortoo import ConfigError, ExistsError, InvalidError, NotFoundError, Queue
 from ortoo.testing import ManualClock, open_manual
 
 from .actors import is_stale, poll, publish, take, values
+
+
+async def test_a_topic_with_other_settings_is_refused_by_naming_them(queue: Queue) -> None:
+    """Errors say what to do."""
+    await queue.create_topic("orders", partitions=2, lease=10)
+    with pytest.raises(ExistsError, match=r"partitions is 2, not 3; lease is 10\.0, not 30\.0.*update_topic"):
+        await queue.create_topic("orders", partitions=3)
+    with pytest.raises(ExistsError, match="exists already$"):
+        await queue.create_topic("orders", partitions=2, lease=10, exist_ok=False)
+
+
+async def test_ensuring_a_topic_makes_it_or_changes_what_differs(python_queue: Queue) -> None:
+    """ensure_topic makes a topic, or gives the one there is the settings named."""
+    queue = python_queue
+    made = await queue.ensure_topic("orders", partitions=2, max_attempts=7, ordering="none")
+    assert (made.config.partitions, made.config.max_attempts) == (2, 7)
+    await queue.publish("orders", b"x")
+    changed = await queue.ensure_topic("orders", partitions=3)
+    assert (changed.config.partitions, changed.config.max_attempts, changed.messages) == (3, 7, 1)
+    assert await queue.ensure_topic("orders", partitions=3) == changed
+    with pytest.raises(InvalidError, match="increased only"):
+        await queue.ensure_topic("orders", partitions=1)
+
+
+async def test_a_topic_that_several_ensure_at_once_is_made_once(python_queue: Queue) -> None:
+    """ensure_topic is for the start of a program, and programs start together."""
+    infos = await asyncio.gather(*(python_queue.ensure_topic("orders", partitions=2) for _ in range(10)))
+    assert len({info.id for info in infos}) == 1
 
 
 async def test_publishing_creates_a_topic(queue: Queue) -> None:

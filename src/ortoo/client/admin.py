@@ -26,7 +26,7 @@ from ortoo.model.commands import (
     RetryNow,
     Seek,
 )
-from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
@@ -71,7 +71,10 @@ class Admin:
     async def create_topic(
         self, topic: str, /, *, exist_ok: bool = True, namespace: str | None = None, **settings: Any
     ) -> TopicInfo:
-        """Makes a topic with any settings of TopicConfig. One that exists with the same settings is fine if `exist_ok`."""
+        """Makes a topic with any settings of TopicConfig. One that exists with the same settings is fine if `exist_ok`.
+
+        With other settings it is an ExistsError that names them; `ensure_topic` changes them.
+        """
         name = self._name(topic, namespace)
         await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
         return await self._link.topic(name)
@@ -82,6 +85,24 @@ class Admin:
         config = (await self._link.topic(name)).config
         await self._link.call(ChangeTopic(name, topic_config(settings, config)))
         return await self._link.topic(name)
+
+    async def ensure_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
+        """Makes a topic with these settings, or gives them to the one there is: for the start of a program.
+
+        Settings that are not named stay as they are. InvalidError when one cannot be changed any more.
+        """
+        name = self._name(topic, namespace)
+        try:
+            info = await self._link.topic(name)
+        except NotFoundError:
+            try:
+                await self._link.call(CreateTopic(name, topic_config(settings), exist_ok=False))
+                return await self._link.topic(name)
+            except ExistsError:  # somebody else was first
+                info = await self._link.topic(name)
+        if topic_config(settings, info.config) == info.config:
+            return info
+        return await self.update_topic(topic, namespace=namespace, **settings)
 
     async def delete_topic(self, topic: str, *, namespace: str | None = None) -> None:
         await self._link.call(DeleteTopic(self._name(topic, namespace)))

@@ -171,6 +171,7 @@ class SyncQueue:
     request = _blocking(Queue.request)
     reply = _blocking(Queue.reply)
     create_topic = _blocking(Queue.create_topic)
+    ensure_topic = _blocking(Queue.ensure_topic)
     update_topic = _blocking(Queue.update_topic)
     delete_topic = _blocking(Queue.delete_topic)
     purge = _blocking(Queue.purge)

@@ -20,6 +20,7 @@ from ortoo.model.commands import (
 from ortoo.model.errors import ExistsError, InvalidError
 from ortoo.model.names import check_name
 from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
+from ortoo.model.topic import TopicConfig, differing_settings
 
 from .bury import Death, bury
 from .decision import Decision, Slate, check_secrecy
@@ -38,8 +39,15 @@ def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decisio
         topic = slate.create_topic(command.topic, command.config)
         return Decision(slate.records, topic.id)
     if not command.exist_ok or found.config != command.config:
-        raise ExistsError(f"topic {str(command.topic)!r} exists already, with other settings; change it instead")
+        raise ExistsError(f"topic {str(command.topic)!r} exists already{_contrast(found.config, command.config)}")
     return Decision([], found.id)
+
+
+def _contrast(found: TopicConfig, wanted: TopicConfig) -> str:
+    differing = differing_settings(found, wanted)
+    if not differing:
+        return ""
+    return f", with other settings: {'; '.join(differing)}. update_topic changes them, ensure_topic makes or changes a topic"
 
 
 def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decision:

@@ -125,6 +125,16 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
         raise ConfigError(str(cause if isinstance(cause, ConfigError) else error)) from None
 
 
+def differing_settings(found: TopicConfig, wanted: TopicConfig) -> list[str]:
+    """In words, for errors."""
+    pairs = [(name, getattr(found, name), getattr(wanted, name)) for name in TopicConfig.__struct_fields__]
+    return [
+        name if name == "dlq_webhook" else f"{name} is {old!r}, not {new!r}"  # a URL may hold a password
+        for name, old, new in pairs
+        if old != new
+    ]
+
+
 def dlq_name(topic: TopicName, config: TopicConfig) -> TopicName:
     """Where its dead letters go."""
     if config.dlq_topic is not None:
