@@ -5,7 +5,7 @@ Much of it only Python can say: wrong types, NaN, half a surrogate pair. What HT
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -319,6 +319,55 @@ async def test_a_bad_argument_is_refused(queue: Queue, case: str) -> None:
     await queue.publish("orders", b"1")
     await queue.create_group("orders", "default")
     await refused(queue, call, InvalidError, words)
+
+
+ODD: list[Any] = [1e308, -1e308, NAN, INF, -INF, 1.5, -1, 10**30, -(10**30), 2**63, True, "1", b"1", [], object(), 1e12]
+NUMBERS: dict[str, Callable[[Queue, Any], Awaitable[object]]] = {
+    "offsets": lambda queue, odd: queue.offsets("orders", time=odd),
+    "read from offset": lambda queue, odd: drained(queue.read("orders", from_offset=odd)),
+    "read to offset": lambda queue, odd: drained(queue.read("orders", to_offset=odd)),
+    "read from time": lambda queue, odd: drained(queue.read("orders", from_time=odd)),
+    "read to time": lambda queue, odd: drained(queue.read("orders", to_time=odd)),
+    "read partition": lambda queue, odd: drained(queue.read("orders", partition=odd)),
+    "read_batches batch": lambda queue, odd: drained(queue.read_batches("orders", partition=0, batch=odd)),
+    "read_batches partition": lambda queue, odd: drained(queue.read_batches("orders", partition=odd)),
+    "history_page partition": lambda queue, odd: queue.history_page("orders", partition=odd),
+    "history_page start": lambda queue, odd: queue.history_page("orders", partition=0, start=odd),
+    "history_page count": lambda queue, odd: queue.history_page("orders", partition=0, count=odd),
+    "read_history partition": lambda queue, odd: drained(queue.read_history("orders", partition=odd)),
+    "read_history from": lambda queue, odd: drained(queue.read_history("orders", partition=0, from_position=odd)),
+    "messages": lambda queue, odd: queue.messages("orders", limit=odd),
+    "dead letters": lambda queue, odd: queue.dead_letters("orders", limit=odd),
+    "redrive": lambda queue, odd: queue.redrive("orders", [odd]),
+    "seek offset": lambda queue, odd: queue.seek("orders", "default", offset=odd),
+    "seek time": lambda queue, odd: queue.seek("orders", "default", time=odd),
+    "seek to offset": lambda queue, odd: queue.seek("orders", "default", "start", to_offset=odd),
+    "seek to time": lambda queue, odd: queue.seek("orders", "default", "start", to_time=odd),
+    "create_group offset": lambda queue, odd: queue.create_group("orders", "g", offset=odd),
+    "create_group time": lambda queue, odd: queue.create_group("orders", "g", time=odd),
+    "heartbeat": lambda queue, odd: queue.heartbeat("orders", "default", "c", session=odd),
+    "mark_archived": lambda queue, odd: queue.mark_archived("orders", {0: odd}),
+    "lease max": lambda queue, odd: queue.lease("orders", max_messages=odd),
+    "lease lease": lambda queue, odd: queue.lease("orders", lease=odd),
+    "lease partition": lambda queue, odd: queue.lease("orders", partition=odd),
+    "message": lambda queue, odd: queue.message(odd),
+    "trace": lambda queue, odd: queue.trace(odd),
+    "publish partition": lambda queue, odd: queue.publish("orders", b"", partition=odd),
+    "publish priority": lambda queue, odd: queue.publish("orders", b"", priority=odd),
+    "publish delay": lambda queue, odd: queue.publish("orders", b"", delay=odd),
+    "publish ttl": lambda queue, odd: queue.publish("orders", b"", ttl=odd),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+async def test_an_odd_number_is_taken_or_refused_and_never_breaks_anything(queue: Queue, case: str) -> None:
+    await queue.publish("orders", b"1")
+    await queue.create_group("orders", "default")
+    for odd in ODD:
+        try:
+            await NUMBERS[case](queue, odd)
+        except RequestError:
+            pass
 
 
 async def test_bad_input_in_a_transaction_is_refused_where_it_is_made(queue: Queue) -> None:

@@ -17,7 +17,7 @@ async def test_a_topic_with_other_settings_is_refused_by_naming_them(queue: Queu
     await queue.create_topic("orders", partitions=2, lease=10)
     with pytest.raises(ExistsError, match=r"partitions is 2, not 3; lease is 10\.0, not 30\.0.*update_topic"):
         await queue.create_topic("orders", partitions=3)
-    with pytest.raises(ExistsError, match="exists already$"):
+    with pytest.raises(ExistsError, match=r"exists already$"):
         await queue.create_topic("orders", partitions=2, lease=10, exist_ok=False)
 
 

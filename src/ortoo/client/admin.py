@@ -32,7 +32,7 @@ from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_number, to_error_text, to_ms, to_topic_name
+from .arguments import check_count, check_time, to_error_text, to_ms, to_topic_name
 from .link import Link
 
 Time = float | datetime
@@ -44,7 +44,7 @@ def to_seconds(time: Time) -> float:
         if time.tzinfo is None:
             raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
         return time.timestamp()
-    return float(check_number("time", time))
+    return check_time(time)
 
 
 def to_position(at: Where | None, offset: int | None, time: Time | None) -> Position:
@@ -252,6 +252,7 @@ class Admin:
         dlq = TopicName(info.namespace, info.dlq)
         found: list[Received] = []
         position = START
+        check_count("limit", limit)
         while len(found) < limit:
             try:
                 page = await self._link.scan(dlq, 0, position, count=limits.BATCH_MESSAGES_MAX)
@@ -276,6 +277,8 @@ class Admin:
         namespace: str | None = None,
     ) -> int:
         """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many."""
+        for letter_id in ids or ():
+            parse_message_id(letter_id)
         letters = await self.dead_letters(topic, group=group, limit=2**62, namespace=namespace)
         if ids is not None:
             known = {letter.id: letter for letter in letters}

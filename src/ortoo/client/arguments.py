@@ -8,6 +8,9 @@ from typing import overload
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 
+_COUNT_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
+_TIME_MAX = 1e12  # some thirty thousand years
+
 
 def to_topic_name(namespace: str, topic: str) -> TopicName:
     if not isinstance(topic, str):
@@ -33,9 +36,16 @@ def check_number(what: str, seconds: float) -> float:
 
 
 def check_count(what: str, count: int, low: int = 0) -> int:
-    if type(count) is not int or count < low:
+    if type(count) is not int or not low <= count <= _COUNT_MAX:
         raise InvalidError(f"{what} must be a whole number, {low} or more, not {count!r}")
     return count
+
+
+def check_time(seconds: float) -> float:
+    """Seconds since 1970, as a float; what is too far away to be counted in milliseconds is no time."""
+    if abs(check_number("time", seconds)) >= _TIME_MAX:
+        raise InvalidError(f"time must be seconds since 1970, not {seconds!r}")
+    return float(seconds)
 
 
 def to_error_text(error: str | None) -> str | None:

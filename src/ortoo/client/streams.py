@@ -209,6 +209,8 @@ class Streams(Admin, Receiving):
     ) -> AsyncIterator[Page]:
         """The same as columns, for programs that have no use for single messages. The next page is asked for meanwhile."""
         name = self._name(topic, namespace)
+        check_count("partition", partition)
+        check_count("batch", batch)
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
         start = to_position(None, from_offset, from_time)
@@ -232,7 +234,9 @@ class Streams(Admin, Receiving):
         self, topic: str, *, partition: int, start: int = 0, count: int = 1000, namespace: str | None = None
     ) -> HistoryPage:
         """What happened to the messages of one partition, as records: what `read_history` is made of."""
-        return await self._link.scan_history(self._name(topic, namespace), partition, start, count)
+        name = self._name(topic, namespace)
+        check_count("partition", partition)
+        return await self._link.scan_history(name, partition, check_count("start", start), check_count("count", count))
 
     async def read(
         self,
@@ -288,6 +292,7 @@ class Streams(Admin, Receiving):
         """
         name = self._name(topic, namespace)
         start = check_count("from_position", from_position)
+        check_count("partition", partition)
         end: int | None = None
         while True:
             page = await self._link.scan_history(name, partition, start)
