@@ -15,6 +15,7 @@ import pytest
 
 import ortoo
 from ortoo.app.server import Server
+from ortoo.broker.meters import Peak
 from ortoo.model.records import Record
 from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings
 from ortoo.stores.disk import DiskStore
@@ -302,7 +303,24 @@ async def test_a_stalled_event_loop_is_noticed() -> None:
         await asyncio.sleep(0.15)
         time.sleep(0.5)  # noqa: ASYNC251  the stall
         await asyncio.sleep(0.15)
-        assert server.broker.meters.stall_seconds.total > 0.3
+        meters = server.broker.meters
+        assert meters.stall_seconds.total > 0.3
+        assert meters.longest_stall.largest(time.monotonic()) > 0.3
+        assert meters.longest_turn.largest(time.monotonic()) < 0.3  # the thread slept
+        until = time.thread_time() + 0.5
+        while time.thread_time() < until:
+            pass
+        await asyncio.sleep(0.15)
+        assert meters.longest_turn.largest(time.monotonic()) > 0.3
+
+
+def test_the_longest_is_forgotten_after_a_minute() -> None:
+    peak = Peak()
+    assert peak.largest(0.0) == 0.0
+    for now in range(1000, 1100):
+        peak.observe(3.0 if now == 1005 else 1.0, now)
+        assert peak.largest(now) == (3.0 if 1005 <= now < 1070 else 1.0)
+    assert peak.largest(2000) == 0.0
 
 
 async def test_a_broker_that_broke_is_noticed() -> None:

@@ -121,6 +121,10 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_transactions_open": "named transactions that are open",
                 "ortoo_epoch": "how often the data directory was opened",
                 "ortoo_problems": "problems of the store that need an operator",
+                "ortoo_event_loop_longest_stall_seconds": "the longest of its stalls in the last minute, whatever the reason",
+                "ortoo_event_loop_longest_turn_seconds": (
+                    "the longest that it was busy with one thing in the last minute: a stall without what the machine adds"
+                ),
             },
         ),
         *_counters((), {"ortoo_recoveries_total": "recoveries after the store had failed"}),
@@ -129,7 +133,7 @@ SECTIONS: dict[str, list[Family]] = {
             {
                 "ortoo_commit_seconds": "time of an append to the store, sync included",
                 "ortoo_commit_records": "records in a commit",
-                "ortoo_event_loop_stall_seconds": "how late the event loop was, looked at ten times a second",
+                "ortoo_event_loop_stall_seconds": "how late the event loop was, looked at fifty times a second",
             },
         ),
     ],

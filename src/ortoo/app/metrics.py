@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Iterator, Mapping
+from itertools import product
+from time import monotonic
 
 from ortoo.broker import Broker, Gate
+from ortoo.broker.meters import INTERNAL, OPERATIONS
+from ortoo.broker.turns import Turns
 from ortoo.engine.group import Group
 from ortoo.engine.topic import Topic
 from ortoo.engine.view import group_info, oldest_pending
+from ortoo.model.errors import FullError, OutcomeUnknownError, StoreFailedError, TooManyError, UnauthenticatedError
 from ortoo.model.histogram import Histogram
+from ortoo.model.records import DeathReason
+from ortoo.model.topic import TopicConfig
 from ortoo.model.version import __version__
 from ortoo.stores.disk import DiskStore
 
@@ -22,23 +29,23 @@ GROUPS_MAX = 100  # of a topic
 OTHER = "_other"
 EPHEMERAL = "_ephemeral"
 
-_TURN_FEEDS = 200  # partitions of groups read before others get their turn: one or two milliseconds
+_DELIVERIES_UNITS = 5  # what a topic's histogram costs, in partitions
 _NO_ROOM = ("full", "too_many", "rate_limited")
+_FAILED: tuple[DeathReason, ...] = ("attempts", "timeout", "rejected", "moved")
+_EXPIRED: tuple[DeathReason, ...] = ("ttl", "max_wait")
+# Errors that somebody should look at, before there is one: see `_possible_ends`.
+_POSSIBLE_ERRORS: dict[tuple[str, str], int] = dict.fromkeys(
+    [
+        ("connect", UnauthenticatedError.code),
+        *product(
+            OPERATIONS,
+            (FullError.code, TooManyError.code, StoreFailedError.code, OutcomeUnknownError.code, INTERNAL),
+        ),
+    ],
+    0,
+)
 # What the documents of MQTT queues call our reasons; the rest keep their names.
 _MQTT_REASONS = {"attempts": "max_retries"}
-
-
-class _Turns:
-    """Lets others run now and then."""
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    async def worked(self, feeds: int) -> None:
-        self._done += feeds
-        if self._done >= _TURN_FEEDS:
-            self._done = 0
-            await asyncio.sleep(0)
 
 
 class Metrics:
@@ -49,7 +56,7 @@ class Metrics:
 
     async def render(self) -> bytes:
         """Prometheus text. Others are served while it is put together."""
-        readings, turns = Readings(), _Turns()
+        readings, turns = Readings(), Turns()
         for number, topic in enumerate(list(self._broker.engine.state.topics.values())):
             is_named = number < TOPICS_MAX
             labels = topic.name if is_named else ("", OTHER)
@@ -58,7 +65,7 @@ class Metrics:
                 self._read_group(readings, group, *labels, label)
                 await turns.worked(len(topic.partitions))
             await turns.worked(len(topic.partitions))
-        self._read_deliveries(readings)
+        await self._read_deliveries(readings, turns)
         self._read_doors(readings)
         self._read_broker(readings)
         self._read_webhook(readings)
@@ -87,10 +94,11 @@ class Metrics:
         ):
             for metric in metrics:
                 readings.add(metric, count, namespace, name)
-        for reason, count in counters.dead_reasons.items():
+        dead, dropped = _possible_ends(topic.config)
+        for reason, count in (dead | counters.dead_reasons).items():
             readings.add("ortoo_messages_dead_lettered_total", count, namespace, name, reason)
             readings.add("mqtt_queue_dlq_total", count, namespace, name, _MQTT_REASONS.get(reason, reason))
-        for reason, count in counters.drop_reasons.items():
+        for reason, count in (dropped | counters.drop_reasons).items():
             readings.add("ortoo_messages_dropped_total", count, namespace, name, reason)
         readings.add("mqueue_buffer_queue_depth", sum(max(0, p.end - p.durable) for p in topic.partitions))
         readings.add("ortoo_leases", sum(len(group.leases) for group in topic.groups.values()))
@@ -105,12 +113,13 @@ class Metrics:
         readings.raise_to("ortoo_group_oldest_pending_seconds", age, *labels)
         readings.add("mqueue_ready_queue_depth", info.ready)
 
-    def _read_deliveries(self, readings: Readings) -> None:
+    async def _read_deliveries(self, readings: Readings, turns: Turns) -> None:
         names = self._broker.engine.state.names
         for topic, histogram in self._broker.meters.known_deliveries(names):
             labels = topic or ("", OTHER)
             readings.add_histogram("ortoo_delivery_latency_seconds", histogram, *labels)
             readings.add_histogram("mqtt_queue_delivery_latency_seconds", histogram, *labels)
+            await turns.worked(_DELIVERIES_UNITS)
 
     # -- the rest
 
@@ -130,7 +139,7 @@ class Metrics:
                 readings.add_histogram("ortoo_request_seconds", histogram, name, operation)
                 if operation in latencies:
                     readings.add_histogram(latencies[operation], histogram)
-            for (operation_name, code), count in list(meters.errors.items()):
+            for (operation_name, code), count in (_POSSIBLE_ERRORS | meters.errors).items():
                 readings.add("ortoo_request_errors_total", count, name, operation_name, code)
                 if code in _NO_ROOM:
                     readings.add("mqueue_backpressure_rejected_total", count)
@@ -151,6 +160,8 @@ class Metrics:
             "ortoo_transactions_open": len(state.transactions),
             "ortoo_epoch": state.epoch,
             "ortoo_problems": len(status.problems),
+            "ortoo_event_loop_longest_stall_seconds": meters.longest_stall.largest(monotonic()),
+            "ortoo_event_loop_longest_turn_seconds": meters.longest_turn.largest(monotonic()),
             "ortoo_recoveries_total": meters.recoveries,
             "mqueue_enqueue_total": counters.published,
             "mqueue_dequeue_total": counters.delivered,
@@ -183,6 +194,18 @@ class Metrics:
                 readings.add("ortoo_webhook_letters_total", getattr(tally, outcome), outcome)
             readings.add("ortoo_webhook_retries_total", tally.retried)
             readings.add("ortoo_webhook_pending", self._webhook.pending)
+
+
+def _possible_ends(config: TopicConfig) -> tuple[dict[str, int], dict[str, int]]:
+    """Zeros, by reason, of what may become of messages that fail: a dead letter, or nothing.
+
+    A counter that begins with its first event hides that event: a rate needs a value before it.
+    """
+    failed: dict[str, int] = dict.fromkeys(_FAILED, 0)
+    expired: dict[str, int] = dict.fromkeys(_EXPIRED, 0)
+    if not config.dlq:
+        return {}, failed | expired
+    return (failed | expired, {}) if config.on_expire == "dlq" else (failed, expired)
 
 
 def _labelled(topic: Topic) -> Iterator[tuple[Group, str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic, thread_time
 
 from ortoo.broker import Broker
 
-TICK_SECONDS = 0.1
-_LOOK_TICKS = 10  # how many ticks lie between two looks at the store
+TICK_SECONDS = 0.02  # a stall is seen if it is longer, and what is told of it is too short by as much at the most
+_LOOK_TICKS = 50  # how many ticks lie between two looks at the store
 
 _log = logging.getLogger("ortoo.store")
 
@@ -34,12 +35,19 @@ class Watch:
         loop = asyncio.get_running_loop()
         ticks = 0
         while True:
-            due = loop.time() + TICK_SECONDS
+            due, spent = loop.time() + TICK_SECONDS, thread_time()
             await asyncio.sleep(TICK_SECONDS)
-            self._broker.meters.stall_seconds.observe(max(0.0, loop.time() - due))
+            self._stalled(max(0.0, loop.time() - due), thread_time() - spent)
             ticks += 1
             if ticks % _LOOK_TICKS == 0:
                 self.look()
+
+    def _stalled(self, late: float, spent: float) -> None:
+        """Late by so many seconds, in which the loop's thread had the processor for so long."""
+        meters, now = self._broker.meters, monotonic()
+        meters.stall_seconds.observe(late)
+        meters.longest_stall.observe(late, now)
+        meters.longest_turn.observe(min(late, spent), now)
 
     def look(self) -> None:
         """Logs what the store complains of now and did not before."""

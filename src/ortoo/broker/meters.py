@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Container
 from time import perf_counter
 from typing import Literal, TypeVar
@@ -31,6 +31,25 @@ _OPERATIONS: dict[type, Operation] = {
 }
 
 T = TypeVar("T")
+
+
+class Peak:
+    """The largest value of the last minute."""
+
+    _SLOT_S, _SLOTS = 10, 7  # the oldest has begun more than a minute ago
+
+    def __init__(self) -> None:
+        self._slots: deque[tuple[int, float]] = deque(maxlen=self._SLOTS)
+
+    def observe(self, value: float, now: float) -> None:
+        slot = int(now // self._SLOT_S)
+        if self._slots and self._slots[-1][0] == slot:
+            value = max(value, self._slots.pop()[1])
+        self._slots.append((slot, value))
+
+    def largest(self, now: float) -> float:
+        oldest = int(now // self._SLOT_S) - self._SLOTS
+        return max((value for slot, value in self._slots if slot > oldest), default=0.0)
 
 
 class DoorMeters:
@@ -62,6 +81,8 @@ class Meters:
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was
+        self.longest_stall = Peak()  # of these
+        self.longest_turn = Peak()  # of these, what the loop's own thread has computed meanwhile
         self.recoveries = 0  # after a store had failed
         self.deliveries: dict[TopicName, Histogram] = {}  # from publishing to the first delivery
         self._others = Histogram()

@@ -31,6 +31,7 @@ from ortoo.ports import Store
 
 from .portion import bound_count, cut_columns, encode_fitting, fit
 from .trace import compose
+from .turns import Turns
 from .waiters import Waiters
 
 
@@ -48,8 +49,13 @@ class Reader:
         raise NotImplementedError
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
+        """In turns, each topic as it is when its turn comes."""
         found = [t for t in self._state.topics.values() if namespace is None or t.name.namespace == namespace]
-        return [topic_info(topic) for topic in sorted(found, key=lambda topic: topic.name)]
+        infos, turns = [], Turns()
+        for topic in sorted(found, key=lambda topic: topic.name):
+            infos.append(topic_info(topic))
+            await turns.worked(len(topic.partitions) * (1 + len(topic.groups)))
+        return infos
 
     async def topic(self, name: TopicName) -> TopicInfo:
         return topic_info(self._state.topic(name))
@@ -58,12 +64,19 @@ class Reader:
         return self.engine.state.names.get(name)
 
     async def stats(self) -> Stats:
-        state = self._state
+        """In turns, each topic as it is when its turn comes."""
+        state, turns = self._state, Turns()
+        groups = depth = leases = 0
+        for topic in list(state.topics.values()):
+            groups += len(topic.groups)
+            depth += topic.depth()
+            leases += sum(len(group.leases) for group in topic.groups.values())
+            await turns.worked(len(topic.partitions) * (1 + len(topic.groups)))
         return Stats(
             topics=len(state.topics),
-            groups=sum(len(topic.groups) for topic in state.topics.values()),
-            depth=sum(topic.depth() for topic in state.topics.values()),
-            leases=sum(len(group.leases) for _, group in state.groups()),
+            groups=groups,
+            depth=depth,
+            leases=leases,
             waiters=len(self.waiters),
             transactions=len(state.transactions),
             epoch=state.epoch,

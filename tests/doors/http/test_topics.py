@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from ortoo.broker.turns import Turns
 from tests.doors.http.home import Home
 
 SETTINGS: dict[str, Any] = {
@@ -82,3 +84,27 @@ async def test_what_was_shown_may_be_sent_back(home: Home) -> None:
     ):
         assert response.status_code == 400
         assert "masked" in response.json()["detail"]
+
+
+async def test_topics_listed_in_turns_are_the_list_that_is_described(home: Home) -> None:
+    for name in ("a", "b"):
+        await home.queue.create_topic(name)
+    listed = (await home.client.get("/v1/topics")).json()
+    shown = [(await home.client.get(f"/v1/topics/{name}")).json() for name in ("a", "b")]
+    assert listed == {"topics": shown}
+    assert msgspec.json.decode((await home.client.get("/v1/topics?namespace=none")).content) == {"topics": []}
+
+
+async def test_a_topic_that_goes_meanwhile_disturbs_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        await home.queue.create_topic(name)
+    worked = Turns.worked
+
+    async def delete_in_between(turns: Turns, units: int) -> None:
+        monkeypatch.setattr(Turns, "worked", worked)
+        await home.queue.delete_topic("b")
+
+    for path in ("/v1/topics", "/v1/stats"):
+        monkeypatch.setattr(Turns, "worked", delete_in_between)
+        assert (await home.client.get(path)).status_code == 200
+        await home.queue.create_topic("b")
