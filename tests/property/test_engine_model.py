@@ -478,11 +478,11 @@ class EngineMachine(RuleBasedStateMachine):
             return model.leases_due(now, list(buried))
         if kind == "transactions":
             return model.transactions_due(now)
-        if kind == "retention":
-            return self.model_retention(records)
         topic = model.by_id(TopicId(ids[0]))
         if topic is None:
             return None
+        if kind == "retention":
+            return self.model_retention(topic, records)
         if kind == "delays":
             return model.delays_due(topic, ids[1], now)
         if kind == "expiries":
@@ -498,7 +498,7 @@ class EngineMachine(RuleBasedStateMachine):
         revoked = [record.partition for record in records if isinstance(record, given_up)]
         return model.members_due(topic, group, revoked, now)
 
-    def model_retention(self, records: list[r.Record]) -> None:
+    def model_retention(self, topic: Topic, records: list[r.Record]) -> None:
         """Age must trim exactly; bytes and being done may trim more, if they are set and may."""
         trims = {(record.topic, record.partition): record.start for record in records if isinstance(record, r.Trimmed)}
         told = {
@@ -507,18 +507,17 @@ class EngineMachine(RuleBasedStateMachine):
             if isinstance(record, r.Skipped)
         }
         skips: dict[tuple[int, int, int], list[int]] = {}
-        for topic in self.model.topics.values():
-            crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
-            for partition in topic.partitions:
-                start = trims.get((topic.id, partition.index), partition.start)
-                by_age = self.model.too_old(topic, partition.index, self.now)
-                assert start >= by_age, f"{topic.name} {partition.index} keeps what is too old"
-                if topic.config.retention_waits_for_archive and start > partition.start:
-                    assert start <= partition.archived, "trimmed what the archive does not have"
-                if start > by_age:
-                    assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
-                for group, offsets in self.model.trim(topic, partition.index, start).items():
-                    skips[topic.id, group, partition.index] = offsets
+        crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
+        for partition in topic.partitions:
+            start = trims.get((topic.id, partition.index), partition.start)
+            by_age = self.model.too_old(topic, partition.index, self.now)
+            assert start >= by_age, f"{topic.name} {partition.index} keeps what is too old"
+            if topic.config.retention_waits_for_archive and start > partition.start:
+                assert start <= partition.archived, "trimmed what the archive does not have"
+            if start > by_age:
+                assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
+            for group, offsets in self.model.trim(topic, partition.index, start).items():
+                skips[topic.id, group, partition.index] = offsets
         assert told == skips
 
     def may_be_done(self, topic: Topic, partition: int, start: int) -> bool:

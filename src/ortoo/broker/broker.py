@@ -15,7 +15,9 @@ from time import perf_counter
 from typing import Any
 
 from ortoo.engine import Engine
+from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
+from ortoo.model import limits
 from ortoo.model.commands import (
     ChangeTopic,
     Command,
@@ -28,14 +30,7 @@ from ortoo.model.commands import (
     Transact,
     plain,
 )
-from ortoo.model.errors import (
-    ClosedError,
-    ConfigError,
-    FullError,
-    OrtooError,
-    OutcomeUnknownError,
-    StoreFailedError,
-)
+from ortoo.model.errors import ClosedError, ConfigError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
@@ -77,6 +72,7 @@ class Broker(Reader):
         self._lingering: Alarm | None = None
         self._rooms = Rooms(clock)
         self._alarm: tuple[int, Alarm] | None = None
+        self._is_behind = False  # more was due than one turn may do
         self._refusal: OrtooError | None = ClosedError(
             "the queue is not open yet; use it in `async with`, or await its open()"
         )
@@ -211,8 +207,7 @@ class Broker(Reader):
         return Subscription(self, command, credit)
 
     def _try_lease(self, command: Lease) -> LeaseTaken:
-        taken: LeaseTaken = self.submit(command)
-        return taken
+        return self.submit(command)  # type: ignore[no-any-return]
 
     async def _wait(self, command: Lease) -> LeaseTaken:
         future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
@@ -239,13 +234,26 @@ class Broker(Reader):
         return self._last_now
 
     def _do_due(self, now: int) -> None:
-        while (records := self.engine.tick(now)) is not None:
+        """Does what is due, as much as one turn may; then later turns go on."""
+        if self._is_behind:
+            return
+        budget = Budget(limits.DUE_PER_TURN)
+        while budget.left > 0 and (records := self.engine.tick(now, budget)) is not None:
             self._log(records)
+        if budget.left <= 0:
+            self._is_behind = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
         self._stir_shifted()
 
+    def _catch_up(self) -> None:
+        self._is_behind = False
+        if self._refusal is None:
+            self._do_due(self.now())
+            self._arm()
+
     def _arm(self) -> None:
-        due = [when for when in (self.engine.next_deadline(), self.waiters.next_deadline()) if when is not None]
-        when = min(due, default=None)
+        next_due = None if self._is_behind else self.engine.next_deadline()
+        when = min((when for when in (next_due, self.waiters.next_deadline()) if when is not None), default=None)
         if when is None or (self._alarm is not None and self._alarm[0] <= when):
             return
         if self._alarm is not None:

@@ -7,7 +7,7 @@
 ("members", topic, group)              consumers fall silent; partitions that move are handed over
 ("window", topic)                      a window buffer closes
 ("transactions",)                      named transactions time out, and are forgotten
-("retention",)                         the logs are trimmed
+("retention", topic, partition)        the logs are trimmed, from that partition on
 """
 
 from __future__ import annotations
@@ -21,21 +21,25 @@ from .alarms import Alarm
 from .bury import Death, bury
 from .decision import Slate
 from .group import Group
+from .picker import Budget
 from .retention import retain
 from .settle import expire_lease, give_up_lease
 from .state import State
 from .topic import Topic
+from .wheel import Pair, Wheel
 
 
-def decide_due(state: State, alarm: Alarm, now: int) -> Slate:
+def decide_due(state: State, alarm: Alarm, now: int, budget: Budget) -> Slate:
+    """What the alarm is about, or as much of it as the budget allows; then the alarm is set again, and due at once."""
     slate = Slate(state, now)
     kind, ids = str(alarm[0]), [int(part) for part in alarm[1:]]
-    if kind in ("leases", "transactions", "retention"):
-        _GLOBAL[kind](slate)
+    budget.left -= 1
+    if kind in ("leases", "transactions"):
+        _GLOBAL[kind](slate, budget)
     else:
         topic = state.topics.get(TopicId(ids[0]))
         if topic is not None and not _is_troubled(topic, kind, ids):  # else deleted since the alarm was set
-            _OF_TOPIC[kind](slate, topic, ids[1:])
+            _OF_TOPIC[kind](slate, topic, ids[1:], budget)
     return slate
 
 
@@ -43,35 +47,43 @@ def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
     """Nothing is decided of a partition that the store cannot vouch for."""
     if kind in ("delays", "retries", "expiries"):
         return topic.partitions[ids[1]].trouble is not None
-    return topic.trouble is not None
+    return kind != "retention" and topic.trouble is not None
 
 
-def _delays(slate: Slate, topic: Topic, ids: list[int]) -> None:
+def _look(wheel: Wheel, slate: Slate, alarm: Alarm, budget: Budget, cost: int = 1) -> tuple[list[Pair], Pair | None]:
+    """What of the wheel is due, as much as the budget allows at that cost a message; and if that is not all, the last."""
+    due, is_all = wheel.due(slate.now, max(1, budget.left // cost))
+    budget.left = budget.left - len(due) * cost if is_all else 0
+    if not due:  # no record, whose applying would set it
+        slate.state.alarms.set(alarm, wheel.next())
+    return due, None if is_all or not due else due[-1]
+
+
+def _delays(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
     partition = topic.partitions[ids[0]]
-    if partition.delays.is_due(slate.now):
-        slate.records.append(CameDue(slate.now, topic.id, partition.index))
-    else:
-        slate.state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
+    alarm = ("delays", topic.id, partition.index)
+    due, upto = _look(partition.delays, slate, alarm, budget, 1 + len(topic.groups))
+    if due:
+        slate.records.append(CameDue(slate.now, topic.id, partition.index, None, upto))
 
 
-def _retries(slate: Slate, topic: Topic, ids: list[int]) -> None:
+def _retries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
     group = topic.groups.get(GroupId(ids[1]))
     if group is None:
         return
-    feed = group.feeds[ids[0]]
-    if feed.retries.is_due(slate.now):
-        slate.records.append(CameDue(slate.now, topic.id, ids[0], group.id))
-    else:
-        slate.state.alarms.set(("retries", topic.id, ids[0], group.id), feed.retries.next())
+    due, upto = _look(group.feeds[ids[0]].retries, slate, ("retries", topic.id, ids[0], group.id), budget)
+    if due:
+        slate.records.append(CameDue(slate.now, topic.id, ids[0], group.id, upto))
 
 
-def _expiries(slate: Slate, topic: Topic, ids: list[int]) -> None:
+def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
     partition = topic.partitions[ids[0]]
-    expired, evicted = partition.expiring(slate.now)
-    if not partition.expiries.is_due(slate.now):
-        slate.state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
+    alarm = ("expiries", topic.id, partition.index)
+    due, upto = _look(partition.expiries, slate, alarm, budget, 1 + 2 * len(topic.groups))
+    if not due:
         return
-    slate.records.append(Expired(slate.now, topic.id, partition.index))
+    expired, evicted = partition.expiring(due)
+    slate.records.append(Expired(slate.now, topic.id, partition.index, upto))
     deaths: list[Death] = []
     for group in topic.groups.values():
         feed = group.feeds[partition.index]
@@ -88,7 +100,7 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int]) -> None:
     bury(slate, topic, deaths)
 
 
-def _members(slate: Slate, topic: Topic, ids: list[int]) -> None:
+def _members(slate: Slate, topic: Topic, ids: list[int], _: Budget) -> None:
     group = topic.groups.get(GroupId(ids[0]))
     if group is None:
         return
@@ -119,7 +131,7 @@ def _revoke(slate: Slate, topic: Topic, group: Group, partition: int) -> None:
     bury(slate, topic, deaths)
 
 
-def _window(slate: Slate, topic: Topic, _: list[int]) -> None:
+def _window(slate: Slate, topic: Topic, _: list[int], __: Budget) -> None:
     since, seconds = topic.window_since, topic.config.window_seconds
     if since is None:
         return
@@ -130,24 +142,41 @@ def _window(slate: Slate, topic: Topic, _: list[int]) -> None:
         slate.state.alarms.set(("window", topic.id), closes)
 
 
-def _leases(slate: Slate) -> None:
+def _leases(slate: Slate, budget: Budget) -> None:
+    """A lease expires as one, unless it is too large for the budget: then the rest of it follows."""
     state = slate.state
     deaths: dict[Topic, list[Death]] = {}
-    for item in dict.fromkeys(item for _, item in state.leases_due.pop(slate.now)):  # an extended one is there twice
-        topic, group, lease = state.find_lease(LeaseId(item))
-        if topic is None or group is None or lease is None:
+    seen: set[int] = set()
+    due, is_all = state.leases_due.due(slate.now, max(1, budget.left))
+    for pair in due:
+        state.leases_due.pop(slate.now, pair)
+        topic, group, lease = state.find_lease(LeaseId(pair[1]))
+        if (
+            topic is None or group is None or lease is None or lease.id in seen
+        ):  # settled; or extended: it is there twice
             continue
+        seen.add(lease.id)
         if lease.until > slate.now:  # extended since
             state.leases_due.add(lease.until, lease.id)
-        else:
-            deaths.setdefault(topic, []).extend(expire_lease(slate, topic, group, lease))
+            continue
+        count = max(1, budget.left)
+        deaths.setdefault(topic, []).extend(expire_lease(slate, topic, group, lease, count))
+        held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].trouble is None)
+        if held > count:
+            state.leases_due.add(lease.until, lease.id)
+        budget.left -= held
+        if budget.left <= 0:
+            break
+    if not is_all:
+        budget.left = 0
     for topic, fallen in deaths.items():
         bury(slate, topic, fallen)
     state.alarms.set(("leases",), state.leases_due.next())
 
 
-def _transactions(slate: Slate) -> None:
+def _transactions(slate: Slate, budget: Budget) -> None:
     state = slate.state
+    budget.left -= len(state.transactions)
     for (namespace, name), transaction in state.transactions.items():
         if transaction.until <= slate.now:
             slate.records.append(TransactionEnded(slate.now, namespace, name, committed=False))
@@ -155,18 +184,23 @@ def _transactions(slate: Slate) -> None:
     state.alarms.set(("transactions",), min(left, default=None))
 
 
-def _retention(slate: Slate) -> None:
-    for topic in slate.state.topics.values():
-        slate.records.extend(retain(topic, slate.now))
-    if slate.state.topics:
-        slate.state.alarms.set(("retention",), slate.now + limits.RETENTION_INTERVAL_MS)
+def _retention(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+    cost = 4 + 2 * len(topic.groups)
+    first, count = ids[0], max(1, budget.left // cost)
+    slate.records.extend(retain(topic, range(first, min(first + count, len(topic.partitions))), slate.now))
+    budget.left -= cost * min(count, len(topic.partitions) - first)
+    if first + count < len(topic.partitions):
+        slate.state.alarms.set(("retention", topic.id, first + count), slate.now)
+    else:
+        slate.state.alarms.set(("retention", topic.id, 0), slate.now + limits.RETENTION_INTERVAL_MS)
 
 
-_GLOBAL = {"leases": _leases, "transactions": _transactions, "retention": _retention}
+_GLOBAL = {"leases": _leases, "transactions": _transactions}
 _OF_TOPIC = {
     "delays": _delays,
     "retries": _retries,
     "expiries": _expiries,
     "members": _members,
     "window": _window,
+    "retention": _retention,
 }

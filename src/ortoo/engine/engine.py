@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ortoo.model import commands as c
+from ortoo.model import limits
 from ortoo.model.records import Opened, Published, Record
 
 from . import admin, lease, messages, publish, settle, transactions
 from .decision import Decision
 from .due import decide_due
 from .once import decide_once
+from .picker import Budget
 from .replay import apply
 from .snapshot import dump
 from .state import State
@@ -49,10 +51,15 @@ class Engine:
         """The hard state, as bytes that a Restored record brings back."""
         return dump(self.state)
 
-    def tick(self, now: int) -> list[Record] | None:
-        """What one due alarm makes happen; None when none is due any more. Apply the records before asking again."""
+    def tick(self, now: int, budget: Budget | None = None) -> list[Record] | None:
+        """What one due alarm makes happen; None when none is due any more. Apply the records before asking again.
+
+        It does no more than the budget allows: where one alarm has more to do, it is due at once again.
+        """
         alarm = self.state.alarms.pop(now)
-        return None if alarm is None else decide_due(self.state, alarm, now).records
+        if alarm is None:
+            return None
+        return decide_due(self.state, alarm, now, budget or Budget(limits.DUE_PER_TURN)).records
 
     def next_deadline(self) -> int | None:
         return self.state.alarms.next()

@@ -21,7 +21,7 @@ from ortoo.model.topic import ANY_PRIORITY, Ordering
 
 from .keys import NO_KEY, KeyOrder, KeyState
 from .partition import Partition
-from .wheel import Wheel
+from .wheel import Pair, Wheel
 
 
 class Failure(NamedTuple):
@@ -135,11 +135,14 @@ class Feed:
         if ready >= 0:
             self._make_ready_one(ready)
 
-    def came_due(self, offsets: list[int]) -> None:
-        for offset in offsets:
-            if offset in self.open and offset not in self.early:
-                self.offer(offset)
-            self.early.discard(offset)
+    def came_due(self, offsets: OffsetSet) -> None:
+        mine = (offsets & self.open) - self.early
+        self.early.subtract(offsets)
+        if self.keys is None or not self.partition.keys:
+            self._make_ready(mine)
+            return
+        for offset in mine:
+            self.offer(offset)
 
     def reopen(self, offsets: OffsetSet) -> None:
         """Done messages become deliverable once more, with their attempts forgotten."""
@@ -184,8 +187,8 @@ class Feed:
             self.retrying.add(offset)
             self.retries.add(due, offset)
 
-    def retries_due(self, now: int) -> None:
-        for when, offset in self.retries.pop(now):
+    def retries_due(self, now: int, upto: Pair | None = None) -> None:
+        for when, offset in self.retries.pop(now, upto):
             failure = self.failures.get(offset)
             if offset in self.retrying and failure is not None and failure.due == when:
                 self.retrying.discard(offset)

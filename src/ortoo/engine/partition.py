@@ -13,7 +13,7 @@ from ortoo.model.topic import ANY_PRIORITY, TopicConfig
 
 from .keys import KeyColumn
 from .timeline import Timeline
-from .wheel import Wheel
+from .wheel import Pair, Wheel
 
 TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's item
 
@@ -159,26 +159,24 @@ class Partition:
             for offset, due in enumerate(dues, base):
                 self.expiries.add(max(due, record.at) + wait, offset << 1 | MAX_WAIT)
 
-    def ripen(self, now: int) -> list[int]:
-        """Takes out the delayed messages that are due, lowest offset first."""
-        due = [(when, offset) for when, offset in self.delays.pop(now) if offset in self.delayed]
+    def ripen(self, now: int, upto: Pair | None = None) -> OffsetSet:
+        """Takes out the delayed messages that are due."""
+        due = [(when, offset) for when, offset in self.delays.pop(now, upto) if offset in self.delayed]
         self.ripened.extend(due)
-        offsets = sorted(offset for _, offset in due)
-        self.delayed.subtract(OffsetSet(offsets))
+        offsets = OffsetSet([offset for _, offset in due])
+        self.delayed.subtract(offsets)
         return offsets
 
-    def expiring(self, now: int) -> tuple[OffsetSet, OffsetSet]:
-        """What expires and what is evicted by `now`. Nothing changes."""
-        due = self.expiries.peek(now)
+    def expiring(self, due: list[Pair]) -> tuple[OffsetSet, OffsetSet]:
+        """What of these pairs of the wheel expires, and what is evicted."""
         live = [item for _, item in due if item >> 1 >= self.start and item >> 1 not in self.deleted]
         return (
             OffsetSet([item >> 1 for item in live if item & 1 == TTL]),
             OffsetSet([item >> 1 for item in live if item & 1 == MAX_WAIT]),
         )
 
-    def expire(self, now: int) -> None:
-        expired, evicted = self.expiring(now)
-        self.expiries.pop(now)
+    def expire(self, now: int, upto: Pair | None = None) -> None:
+        expired, evicted = self.expiring(self.expiries.pop(now, upto))
         self.expired.update(expired)
         self.evicted.update(evicted)
         self.delayed.subtract(expired)

@@ -39,7 +39,7 @@ def _opened(state: State, record: r.Opened) -> None:
 def _topic_created(state: State, record: r.TopicCreated) -> None:
     state.add_topic(Topic(record))
     state.number = max(state.number, record.topic)
-    state.alarms.set(("retention",), record.at + limits.RETENTION_INTERVAL_MS)
+    state.alarms.set(("retention", record.topic, 0), record.at + limits.RETENTION_INTERVAL_MS)
 
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
@@ -178,10 +178,10 @@ def _came_due(state: State, record: r.CameDue) -> None:
     partition = topic.partitions[record.partition]
     if record.group is not None:
         feed = topic.groups[record.group].feeds[record.partition]
-        feed.retries_due(record.at)
+        feed.retries_due(record.at, record.upto)
         state.alarms.set(("retries", topic.id, record.partition, record.group), feed.retries.next())
         return
-    due = partition.ripen(record.at)
+    due = partition.ripen(record.at, record.upto)
     for group in topic.groups.values():
         group.feeds[record.partition].came_due(due)
     state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
@@ -189,7 +189,7 @@ def _came_due(state: State, record: r.CameDue) -> None:
 
 def _expired(state: State, record: r.Expired) -> None:
     partition = state.topics[record.topic].partitions[record.partition]
-    partition.expire(record.at)
+    partition.expire(record.at, record.upto)
     state.alarms.set(("expiries", record.topic, record.partition), partition.expiries.next())
 
 

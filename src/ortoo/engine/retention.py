@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Record, Skipped, Trimmed
 
+from .group import Group
 from .partition import Partition
 from .topic import Topic
 
+FLOORS_MAX = 64  # how finely it is remembered what was done when
 
-def retain(topic: Topic, now: int) -> list[Record]:
-    done = _done_long_enough(topic, now)
+
+def retain(topic: Topic, partitions: range, now: int) -> list[Record]:
+    """What goes from these partitions."""
     records: list[Record] = []
-    for partition in topic.partitions:
+    excess = _excess(topic)
+    groups = [group for group in topic.groups.values() if not group.ephemeral]
+    if topic.config.retention_done_seconds is None or not groups:
+        topic.floors.clear()
+    for partition in topic.partitions[partitions.start : partitions.stop]:
         if partition.trouble is not None:
             continue
-        start = max(_by_age(topic, partition, now), _by_bytes(topic, partition), done[partition.index])
+        start = max(
+            _by_age(topic, partition, now), _by_bytes(partition, excess), _by_done(topic, partition, groups, now)
+        )
         start = min(start, partition.durable)
         if topic.config.retention_waits_for_archive:
             start = min(start, partition.archived)
@@ -44,37 +54,36 @@ def _by_age(topic: Topic, partition: Partition, now: int) -> int:
     return min(partition.end if young is None else young, partition.unripe_before(cutoff + 1))
 
 
-def _by_bytes(topic: Topic, partition: Partition) -> int:
-    """Each partition gives up its share of what the topic has too much."""
-    if topic.config.retention_bytes is None or not partition.bytes_held:
+def _excess(topic: Topic) -> float:
+    """Which share of its bytes the topic has too much; each partition gives up as much of its own."""
+    if topic.config.retention_bytes is None:
         return 0
-    held = sum(other.bytes_held for other in topic.partitions)
-    excess = (held - topic.config.retention_bytes) * partition.bytes_held / held
-    if excess <= 0:
+    held = sum(partition.bytes_held for partition in topic.partitions)
+    return (held - topic.config.retention_bytes) / held if held else 0
+
+
+def _by_bytes(partition: Partition, excess: float) -> int:
+    if excess <= 0 or not partition.bytes_held:
         return 0
     gone = partition.timeline.bytes_at(partition.start)
-    first = partition.timeline.first_beyond(gone + int(excess))
+    first = partition.timeline.first_beyond(gone + int(excess * partition.bytes_held))
     return min(partition.end if first is None else first, _not_due(partition))
 
 
-def _done_long_enough(topic: Topic, now: int) -> list[int]:
+def _by_done(topic: Topic, partition: Partition, groups: list[Group], now: int) -> int:
     """What every durable group had settled when retention looked, at least retention_done_seconds ago."""
-    nothing = [0] * len(topic.partitions)
-    groups = [group for group in topic.groups.values() if not group.ephemeral]
     if topic.config.retention_done_seconds is None or not groups:
-        topic.floors.clear()
-        return nothing
-    floors = [
-        min(_not_due(partition), *(group.feeds[partition.index].floor for group in groups))
-        for partition in topic.partitions
-    ]
-    topic.floors.append((now, floors))
-    long_ago = now - round(topic.config.retention_done_seconds * 1000)
-    done = nothing
-    while topic.floors and topic.floors[0][0] <= long_ago:
-        done = topic.floors.popleft()[1]
-    # A seek may have gone back since, and a partition may be new since.
-    return [min(then, today) for then, today in zip(done + nothing, floors, strict=False)]
+        return 0
+    floor = min(_not_due(partition), *(group.feeds[partition.index].floor for group in groups))
+    after = round(topic.config.retention_done_seconds * 1000)
+    floors = topic.floors.setdefault(partition.index, deque())
+    while floors and floors[-1][1] > floor:  # a seek has gone back since
+        floors.pop()
+    if not floors or (floors[-1][1] < floor and now - floors[-1][0] >= after // FLOORS_MAX):
+        floors.append((now, floor))
+    while len(floors) > 1 and floors[1][0] <= now - after:
+        floors.popleft()
+    return floors[0][1] if floors[0][0] <= now - after else 0
 
 
 def _not_due(partition: Partition) -> int:

@@ -192,13 +192,16 @@ def give_up_lease(
     return deaths
 
 
-def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState) -> list[Death]:
-    """The lease ran out: its deliveries failed. Returns those that were the last."""
+def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState, count: int) -> list[Death]:
+    """The lease ran out: its deliveries failed, so many of them at least. Returns those that were the last."""
     deaths: list[Death] = []
     for partition, offsets in lease.held.items():
+        if count <= 0:
+            break
         if topic.partitions[partition].trouble is not None:
             continue
-        held = Held(topic, group, lease, group.feeds[partition], offsets)
+        held = Held(topic, group, lease, group.feeds[partition], offsets.take(count))
+        count -= len(held.offsets)
         deaths.extend(fail(slate, held, "expired", "the lease ran out", None))
     return deaths
 

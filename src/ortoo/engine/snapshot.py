@@ -221,14 +221,13 @@ def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
     for name, at, done_below, answers in dumped.producers:
         producer = state.producers[name] = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
-    if state.topics:
-        state.alarms.set(("retention",), dumped.now)
 
 
 def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, int], LogIndex]) -> None:
     record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
     topic = Topic(record)
     state.add_topic(topic)
+    state.alarms.set(("retention", topic.id, 0), state.now)
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))

@@ -61,9 +61,7 @@ class Topic:
         self.spread = 0  # which partition the next batch without keys goes to
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
-        self.floors: deque[tuple[int, list[int]]] = (
-            deque()
-        )  # soft: (when, what all groups were done with), for retention
+        self.floors: dict[int, deque[tuple[int, int]]] = {}  # soft: by partition (when, what all groups had done)
         self._grow()
 
     def change(self, config: TopicConfig) -> None:

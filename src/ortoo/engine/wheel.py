@@ -3,24 +3,31 @@
 Pairs that lie within 64 ms of the present sit in slots one millisecond wide, those within 4 s in slots of 64 ms, and so on,
 each level 64 times wider than the one below. When a wide slot begins, its pairs move down; a pair moves at most once per
 level, so a delay of months costs O(1). Only slots in use exist, in a dict, and a small heap knows which begins first.
+
+However many pairs are due at one instant, they can be looked at and taken out a few at a time, in the order of instant and
+item: a slot one millisecond wide is put in order once, and then shrinks from its end.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 BITS = 6
 LEVELS = 7
 
+Pair = tuple[int, int]  # when, item
+Place = tuple[int, int]  # begin, minus the level: of two slots that begin together the wider one comes first
+
 
 class Wheel:
-    __slots__ = ("heap", "now", "slots")
+    __slots__ = ("heap", "now", "ordered", "slots")
 
     def __init__(self) -> None:
-        self.slots: dict[tuple[int, int], array[int]] = {}  # (begin, level) -> when, item, when, item, ...
-        self.heap: list[tuple[int, int]] = []
+        self.slots: dict[Place, array[int]] = {}  # when, item, when, item, ...
+        self.heap: list[Place] = []
+        self.ordered: set[Place] = set()  # slots one millisecond wide whose items descend
         self.now = 0
 
     def add(self, when: int, item: int) -> None:
@@ -42,49 +49,112 @@ class Wheel:
             distance >>= BITS
             level += 1
         shift = level * BITS
-        place = (when >> shift << shift, level)
+        place = (when >> shift << shift, -level)
         slot = self.slots.get(place)
         if slot is None:
             slot = self.slots[place] = array("q")
             heappush(self.heap, place)
+        elif self.ordered:
+            self.ordered.discard(place)
         return slot
 
     def next(self) -> int | None:
         """When to look again: nothing is due before."""
         return self.heap[0][0] if self.heap else None
 
-    def is_due(self, now: int) -> bool:
-        """Whether pop(now) would give anything. Moves pairs down on the way, which nobody can see."""
-        while self.heap and self.heap[0][0] <= now:
-            if self.heap[0][1] == 0:
-                return True
-            self._descend(now)
-        return False
+    def due(self, now: int, limit: int) -> tuple[list[Pair], bool]:
+        """The first pairs due by `now`, which stay in; and whether these are all. Looks at no more than `limit` pairs.
 
-    def pop(self, now: int) -> list[tuple[int, int]]:
-        """Takes out every pair due by `now`, in order."""
-        due: list[tuple[int, int]] = []
-        while self.heap and self.heap[0][0] <= now:
-            if self.heap[0][1] > 0:
-                self._descend(now)
+        Moves pairs down on the way, which nobody can see; so there may be none yet, and still more to look at.
+        """
+        found: list[Pair] = []
+        seen: list[Place] = []
+        while self.heap and self.heap[0][0] <= now and limit > 0:
+            if self.heap[0][1] < 0:
+                limit -= self._descend(now, limit)
                 continue
-            slot = self.slots.pop(heappop(self.heap))
-            due.extend((slot[at], slot[at + 1]) for at in range(0, len(slot), 2))
+            slot = self._in_order(self.heap[0])
+            count = min(limit, len(slot) // 2)
+            found += _last(slot, count)
+            limit -= count
+            if 2 * count < len(slot):
+                break
+            seen.append(heappop(self.heap))
+        is_all = not self.heap or self.heap[0][0] > now
+        for place in seen:
+            heappush(self.heap, place)
+        return found, is_all
+
+    def pop(self, now: int, upto: Pair | None = None) -> list[Pair]:
+        """Takes out every pair due by `now`, or those of them up to this one, in order."""
+        due: list[Pair] = []
+        while self.heap and self.heap[0][0] <= now and (upto is None or self.heap[0][0] <= upto[0]):
+            place = self.heap[0]
+            if place[1] < 0:
+                self._descend(now, len(self.slots[place]))
+                continue
+            slot = self._in_order(place)
+            count = len(slot) // 2
+            if upto is not None and place[0] == upto[0]:
+                count = _count_upto(slot, upto[1])
+            due += _last(slot, count)
+            del slot[len(slot) - 2 * count :]
+            if slot:
+                break
+            self._remove_first()
         self.now = max(self.now, now)
-        due.sort()
         return due
 
-    def peek(self, now: int) -> list[tuple[int, int]]:
-        due = self.pop(now)
-        for when, item in due:
-            self.add(when, item)
-        return due
+    def _in_order(self, place: Place) -> array[int]:
+        slot = self.slots[place]
+        if len(slot) > 2 and place not in self.ordered:
+            slot[1::2] = array("q", sorted(slot[1::2], reverse=True))
+            self.ordered.add(place)
+        return slot
 
-    def _descend(self, now: int) -> None:
-        slot = self.slots.pop(heappop(self.heap))
+    def _remove_first(self) -> None:
+        place = heappop(self.heap)
+        del self.slots[place]
+        self.ordered.discard(place)
+
+    def _descend(self, now: int, limit: int) -> int:
+        """Moves pairs of the first slot down, so many at most; returns how many."""
+        slot = self.slots[self.heap[0]]
         self.now = max(self.now, now)
-        for at in range(0, len(slot), 2):
-            self.add(slot[at], slot[at + 1])
+        moving = slot[-2 * limit :]
+        del slot[-2 * limit :]
+        if not slot:
+            self._remove_first()
+        for at in range(0, len(moving), 2):
+            self.add(moving[at], moving[at + 1])
+        return len(moving) // 2
 
-    def entries(self) -> list[tuple[int, int]]:
+    def keep(self, is_live: Callable[[int], bool]) -> None:
+        """Throws out the items that nobody asks for any more."""
+        for place, slot in self.slots.items():
+            pairs = zip(slot[0::2], slot[1::2], strict=True)
+            self.slots[place] = array("q", [number for pair in pairs if is_live(pair[1]) for number in pair])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.slots.values())) // 2
+
+    def entries(self) -> list[Pair]:
         return sorted((slot[at], slot[at + 1]) for slot in self.slots.values() for at in range(0, len(slot), 2))
+
+
+def _last(slot: array[int], count: int) -> list[Pair]:
+    """The last pairs, from the end."""
+    tail = slot[len(slot) - 2 * count :]
+    return list(zip(tail[-2::-2], tail[::-2], strict=True))
+
+
+def _count_upto(slot: array[int], item: int) -> int:
+    """How many of the items, which descend, are at most that."""
+    low, high = 0, len(slot) // 2
+    while low < high:
+        middle = (low + high) // 2
+        if slot[2 * middle + 1] <= item:
+            high = middle
+        else:
+            low = middle + 1
+    return len(slot) // 2 - low

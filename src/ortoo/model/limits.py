@@ -32,6 +32,7 @@ PRODUCER_REMEMBERED_MS = 3_600_000  # a client that was away for longer does not
 PRODUCER_ANSWERS_MAX = 1_024  # of one producer; a client has fewer commands under way
 SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, leaves its group
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
+DUE_PER_TURN = 4_000  # messages whose time has come, in one turn of the event loop; the others follow in later turns
 RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
 WAITERS_MAX = 100_000  # parked long polls in one broker
 TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the others follow in later turns

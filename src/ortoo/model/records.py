@@ -237,20 +237,28 @@ class Deleted(msgspec.Struct, frozen=True, tag=True):
 
 
 class CameDue(msgspec.Struct, frozen=True, tag=True):
-    """Delays ran out by `at`: those of the partition, or with a group the retries of that group in it."""
+    """Delays ran out by `at`: those of the partition, or with a group the retries of that group in it.
+
+    With `upto`, an instant and an offset, only those up to there in that order: the rest follows.
+    """
 
     at: int
     topic: TopicId
     partition: int
     group: GroupId | None = None
+    upto: tuple[int, int] | None = None
 
 
 class Expired(msgspec.Struct, frozen=True, tag=True):
-    """Times to live ran out by `at`; what each group still had of them follows as Dropped or DeadLettered."""
+    """Times to live ran out by `at`; what each group still had of them follows as Dropped or DeadLettered.
+
+    With `upto`, an instant and an item of the wheel, only those up to there in that order: the rest follows.
+    """
 
     at: int
     topic: TopicId
     partition: int
+    upto: tuple[int, int] | None = None
 
 
 class WindowClosed(msgspec.Struct, frozen=True, tag=True):

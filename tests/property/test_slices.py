@@ -1,0 +1,133 @@
+"""What is due at one instant may be more than one turn of the loop may do. In slices it must come to the same."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ortoo.engine import Engine
+from ortoo.engine.picker import Budget
+from ortoo.engine.view import offsets_in_state
+from ortoo.engine.wheel import Wheel
+from ortoo.model import commands as c
+from ortoo.model.batch import Outgoing
+from ortoo.model.names import TopicName
+from ortoo.model.records import CameDue, Expired, Record, decode_records, encode_records
+from ortoo.model.replies import LeaseTaken, MessageState
+from ortoo.model.topic import topic_config
+
+BEGINNING = 1_700_000_000_000
+NAME = TopicName("default", "t")
+STATES: tuple[MessageState, ...] = ("ready", "delayed", "leased", "blocked", "done", "dead")
+
+
+def lease(count: int) -> c.Lease:
+    return c.Lease(topic="t", group="a", consumer="me", max_messages=count)
+
+
+class World:
+    """A live engine, and one that is replayed from the encoded records beside it."""
+
+    def __init__(self, budget: int, **config: object) -> None:
+        self.live, self.replayed = Engine(), Engine()
+        self.budget = budget
+        self.now = BEGINNING
+        self.ticks: list[list[Record]] = []
+        self.log([self.live.open(self.now)])
+        self.do(c.CreateTopic(NAME, topic_config({"partitions": 1, "lease": 10.0, **config})))
+        for group in ("a", "b"):
+            self.do(c.CreateGroup(NAME, group, c.START))
+
+    def log(self, records: list[Record]) -> None:
+        for engine, some in ((self.live, records), (self.replayed, decode_records(encode_records(records)))):
+            for record in some:
+                engine.apply(record)
+                engine.confirm(record)
+
+    def do(self, command: c.Command) -> object:
+        decision = self.live.decide(command, self.now)
+        self.log(decision.records)
+        return decision.reply
+
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
+        while (records := self.live.tick(self.now, Budget(self.budget))) is not None:
+            self.ticks.append(records)
+            self.log(records)
+            assert self.states(self.live) == self.states(self.replayed)
+
+    def states(self, engine: Engine) -> list[dict[str, list[int]]]:
+        topic = engine.state.names[NAME]
+        return [{s: list(offsets_in_state(feed, s)) for s in STATES} for g in topic.groups.values() for feed in g.feeds]
+
+
+rows = st.lists(
+    st.tuples(st.sampled_from([None, "x", "y"]), st.sampled_from([0, 1, 1, 2]), st.sampled_from([None, 1, 1, 3])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows, st.integers(1, 20), st.sampled_from(["key", "none", "partition"]), st.integers(0, 12))
+def test_slices_come_to_the_same_and_are_replayed_the_same(
+    rows: list[tuple[str | None, int, int | None]], budget: int, ordering: str, leased: int
+) -> None:
+    ends = []
+    for each in (budget, 1_000_000):
+        world = World(each, ordering=ordering, backoff_initial=1.0, backoff_max=1.0)
+        keys, delays, ttls = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+        world.do(c.Publish(NAME, Outgoing([b"v"] * len(rows), keys=keys, delays=[*delays], ttls=[*ttls])))
+        if leased:
+            world.do(lease(leased))
+        for ms in (1_000, 1_000, 9_000, 5_000):
+            world.pass_time(ms)
+        ends.append(world.states(world.live))
+    assert ends[0] == ends[1]
+
+
+def test_one_tick_does_no_more_than_its_budget() -> None:
+    world = World(30)
+    world.do(c.Publish(NAME, Outgoing([b"v"] * 100, delays=[1.0] * 100, ttls=[5.0] * 100)))
+    world.pass_time(1_000)
+    due = [record for records in world.ticks for record in records if isinstance(record, CameDue)]
+    assert len(due) >= 10  # two groups and the log: three for each message
+    assert due[-1].upto is None
+    assert [record.upto for record in due[:-1]] == sorted(record.upto for record in due[:-1] if record.upto)
+    world.pass_time(5_000)
+    expired = [record for records in world.ticks for record in records if isinstance(record, Expired)]
+    assert len(expired) >= 10
+    assert [state["ready"] for state in world.states(world.live)] == [[], []]
+
+
+def test_a_large_lease_expires_in_slices_and_every_delivery_counts_once() -> None:
+    world = World(7, backoff_initial=0.0)
+    world.do(c.Publish(NAME, Outgoing([b"v"] * 50)))
+    world.do(lease(50))
+    world.pass_time(10_000)
+    assert sum(1 for records in world.ticks if records) >= 7
+    again = world.do(lease(50))
+    assert isinstance(again, LeaseTaken)
+    assert [run.attempts for run in again.taken] == [dict.fromkeys(range(50), 2)]
+
+
+def test_a_wheel_gives_what_is_due_in_order_and_in_any_portions() -> None:
+    numbers = count()
+    wheel, expected = Wheel(), []
+    for when in (5, 70, 70, 5_000, 5_000, 5_001, 300_000, 5):
+        for _ in range(3):
+            item = next(numbers) * 7 % 24
+            wheel.add(when, item)
+            expected.append((when, item))
+    found = []
+    while True:
+        due, is_all = wheel.due(400_000, 2)
+        assert len(due) <= 2
+        if due:
+            assert wheel.pop(400_000, due[-1]) == due
+            found += due
+        elif is_all:
+            break
+    assert found == sorted(expected)

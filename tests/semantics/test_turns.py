@@ -1,0 +1,138 @@
+"""Work in one turn of the event loop is bounded, whatever there is much of. Counted, not timed."""
+
+from typing import Any
+
+import pytest
+
+import ortoo
+from ortoo import Queue
+from ortoo.engine import Engine
+from ortoo.engine.group import LeaseState
+from ortoo.engine.picker import Budget
+from ortoo.engine.topic import Topic
+from ortoo.model import limits
+from ortoo.testing import ManualClock, open_manual
+
+from .actors import take, until
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> Queue:
+    return open_manual(clock)
+
+
+async def test_while_much_comes_due_others_are_served(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn does a bounded part of what is due; a command in between does not wait for the rest."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 10)
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "default")
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, delay=60.0) for n in range(500)])
+        clock.jump(60)
+        await queue.publish("other", b"1")
+        group = await queue.group("orders")
+        assert group.delayed > 0
+        await until(lambda: _is_ready(queue, 500))
+        assert [int(m.value) for m in await take(queue, "orders", 500)] == list(range(500))
+
+
+async def _is_ready(queue: Queue, count: int) -> bool:
+    return (await queue.group("orders")).ready == count
+
+
+async def test_while_much_expires_others_are_served(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expired messages go a bounded number at a time, and each of them once."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 10)
+    async with queue:
+        await queue.create_topic("orders", partitions=1, on_expire="dlq")
+        await queue.create_group("orders", "default")
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, ttl=60.0) for n in range(200)])
+        clock.jump(60)
+        await queue.publish("other", b"1")
+        assert (await queue.group("orders")).ready > 0
+        await until(lambda: _is_ready(queue, 0))
+        letters = await queue.dead_letters("orders", limit=1000)
+        assert sorted(int(letter.value) for letter in letters) == list(range(200))
+
+
+async def test_retention_looks_at_a_bounded_part_of_the_topics_at_a_time(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Round robin: every topic has its turn, and none of them waits for all."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
+    spent: list[int] = []
+    tick = Engine.tick
+
+    def counted(engine: Engine, now: int, budget: Budget) -> Any:
+        before = budget.left
+        records = tick(engine, now, budget)
+        spent.append(before - budget.left)
+        return records
+
+    monkeypatch.setattr(Engine, "tick", counted)
+    async with queue:
+        for number in range(40):
+            await queue.create_topic(f"t{number}", partitions=20, retention_seconds=5)
+            await queue.publish(f"t{number}", b"1", partition=19)
+        await clock.advance(10)
+
+        async def is_done() -> bool:
+            return all(topic.messages == 0 for topic in await queue.topics())
+
+        await until(is_done)
+        assert max(spent) <= 60
+
+
+async def test_a_reject_looks_at_few_of_many_open_leases(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease that holds a message is found, not searched for."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [b"1"] * 2000)
+        leased = [await queue.lease("orders") for _ in range(2000)]
+        looked: list[int] = []
+        drop = LeaseState.drop
+
+        def counted(lease: LeaseState, *args: Any) -> None:
+            looked.append(lease.id)
+            drop(lease, *args)
+
+        monkeypatch.setattr(LeaseState, "drop", counted)
+        await queue.reject(leased[1000])
+        assert len(looked) <= 256
+
+
+async def test_a_reject_looks_at_no_other_topic(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a topic holds dead letters is known, not searched for."""
+    async with queue:
+        for number in range(50):
+            await queue.create_topic(f"t{number}")
+        await queue.publish("orders", b"1")
+        messages = await take(queue, "orders")
+        asked: list[str] = []
+        dlq_name = Topic.dlq_name
+
+        def counted(topic: Topic, *args: Any) -> Any:
+            asked.append(topic.name.name)
+            return dlq_name(topic, *args)
+
+        monkeypatch.setattr(Topic, "dlq_name", counted)
+        await queue.reject(messages)
+        assert {name for name in asked if name.startswith("t")} == set()
+
+
+async def test_what_was_done_when_is_remembered_in_bounded_room(queue: Queue, clock: ManualClock) -> None:
+    """Retention by being done looks every ten seconds, for weeks."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1, retention_done_seconds=86_400)
+        for _ in range(300):
+            await queue.publish("orders", b"1")
+            await queue.ack(await take(queue, "orders"))
+            await clock.advance(60)
+        [topic] = queue._link.engine.state.topics.values()  # type: ignore[attr-defined]
+        assert sum(map(len, topic.floors.values())) <= 66
+        await clock.advance(86_400 + 1_400)
+        assert (await queue.topic("orders")).messages == 0
