@@ -49,6 +49,33 @@ class TestConsumers:
             await asyncio.sleep(0.4)
             assert await leased(home) == 1
 
+    async def test_a_consumer_that_is_named_and_never_leases_here_ends_nobody(self, home: Home) -> None:
+        """One of that name may be alive behind another door."""
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        assert len(await home.queue.lease("jobs", consumer="ann")) == 1
+        async with home.wire(greets=False) as wire:
+            wire.send((0, p.Hello(p.PROTOCOL, "by hand", None, ["ann"])))
+            assert (await wire.receive())[0] == p.ANSWER
+        await until(lambda: not home.gate.connections)
+        assert not home.door.presence._absent
+        assert await leased(home) == 1
+
+    async def test_a_consumer_that_names_itself_in_time_stays(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            assert len((await wire.ask(poll(0)))[1]) == 1
+        consumer = poll(0).consumer
+        await until(lambda: home.door.presence.is_known(consumer))
+        async with home.wire(greets=False) as wire:
+            wire.send((0, p.Hello(p.PROTOCOL, "by hand", None, [consumer])))
+            assert (await wire.receive())[0] == p.ANSWER
+            assert not home.door.presence._absent
+            await asyncio.sleep(0.4)
+            assert await leased(home) == 1
+        await until(lambda: leased_now(home, 0))
+
     async def test_a_subscriber_leaves_when_its_connection_stays_away(self, home: Home) -> None:
         await make_jobs(home)
         await home.queue.publish("jobs", b"x")

@@ -16,6 +16,10 @@ class Presence:
         self._absent: dict[str, asyncio.TimerHandle] = {}
         self._is_closed = False
 
+    def is_known(self, consumer: str) -> bool:
+        """Whether it is connected, or was a moment ago."""
+        return consumer in self._connected or consumer in self._absent
+
     def came(self, consumer: str) -> None:
         """A connection begins to lease for this consumer."""
         self._connected[consumer] += 1

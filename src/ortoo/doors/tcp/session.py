@@ -217,7 +217,8 @@ class Session(asyncio.Protocol):
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
-            self._note_consumer(consumer)
+            if self._house.presence.is_known(consumer):  # else it may be one of another door, which is not ours to end
+                self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
