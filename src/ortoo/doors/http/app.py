@@ -82,7 +82,7 @@ class App:
     @staticmethod
     async def _body(endpoint: Endpoint, call: Call, intake: Intake) -> Any:
         call.share = intake.share
-        body = await intake.read(call.receive, call.headers)
+        body = await intake.read(call.receive, call.headers, endpoint.bytes_max)
         if not body and endpoint.route.body_optional:
             body = b"{}"
         elif not body:

@@ -14,7 +14,8 @@ from ortoo.model.errors import InvalidError
 from ortoo.model.names import check_name
 
 from .call import InNamespace
-from .coding import DECODERS, TooLarge, decode
+from .coding import DECODERS, RATIO_MAX, TooLarge, decode
+from .counting import check_counts
 from .desk import HangUp, Receive
 from .problems import Refusal
 
@@ -34,7 +35,9 @@ class Intake:
         self.share = Share(budget)
         self._bytes_max = bytes_max
 
-    async def read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+    async def read(self, receive: Receive, headers: dict[bytes, bytes], bytes_max: int | None = None) -> bytes:
+        """`bytes_max`: when the request may have less than others."""
+        self._bytes_max = min(self._bytes_max, bytes_max or self._bytes_max)
         self._check(int(headers.get(b"content-length", b"0")))  # digits, or the parser would have refused it
         body = await self._gather(receive)
         coding = headers.get(b"content-encoding")
@@ -51,7 +54,8 @@ class Intake:
         try:
             return await asyncio.to_thread(decode, coding.decode("latin-1"), body, self._bytes_max)
         except TooLarge:
-            raise self._too_large() from None
+            limit = f"at most {self._bytes_max} bytes, and {RATIO_MAX} times what was sent, once decompressed"
+            raise Refusal(413, f"a body has {limit}; send it in parts, or as it is") from None
         except LookupError:
             known = ", ".join(DECODERS)
             hint = [(b"accept-encoding", known.encode())]
@@ -110,6 +114,7 @@ def parse_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
         if not body.isascii():
             body.decode()  # values are taken over unread, so that bad text in them would not be noticed
+        check_counts(body)
         return decoder.decode(body)
     except UnicodeDecodeError as error:
         raise InvalidError(f"the body is not UTF-8: {error.reason} (byte {error.start})") from None

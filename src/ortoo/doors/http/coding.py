@@ -11,6 +11,10 @@ import zstandard
 
 _GZIP_WBITS = 31
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024  # what RFC 9659 lets a sender use
+_PIECE_BYTES = 16 * 1024
+_MEMBERS_MAX = 10_000
+RATIO_MAX = 100  # what is unpacked to what came; beyond the first MiB, where a few bytes may well stand for many
+_RATIO_FREE_BYTES = 1024 * 1024
 WORTHWHILE_BYTES = 2_048  # below, the head of the answer weighs more than what is saved
 _THREAD_BYTES = 256 * 1024  # above, compressing would keep everybody else waiting
 
@@ -20,18 +24,27 @@ class TooLarge(Exception):
 
 
 def _gunzip(data: bytes, bytes_max: int) -> bytes:
+    """A gzip file may have several members. A little is fed at a time, because what a member leaves over is copied."""
     parts: list[bytes] = []
-    room = bytes_max
-    while data:  # a gzip file may have several members
-        unzip = zlib.decompressobj(_GZIP_WBITS)
-        part = unzip.decompress(data, room + 1)
+    room, members, at = bytes_max, 0, 0
+    unzip = None
+    while at < len(data):
+        if unzip is None:
+            members += 1
+            if members > _MEMBERS_MAX:
+                raise ValueError(f"it has more than {_MEMBERS_MAX} members")
+            unzip = zlib.decompressobj(_GZIP_WBITS)
+        piece = data[at : at + _PIECE_BYTES]
+        part = unzip.decompress(piece, room + 1)
         room -= len(part)
         if room < 0:
             raise TooLarge
-        if not unzip.eof:
-            raise ValueError("it ends too early")
         parts.append(part)
-        data = unzip.unused_data
+        at += len(piece) - len(unzip.unused_data)
+        if unzip.eof:
+            unzip = None
+    if unzip is not None:
+        raise ValueError("it ends too early")
     return b"".join(parts)
 
 
@@ -52,8 +65,9 @@ DECODERS: dict[str, Callable[[bytes, int], bytes]] = {"gzip": _gunzip, "zstd": _
 
 def decode(coding: str, data: bytes, bytes_max: int) -> bytes:
     """LookupError for a coding that is not known, ValueError for data that is not in it."""
+    room = min(bytes_max, max(_RATIO_FREE_BYTES, RATIO_MAX * len(data)))
     try:
-        return DECODERS[coding.strip().lower()](data, bytes_max)
+        return DECODERS[coding.strip().lower()](data, room)
     except (zlib.error, zstandard.ZstdError) as error:
         raise ValueError(str(error)) from None
 

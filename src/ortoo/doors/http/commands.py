@@ -11,7 +11,7 @@ from ortoo.model import limits
 from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
 
 from .problems import Problem
-from .shapes import Count, Messages, MessageView, Offset, Placement, Receipt, Seconds, SettleResult, Start
+from .shapes import Count, Messages, MessageView, Offset, Placement, Receipts, Seconds, SettleResult, Start
 
 Credit = Annotated[int, Meta(ge=0, le=1_000_000)]
 Name = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
@@ -51,7 +51,7 @@ class Unsubscribe(Said, tag="unsubscribe"):
 
 
 class Settling(Said):
-    receipts: list[Receipt]
+    receipts: Receipts
 
 
 class Ack(Settling, tag="ack"):
@@ -87,6 +87,13 @@ class PublishTo(Said, tag="publish"):
 
 Command = Subscribe | Grant | Unsubscribe | Ack | AckThrough | Nack | Reject | Release | Extend | PublishTo
 decode_command = msgspec.json.Decoder(Command)
+
+
+class Kind(msgspec.Struct):
+    type: str = ""
+
+
+decode_kind = msgspec.json.Decoder(Kind)
 
 
 class Told(msgspec.Struct, tag_field="type", kw_only=True):

@@ -12,6 +12,7 @@ from ortoo.model.errors import OrtooError
 
 from .call import Call, InNamespace, Reply
 from .problems import Refusal
+from .shapes import BODY_BYTES_MAX, CARRYING
 
 Handler = Callable[[Call], Awaitable[Reply]]
 
@@ -44,11 +45,12 @@ class Route(msgspec.Struct, frozen=True):
 class Endpoint:
     """A route, ready to serve."""
 
-    __slots__ = ("decoder", "route")
+    __slots__ = ("bytes_max", "decoder", "route")
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.decoder = route.decoder()
+        self.bytes_max = None if route.body in CARRYING else BODY_BYTES_MAX
 
 
 class _Node:

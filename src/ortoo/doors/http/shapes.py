@@ -24,7 +24,9 @@ Wait = Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Se
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Offset = Annotated[int, Meta(ge=0, le=2**62)]
 Instant = Annotated[float, Meta(ge=-1e11, le=1e11, description="Seconds since 1970, UTC")]
+BODY_BYTES_MAX = 2 * 1024 * 1024  # of a request that carries no messages: ten thousand receipts, and as much again
 Receipt = Annotated[str, Meta(description="Names one delivery of one message", examples=["7.3.1099511627781.2.41"])]
+Receipts = Annotated[list[Receipt], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
 Start = Literal["all", "new"]
 
 
@@ -132,7 +134,7 @@ class LeaseAnywhereBody(LeaseBody, kw_only=True):
 class SettleBody(Input):
     """`error` is for nack and reject, `delay` for nack, `seconds` for extend."""
 
-    receipts: list[Receipt]
+    receipts: Receipts
     error: str | None = None
     delay: Seconds | None = None
     seconds: Seconds | None = None
@@ -282,7 +284,7 @@ class DeadLetterBody(Input):
 class RedriveBody(Input):
     """All dead letters of the topic, or of one group, or those with these ids."""
 
-    ids: list[str] | None = None
+    ids: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None
     group: str | None = None
 
 
@@ -298,8 +300,8 @@ class TransactionPublish(Input):
 class TransactionBody(Input):
     """Acks and publishes that happen together or not at all."""
 
-    acks: list[Receipt] = []
-    publishes: list[TransactionPublish] = []
+    acks: Receipts = []
+    publishes: Annotated[list[TransactionPublish], Meta(max_length=limits.BATCH_MESSAGES_MAX)] = []
 
 
 class BeginBody(Input):
@@ -318,7 +320,7 @@ class StageBody(TransactionPublish, kw_only=True):
 
 
 class CommitBody(Input):
-    parts: list[str] | None = None
+    parts: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None
 
 
 class RequestBody(Input):
@@ -327,6 +329,9 @@ class RequestBody(Input):
     key: str | None = None
     headers: dict[str, str] | None = None
     timeout: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000)] = 5.0
+
+
+CARRYING = (PublishBody, TransactionBody, StageBody, RequestBody)  # messages: as large as `http.max_body_bytes` allows
 
 
 # -- queries

@@ -30,7 +30,7 @@ from .leasing import STARTS, Action, give_back, settle_receipts
 from .problems import to_problem, unexpected
 from .publishing import to_columns, to_placements
 from .rendering import render_runs
-from .shapes import SettleBody
+from .shapes import BODY_BYTES_MAX, SettleBody
 
 log = logging.getLogger("ortoo.http")
 
@@ -89,6 +89,8 @@ class Session:
     async def _take(self, data: bytes) -> None:
         self._share.take(len(data))
         try:
+            if len(data) > BODY_BYTES_MAX and parse_body(said.decode_kind, data).type != "publish":
+                raise InvalidError(f"what is no publish has at most {BODY_BYTES_MAX} bytes")
             command = parse_body(said.decode_command, data)
             await self._share.room(_ROOM_SECONDS)
         except OrtooError as error:

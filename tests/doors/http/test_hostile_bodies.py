@@ -1,0 +1,154 @@
+"""Small requests that would become large: refused with a word, before they cost anybody else time or memory."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+from websockets.asyncio.client import connect
+
+from tests.doors.http.home import Home
+from tests.doors.watching import Watch
+
+MB = 1 << 20
+PUBLISH, ACK = "/v1/topics/t/messages", "/v1/topics/t/groups/g/ack"
+TURN_SECONDS = 0.5  # CPU time; what is mended here took many seconds, and a busy machine takes a few times longer
+GROWN = 200 * MB
+
+
+async def send(home: Home, path: str, body: bytes, coding: str | None = None) -> httpx.Response:
+    headers = {"content-type": "application/json"}
+    if coding is not None:
+        headers["content-encoding"] = coding
+    async with Watch() as watch:
+        response = await home.client.post(path, content=body, headers=headers)
+    assert watch.longest_stall < TURN_SECONDS, watch
+    assert watch.grown < GROWN, watch
+    return response
+
+
+def repeated(before: bytes, item: bytes, count: int, after: bytes) -> bytes:
+    return before + item * count + after
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gzip", "zstd"])
+async def test_receipts_by_the_million_in_a_few_packed_bytes_are_refused(home: Home, pack: Any) -> None:
+    body = pack(repeated(b'{"receipts":[', b'"",', 2_000_000, b'""]}'))
+    assert len(body) < 10_000
+    response = await send(home, ACK, body, "gzip" if body[:2] == b"\x1f\x8b" else "zstd")
+    assert response.status_code == 413
+    assert "100 times" in response.text
+
+
+@pytest.mark.parametrize("path", [ACK, "/v1/topics/t/groups/g/nack", "/v1/topics/t/dlq/redrive", "/v1/topics"])
+async def test_what_carries_no_messages_is_bounded_by_its_bytes(home: Home, path: str) -> None:
+    body = repeated(b'{"receipts":[', b'"",', 8_000_000, b'""]}')
+    response = await send(home, path, body)
+    assert response.status_code == 413
+
+
+async def test_more_receipts_than_a_lease_can_have_are_refused(home: Home) -> None:
+    response = await send(home, ACK, repeated(b'{"receipts":[', b'"",', 10_000, b'""]}'))
+    assert response.status_code == 400
+    assert "10000" in response.text
+
+
+async def test_as_many_receipts_as_a_lease_can_have_are_settled(home: Home) -> None:
+    await home.queue.create_topic("t", partitions=1)
+    await home.queue.publish_many("t", [b"x"] * 10_000)
+    receipts = [message["receipt"] for message in await home.lease("t", max_messages=10_000)]
+    assert len(receipts) == 10_000
+    response = await home.post(ACK, {"receipts": receipts})
+    assert all(result["ok"] for result in response.json()["results"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        repeated(b'{"messages":[', b"{},", 15_000_000, b"{}]}"),
+        repeated(b'{"messages":[', b'{"value":1},', 4_000_000, b'{"value":1}]}'),
+        repeated(b'{"messages":[ ', b'{"value":{}} ,', 10_000, b'{"value":1}]}'),
+    ],
+    ids=["empty", "small", "one too many"],
+)
+async def test_more_messages_than_a_batch_has_are_refused_before_they_are_built(home: Home, body: bytes) -> None:
+    response = await send(home, PUBLISH, body)
+    assert response.status_code == 400
+    assert "at most 10000 messages" in response.text
+
+
+async def test_a_transaction_has_no_more_messages_than_a_batch(home: Home) -> None:
+    publish = repeated(b'{"topic":"t","messages":[', b"{},", 5_000, b"{}]},")
+    response = await send(home, "/v1/transactions", repeated(b'{"publishes":[', publish, 1_000, b"]}"))
+    assert response.status_code == 400
+    assert "at most 10000 messages" in response.text
+
+
+async def test_headers_by_the_million_are_refused_before_they_are_built(home: Home) -> None:
+    headers = b",".join(b'"%d":""' % number for number in range(2_000_000))
+    response = await send(home, PUBLISH, b'{"messages":[{"value":1,"headers":{' + headers + b"}}]}")
+    assert response.status_code == 400
+    assert "at most 128 headers" in response.text
+
+
+async def test_a_full_batch_of_values_that_are_objects_is_published(home: Home) -> None:
+    body = repeated(
+        b'{"messages":[', b'{"value":{"a":{},"b":"\\"{{"},"headers":{"h":"\\""}},', 9_999, b'{"value":{}}]}'
+    )
+    response = await home.client.post(PUBLISH, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 201
+    assert len(response.json()["results"]) == 10_000
+
+
+async def test_a_file_of_very_many_members_takes_no_longer_than_another(home: Home) -> None:
+    member = gzip.compress(b" ")
+    response = await send(home, PUBLISH, member * (3 * MB // len(member)), "gzip")
+    assert response.status_code == 400
+    assert "members" in response.text
+
+
+async def test_a_file_of_some_members_is_one_body(home: Home) -> None:
+    body = b'{"messages":[{"value":"' + b"x" * 100_000 + b'"}]}'
+    members = [gzip.compress(body[at : at + 100]) for at in range(0, len(body), 100)]
+    response = await send(home, PUBLISH, b"".join(members), "gzip")
+    assert response.status_code == 201
+
+
+@pytest.mark.parametrize("cut", [1, 9, 30])
+async def test_a_file_whose_last_member_is_cut_short_is_refused(home: Home, cut: int) -> None:
+    packed = gzip.compress(b'{"messages":[') + gzip.compress(b'{"value":1}]}')
+    response = await send(home, PUBLISH, packed[:-cut], "gzip")
+    assert response.status_code == 400
+    assert "decompressed" in response.text
+
+
+async def test_what_unpacks_to_very_much_more_than_was_sent_is_refused(home: Home) -> None:
+    packed = zlib.compress(repeated(b'{"messages":[{"value":"', b"x", 30 * MB, b'"}]}'), wbits=31)
+    response = await send(home, PUBLISH, packed, "gzip")
+    assert response.status_code == 413
+    assert "100 times" in response.text
+
+
+@pytest.mark.parametrize("kind", ["ack", "nack", "subscribe"])
+async def test_what_is_no_publish_is_small_on_a_socket_too(home: Home, kind: str) -> None:
+    said = repeated(b'{"receipts":[', b'"",', 5_000_000, b'""],"type":"%b"}' % kind.encode()).decode()
+    async with connect(home.stream_url, max_size=None) as socket:
+        async with Watch() as watch:
+            await socket.send(said)
+            told = await socket.recv()
+        assert "at most 2097152 bytes" in str(told)
+        assert watch.longest_stall < TURN_SECONDS, watch
+
+
+async def test_a_batch_on_a_socket_has_no_more_messages_than_another(home: Home) -> None:
+    said = repeated(b'{"topic":"t","messages":[', b"{},", 5_000_000, b'{}],"type":"publish"}').decode()
+    async with connect(home.stream_url, max_size=None) as socket:
+        async with Watch() as watch:
+            await socket.send(said)
+            told = await socket.recv()
+        assert "at most 10000 messages" in str(told)
+        assert watch.longest_stall < TURN_SECONDS, watch
