@@ -170,11 +170,15 @@ SETTINGS: dict[str, dict[str, str]] = {
     "Deduplication": {
         "dedup_window": "How long a `dedup_id` is remembered.",
         "dedup_count": "How many are remembered at most; the oldest go first.",
-        "dedup_scope": "Whether ids are compared within the `topic` or the whole `namespace`.",
+        "dedup_scope": (
+            "Whether ids are compared within the `topic` or the whole `namespace`. Changing it forgets the topic's ids."
+        ),
     },
     "Retention": {
         "retention_seconds": "Messages older than this are removed. Age counts from publication, or from the due time if later.",
-        "retention_bytes": "When the values of the topic take more than this, the oldest messages are removed.",
+        "retention_bytes": (
+            "When the messages of the topic (values, keys and headers) take more than this, the oldest are removed."
+        ),
         "retention_done_seconds": "Messages that every durable group settled at least this long ago are removed.",
         "retention_waits_for_archive": (
             "Removes only what the archive has: see `ortoo pipeline archive`, or `mark_archived` for an archive of your own."
@@ -227,6 +231,7 @@ LIMITS: dict[str, str] = {
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
     "WAITERS_MAX": "waiting leases at a time",
     "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
+    "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",
     "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers, for traces and for histories",
 }
 

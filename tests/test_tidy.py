@@ -22,9 +22,11 @@ LONG_MODULES: dict[str, int] = {}
 
 # Modules allowed to catch everything: the shard's supervisor, the edge of a door, the top of the command line.
 BROAD_EXCEPTS: set[str] = {
-    "src/ortoo/broker/commits.py",  # an observer's mistake must not end the committer
+    "src/ortoo/broker/commits.py",  # a store may raise anything, and so may observers: the committer goes on
+    "src/ortoo/broker/leasing.py",  # a mistake of ours is told to the one who waits, and stops nobody else
     "src/ortoo/broker/meters.py",  # counts and raises on
-    "src/ortoo/broker/broker.py",  # a store may raise anything: the broker drops its state and recovers
+    "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds
+    "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
     "src/ortoo/client/handler.py",  # an error whose own words fail
     "src/ortoo/client/shift.py",  # a handler may raise anything: its message failed

@@ -1,5 +1,7 @@
 """However large the messages, one answer stays within bounds, and nothing is lost by that."""
 
+from pathlib import Path
+
 import ortoo
 from ortoo.broker import Access, Broker, Budget, Gate
 from ortoo.model import limits
@@ -80,3 +82,62 @@ async def test_a_message_larger_than_an_answer_should_be_still_comes() -> None:
         limits.ANSWER_BYTES_MAX + 1
     ]
     assert [message.value for message in await queue.lease("huge", max_messages=2)] == [b"small"]
+
+
+async def test_headers_and_keys_count() -> None:
+    queue = await guest()
+    await queue.create_topic("headed", partitions=1, ordering="none")
+    headers = {str(number): "x" * 300 for number in range(100)}
+    count = 2 * limits.ANSWER_BYTES_MAX // 30_000
+    for _ in range(0, count, 100):
+        await queue.publish_many("headed", [ortoo.Message(b"", headers=headers)] * 100)
+    seen = 0
+    while messages := await queue.lease("headed", max_messages=10_000):
+        assert len(messages) * 30_000 <= limits.ANSWER_BYTES_MAX
+        assert {message.attempt for message in messages} == {1}
+        await queue.ack(messages)
+        seen += len(messages)
+    assert seen >= count
+    assert (await queue.topic("headed")).bytes > 2 * limits.ANSWER_BYTES_MAX
+
+
+async def test_dead_letters_count_with_all_their_bytes() -> None:
+    queue = await guest()
+    await queue.create_topic("large", partitions=1, ordering="none", max_attempts=1)
+    for _ in range(COUNT):
+        await queue.publish("large", bytes(MIB))
+    while messages := await queue.lease("large", max_messages=10_000):
+        await queue.reject(messages)
+    assert (await queue.topic("large.dlq")).bytes >= COUNT * MIB
+    seen = 0
+    while messages := await queue.lease("large.dlq", max_messages=10_000):
+        assert size(messages) <= limits.ANSWER_BYTES_MAX
+        await queue.ack(messages)
+        seen += len(messages)
+    assert seen == COUNT
+
+
+async def test_an_embedded_lease_is_bounded_too_also_across_topics() -> None:
+    async with ortoo.open() as queue:
+        for topic in ("a", "b"):
+            await queue.create_topic(topic, labels={"task": "t"})
+            for _ in range(COUNT // 2):
+                await queue.publish(topic, bytes(MIB))
+        seen = 0
+        while messages := await queue.lease(labels={"task": "t"}, max_messages=10_000):
+            assert size(messages) <= limits.ANSWER_BYTES_MAX
+            await queue.ack(messages)
+            seen += len(messages)
+        assert seen == 2 * (COUNT // 2)
+
+
+async def test_bytes_are_the_same_after_dead_letters_and_a_restart(tmp_path: Path) -> None:
+    async with ortoo.open(tmp_path) as queue:
+        await queue.create_topic("orders", max_attempts=1)
+        for number in range(5):
+            await queue.publish("orders", bytes(100 * number), key="k", headers={"a": "b"})
+            await queue.reject(await queue.lease("orders"))
+        before = [info.bytes for info in await queue.topics()]
+        assert min(before) > 1000
+    async with ortoo.open(tmp_path) as queue:
+        assert [info.bytes for info in await queue.topics()] == before

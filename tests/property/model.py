@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ortoo.engine.retry import backoff_ms
 from ortoo.model import commands as c
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, join
+from ortoo.model.batch import Batch, Outgoing, join, message_sizes
 from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import DeathReason, Origin
@@ -154,6 +154,10 @@ class Topic:
     def __post_init__(self) -> None:
         self.change(self.config)
 
+    def live_dedup(self, now: int) -> dict[str, tuple[int, MessageRef]]:
+        window = self.config.dedup_window * 1000
+        return {dedup_id: (at, ref) for dedup_id, (at, ref) in self.dedup.items() if now - at < window}
+
     def change(self, config: TopicConfig) -> None:
         self.config = config
         while len(self.partitions) < config.partitions:
@@ -291,7 +295,6 @@ class Model:
         self.number = 0
         self.lease_number = 0
         self.topics: dict[TopicName, Topic] = {}
-        self.shared_dedup: dict[str, dict[str, tuple[int, MessageRef]]] = {}
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}
         self.counters = Counters()
@@ -337,25 +340,39 @@ class Model:
         return found.id
 
     def _new_topic(self, name: TopicName, config: TopicConfig) -> Topic:
+        self._check_secrecy(name, config)
         self.number += 1
         topic = self.topics[name] = Topic(TopicId(self.number), name, config)
         return topic
 
-    def change_topic(self, command: c.ChangeTopic) -> TopicId:
+    def _check_secrecy(self, name: TopicName, config: TopicConfig) -> None:
+        """The dead letters of an encrypted topic lie in encrypted topics only."""
+        dlq = self.topics.get(TopicName(name.namespace, config.dlq_topic or f"{name.name}.dlq"))
+        if config.encrypted and config.dlq and dlq and dlq.name != name and not dlq.config.encrypted:
+            raise InvalidError("secrecy")
+        if not config.encrypted and self._takes_secrets(name):
+            raise InvalidError("secrecy")
+
+    def _takes_secrets(self, dlq: TopicName) -> bool:
+        return any(
+            topic.config.encrypted and topic.config.dlq and topic.dlq_name() == dlq != topic.name
+            for topic in self.topics.values()
+        )
+
+    def change_topic(self, command: c.ChangeTopic, now: int) -> TopicId:
         topic = self.topic(command.topic)
         old, new = topic.config, command.config
         if new.ordering != old.ordering or new.partitions < old.partitions:
             raise InvalidError("change")
         if new.partitions > old.partitions and new.ordering == "key" and not new.allow_reorder:
             raise InvalidError("reorder")
+        self._check_secrecy(topic.name, new)
+        topic.dedup = topic.live_dedup(now) if new.dedup_scope == old.dedup_scope else {}
         topic.change(new)
         return topic.id
 
     def delete_topic(self, command: c.DeleteTopic) -> TopicId:
         topic = self.topics.pop(self.topic(command.topic).name)
-        shared = self.shared_dedup.get(topic.name.namespace, {})
-        for dedup_id in [dedup_id for dedup_id, (_, ref) in shared.items() if ref.topic == topic.id]:
-            del shared[dedup_id]
         return topic.id
 
     def purge_topic(self, command: c.PurgeTopic) -> int:
@@ -436,6 +453,8 @@ class Model:
 
     def _for_publishing(self, name: TopicName) -> Topic:
         """Only publishing creates a topic by itself. Not made yet, for the publish may be refused."""
+        if name not in self.topics:
+            self._check_secrecy(name, TopicConfig())
         return self.topics.get(name) or Topic(TopicId(0), name, TopicConfig())
 
     def _made(self, topic: Topic) -> Topic:
@@ -453,21 +472,33 @@ class Model:
         if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
             raise FullError("depth")
 
-    def _dedup_table(self, topic: Topic) -> dict[str, tuple[int, MessageRef]]:
+    def _sharing(self, topic: Topic) -> list[Topic]:
+        """Those whose dedup ids count for a publish to this one."""
         if topic.config.dedup_scope == "topic":
-            return topic.dedup
-        return self.shared_dedup.setdefault(topic.name.namespace, {})
+            return [topic]
+        return [
+            other
+            for other in self.topics.values()
+            if other.name.namespace == topic.name.namespace and other.config.dedup_scope == "namespace"
+        ]
+
+    def _known(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
+        """Remembered by the topic that published it, for the time and the count that this one is set to."""
+        for other in self._sharing(topic):
+            if (found := other.live_dedup(now).get(dedup_id)) is not None:
+                return found[1]
+        return None
 
     def _duplicates(self, topic: Topic, batch: Outgoing, now: int) -> dict[int, MessageRef | int]:
         """Rows whose dedup id is known, with the first message that had it or its row."""
         found: dict[int, MessageRef | int] = {}
         rows: dict[str, int] = {}
-        table = self._dedup_table(topic)
         for row, dedup_id in enumerate(batch.dedup_ids or ()):
             if dedup_id is None:
                 continue
-            if dedup_id in table and now - table[dedup_id][0] < topic.config.dedup_window * 1000:
-                found[row] = table[dedup_id][1]
+            known = self._known(topic, dedup_id, now)
+            if known is not None:
+                found[row] = known
             elif dedup_id in rows:
                 found[row] = rows[dedup_id]
             else:
@@ -520,7 +551,8 @@ class Model:
         config, now = topic.config, message.time
         message.key = batch.keys[row] if batch.keys else None
         message.lane = batch.priorities[row] if batch.priorities else ANY_PRIORITY
-        message.size = len(batch.values[row])
+        headers = batch.headers[row] if batch.headers else None
+        message.size = message_sizes([batch.values[row]], [message.key], [headers])[0]
         delay = batch.delays[row] if batch.delays else None
         at = batch.deliver_ats[row] if batch.deliver_ats else None
         due = round(at * 1000) if at is not None else now + round((config.delay if delay is None else delay) * 1000)
@@ -551,15 +583,15 @@ class Model:
         """Remembered for a time and a count."""
         if not batch.dedup_ids:
             return
-        table = self._dedup_table(topic)
         for row in rows:
             dedup_id = batch.dedup_ids[row]
             if dedup_id is not None:
-                table.pop(dedup_id, None)
-                table[dedup_id] = (now, where[row])
-        for dedup_id, (at, _) in list(table.items()):
-            if now - at >= topic.config.dedup_window * 1000 or len(table) > topic.config.dedup_count:
-                del table[dedup_id]
+                for other in self._sharing(topic):
+                    other.dedup.pop(dedup_id, None)
+                topic.dedup[dedup_id] = (now, where[row])
+        topic.dedup = topic.live_dedup(now)
+        while len(topic.dedup) > topic.config.dedup_count:
+            del topic.dedup[next(iter(topic.dedup))]
 
     # -- leasing
 
@@ -594,8 +626,6 @@ class Model:
                 group.leases[lease.id] = lease
             wanted -= len(lease.held)
             self.counters.delivered += len(lease.held)
-            if command.auto_ack:
-                self._ack(Held(topic, group, lease, set(lease.held)))
             if wanted <= 0:
                 break
         assert not left, "leased from a topic that was not asked for"
@@ -777,7 +807,9 @@ class Model:
         if not copied:
             return
         name = topic.dlq_name()
-        dlq = self.topics.get(name) or self._new_topic(name, dlq_config(topic.config))
+        dlq = self.topics.get(name) or self._new_topic(
+            name, dlq_config(topic.config, topic.config.encrypted or self._takes_secrets(name))
+        )
         copies = [self._append(dlq, 0, now) for _ in copied]
         self._appended(dlq, copies, now)
         self.counters.dead_lettered += len(copied)

@@ -58,6 +58,8 @@ FEATURES: list[dict[str, Any]] = [
     {"max_depth": 6},
     {"dlq": False},
     {"dlq_topic": "graves"},
+    {"dlq_topic": "graves", "encrypted": True},
+    {"encrypted": True},
     {"delay": 1.0},
     {"window_seconds": 3.0, "window_count": 0},
     {"window_seconds": 20.0, "window_count": 4},
@@ -66,11 +68,11 @@ FEATURES: list[dict[str, Any]] = [
     {"dedup_scope": "namespace"},
     {"retention_seconds": 30.0},
     {"retention_seconds": None},
-    {"retention_bytes": 12},
+    {"retention_bytes": 40},
     {"retention_done_seconds": 0.0},
     {"retention_done_seconds": 15.0},
     {"retention_waits_for_archive": True},
-    {"retention_waits_for_archive": True, "retention_seconds": 5.0, "retention_bytes": 12},
+    {"retention_waits_for_archive": True, "retention_seconds": 5.0, "retention_bytes": 40},
     {"labels": {"task": "t"}},
     {"labels": {"task": "t"}, "priority": 1},
     {"partitions": 1},
@@ -187,7 +189,7 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
     }
 
 
-def engine_state(engine: Engine) -> dict[str, Any]:
+def engine_state(engine: Engine, now: int) -> dict[str, Any]:
     state = engine.state
     return {
         "epoch": state.epoch,
@@ -199,7 +201,6 @@ def engine_state(engine: Engine) -> dict[str, Any]:
             for name, transaction in state.transactions.items()
         },
         "ended": state.ended,
-        "dedups": {namespace: table.seen for namespace, table in state.dedups.items() if table.seen},
         "topics": {
             str(topic.name): {
                 "id": topic.id,
@@ -207,7 +208,11 @@ def engine_state(engine: Engine) -> dict[str, Any]:
                 "depth": topic.depth(),
                 "messages": topic.messages(),
                 "window": (topic.window_since, topic.window_count),
-                "dedup": topic.dedup.seen,
+                "dedup": {
+                    dedup_id: entry
+                    for dedup_id, entry in topic.dedup.seen.items()
+                    if topic.dedup.find(dedup_id, now, topic.dedup_window_ms)
+                },
                 "partitions": [
                     {
                         "start": partition.start,
@@ -226,7 +231,7 @@ def engine_state(engine: Engine) -> dict[str, Any]:
     }
 
 
-def model_state(model: Model) -> dict[str, Any]:
+def model_state(model: Model, now: int) -> dict[str, Any]:
     return {
         "epoch": model.epoch,
         "number": model.number,
@@ -237,19 +242,18 @@ def model_state(model: Model) -> dict[str, Any]:
             for name, transaction in model.transactions.items()
         },
         "ended": model.ended,
-        "dedups": {namespace: table for namespace, table in model.shared_dedup.items() if table},
-        "topics": {str(topic.name): topic_model_state(topic) for topic in model.topics.values()},
+        "topics": {str(topic.name): topic_model_state(topic, now) for topic in model.topics.values()},
     }
 
 
-def topic_model_state(topic: Topic) -> dict[str, Any]:
+def topic_model_state(topic: Topic, now: int) -> dict[str, Any]:
     return {
         "id": topic.id,
         "config": topic.config,
         "depth": topic.depth(),
         "messages": topic.kept(),
         "window": (topic.window_since, topic.window_count),
-        "dedup": topic.dedup,
+        "dedup": topic.live_dedup(now),
         "partitions": [
             {
                 "start": partition.start,
@@ -387,7 +391,7 @@ class EngineMachine(RuleBasedStateMachine):
         lazy: bool,
     ) -> None:
         self.lazy = lazy
-        for name, laid in ((MAIN, chosen), ("other", [{"labels": {"task": "t"}}])):
+        for name, laid in ((MAIN, chosen), ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves"}])):
             config = merged(ORDERS.get(self.topic(name).name, "key"), laid)
             self.do(c.CreateTopic(self.topic(name), config), lambda m, cmd, _: m.create_topic(cmd))
         self.publish(MAIN, first)
@@ -465,6 +469,7 @@ class EngineMachine(RuleBasedStateMachine):
             alarm = alarms.heap[0][1]
             records = self.engine.tick(self.now)
             assert records is not None
+            assert self.engine.suspended() == []
             self.log(records)
             self.model_due(alarm, records)
         assert self.engine.tick(self.now) is None
@@ -536,7 +541,7 @@ class EngineMachine(RuleBasedStateMachine):
     def check(self) -> None:
         self.turn += 1
         self.broken = True
-        wrong = differences(engine_state(self.replayed()), model_state(self.model))
+        wrong = differences(engine_state(self.replayed(), self.now), model_state(self.model, self.now))
         assert not wrong, "replayed: " + "; ".join(wrong)
         assert self.copies == self.model.copies
         if not self.lazy:
@@ -549,7 +554,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.broken = False
 
     def check_live(self) -> None:
-        wrong = differences(engine_state(self.engine), model_state(self.model))
+        wrong = differences(engine_state(self.engine, self.now), model_state(self.model, self.now))
         assert not wrong, "live: " + "; ".join(wrong)
 
     def teardown(self) -> None:
@@ -648,7 +653,7 @@ class EngineMachine(RuleBasedStateMachine):
     def change_topic(self, topic: str, chosen: list[dict[str, Any]]) -> None:
         found = self.model.topics.get(self.topic(topic))
         config = merged(found.config.ordering, chosen, found.config) if found else TopicConfig()
-        self.do(c.ChangeTopic(self.topic(topic), config), lambda m, cmd, _: m.change_topic(cmd))
+        self.do(c.ChangeTopic(self.topic(topic), config), lambda m, cmd, _: m.change_topic(cmd, self.now))
 
     @precondition(lambda self: self.turn % 3 == 0)
     @rule(topic=topics, sure=st.integers(0, 3))
@@ -735,7 +740,6 @@ class EngineMachine(RuleBasedStateMachine):
         wait_ms=st.sampled_from([0, 4_000]),
         partition=st.none() | st.integers(0, 2),
         key=st.sampled_from([None, "k1", "k2"]),
-        auto_ack=st.booleans(),
         start=positions,
     )
     def lease_oddly(
@@ -748,7 +752,6 @@ class EngineMachine(RuleBasedStateMachine):
         wait_ms: int,
         partition: int | None,
         key: str | None,
-        auto_ack: bool,
         start: c.Position,
     ) -> None:
         command = c.Lease(
@@ -760,7 +763,6 @@ class EngineMachine(RuleBasedStateMachine):
             wait_ms=wait_ms,
             partition=partition,
             key=key,
-            auto_ack=auto_ack,
             start=self.position(start),
         )
         self.take(command)

@@ -1,11 +1,18 @@
 """Time: one clock that never runs backwards, one instant per command."""
 
-from ortoo import Message, Queue
+import asyncio
+
+import pytest
+
+from ortoo import FullError, Message, Queue
 from ortoo.broker import Broker
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock
 
-from .actors import publish, take, values
+from .actors import is_stale, poll, publish, settle, take, until, values
+from .stores import LastingStore, queue_on
+
+YEAR = 366 * 86_400.0
 
 
 class RestlessClock(ManualClock):
@@ -27,14 +34,101 @@ async def test_a_step_back_holds_still(queue: Queue, clock: ManualClock) -> None
 
 
 async def test_a_step_back_ends_no_lease_early_and_revives_none(queue: Queue, clock: ManualClock) -> None:
-    """The broker's clock never runs backwards for decisions (a step back holds still)."""
+    """The broker's clock never runs backwards for decisions."""
     await publish(queue, "orders", b"1", b"2")
-    [message] = await queue.lease("orders", lease=10)
+    [gone] = await queue.lease("orders", lease=5)
+    await clock.advance(5)
+    [held] = await queue.lease("orders", lease=10)
     clock.jump(-3600)
-    await clock.advance(3600)
-    [other] = await queue.lease("orders", lease=10)
     await clock.advance(9.999)
-    await queue.ack([message, other])
+    await queue.ack(held)
+    assert await is_stale(queue, gone)
+
+
+async def test_leases_run_out_although_the_clock_was_set_back(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders", backoff_initial=0)
+    await queue.publish("orders", b"1")
+    await queue.lease("orders", lease=10)
+    clock.jump(-3600)
+    await clock.advance(12)
+    assert values(await take(queue, "orders")) == [b"1"]
+
+
+async def test_delays_come_due_although_the_clock_was_years_ahead_once(queue: Queue, clock: ManualClock) -> None:
+    clock.jump(10 * YEAR)
+    await queue.publish("orders", b"ahead")
+    clock.jump(-10 * YEAR)
+    await queue.publish("orders", b"later", delay=10)
+    await clock.advance(12)
+    assert sorted(values(await take(queue, "orders"))) == [b"ahead", b"later"]
+
+
+async def test_time_goes_on_after_a_restart_too() -> None:
+    """What was ahead is remembered by the store."""
+    clock, store = ManualClock(), LastingStore()
+    async with queue_on(store, clock) as queue:
+        clock.jump(10 * YEAR)
+        await queue.publish("orders", b"ahead")
+    clock.jump(-10 * YEAR)
+    async with queue_on(store, clock) as queue:
+        await queue.publish("orders", b"later", delay=10)
+        await clock.advance(12)
+        assert sorted(values(await take(queue, "orders"))) == [b"ahead", b"later"]
+
+
+async def test_the_clocks_meet_again(queue: Queue, clock: ManualClock) -> None:
+    await queue.publish("orders", b"1")
+    clock.jump(-100)
+    await clock.advance(2000)
+    sent = await queue.publish("orders", b"2")
+    assert (await queue.message(sent.id)).message.timestamp == clock.time()
+    assert (await queue.stats()).problems == []
+
+
+async def test_a_long_poll_waits_as_long_as_it_said_whatever_the_clock_does(queue: Queue, clock: ManualClock) -> None:
+    await queue.publish("orders", b"1")
+    await take(queue, "orders")
+    polling = await poll(queue, wait=5)
+    clock.jump(-3600)
+    await clock.advance(5)
+    assert await polling == []
+
+
+async def test_a_long_poll_is_not_cut_short_by_a_clock_set_ahead(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders")
+    polling = await poll(queue, wait=30)
+    clock.jump(3600)
+    await clock.advance(1)
+    await queue.publish("orders", b"1")
+    assert values(await polling) == [b"1"]
+
+
+async def test_a_producer_waits_for_room_as_long_as_it_said(python_queue: Queue, clock: ManualClock) -> None:
+    await python_queue.create_topic("orders", max_depth=1)
+    await python_queue.publish("orders", b"1")
+    waiting = asyncio.create_task(python_queue.publish("orders", b"2", wait=5))
+    await settle()
+    clock.jump(-3600)
+
+    async def is_over() -> bool:
+        await clock.advance(1)
+        return waiting.done()
+
+    await until(is_over)
+    with pytest.raises(FullError):
+        await waiting
+
+
+async def test_a_clock_that_was_set_is_told(queue: Queue, clock: ManualClock) -> None:
+    await queue.publish("orders", b"1")
+    clock.jump(-60)
+    [problem] = (await queue.stats()).problems
+    assert "60 s behind" in problem
+    clock.jump(3660)
+    [problem] = (await queue.stats()).problems
+    assert "jumped ahead by 3660 s" in problem
+    await clock.advance(3600)
+    assert (await queue.stats()).problems == []
 
 
 async def test_a_delayed_message_is_due_although_the_clock_was_set_back(queue: Queue, clock: ManualClock) -> None:

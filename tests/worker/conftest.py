@@ -29,7 +29,7 @@ async def queue(clock: ManualClock) -> AsyncIterator[ortoo.Queue]:
 def make_worker(queue: ortoo.Queue, clock: ManualClock) -> MakeWorker:
     async def sleep(seconds: float) -> None:
         rung = asyncio.Event()
-        clock.call_at(clock.now_ms() + round(seconds * 1000), rung.set)
+        clock.call_later(round(seconds * 1000), rung.set)
         await rung.wait()
 
     return lambda **options: ortoo.Worker(queue, sleep=sleep, **options)

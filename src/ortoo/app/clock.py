@@ -11,7 +11,9 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def call_at(self, when_ms: int, callback: Callable[[], None]) -> Alarm:
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Alarm:
         # A millisecond more than asked, because the loop may wake a little early and the work would not be due yet.
-        delay = max(0, when_ms - self.now_ms()) + 1
-        return asyncio.get_running_loop().call_later(delay / 1000, callback)
+        return asyncio.get_running_loop().call_later((max(0, delay_ms) + 1) / 1000, callback)

@@ -120,7 +120,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_waiters": "leases that wait for a message",
                 "ortoo_transactions_open": "named transactions that are open",
                 "ortoo_epoch": "how often the data directory was opened",
-                "ortoo_problems": "problems of the store that need an operator",
+                "ortoo_problems": "problems that need an operator",
                 "ortoo_event_loop_longest_stall_seconds": "the longest of its stalls in the last minute, whatever the reason",
                 "ortoo_event_loop_longest_turn_seconds": (
                     "the longest that it was busy with one thing in the last minute: a stall without what the machine adds"

@@ -159,7 +159,7 @@ class Metrics:
             "ortoo_waiters": len(self._broker.waiters),
             "ortoo_transactions_open": len(state.transactions),
             "ortoo_epoch": state.epoch,
-            "ortoo_problems": len(status.problems),
+            "ortoo_problems": len(self._broker.problems()),
             "ortoo_event_loop_longest_stall_seconds": meters.longest_stall.largest(monotonic()),
             "ortoo_event_loop_longest_turn_seconds": meters.longest_turn.largest(monotonic()),
             "ortoo_recoveries_total": meters.recoveries,

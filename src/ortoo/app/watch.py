@@ -50,14 +50,15 @@ class Watch:
         meters.longest_turn.observe(min(late, spent), now)
 
     def look(self) -> None:
-        """Logs what the store complains of now and did not before."""
+        """Logs what is wrong now and was not before."""
         if not self._broker.is_working:
             self.broken.set()
         status = self._broker.store.status()
-        for problem in status.problems:
+        problems = self._broker.problems()
+        for problem in problems:
             if problem not in self._told:
-                _log.error("the store has a problem", extra={"problem": problem})
-        self._told = set(status.problems)
+                _log.error("the queue has a problem", extra={"problem": problem})
+        self._told = set(problems)
         if (status.full is None) != (self._full is None):
             if status.full is not None:
                 _log.error("the store is full, publishing is refused", extra={"problem": status.full})

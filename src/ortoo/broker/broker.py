@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import perf_counter
-from typing import Any
+from contextlib import suppress
+from typing import Any, Never
 
 from ortoo.engine import Engine
 from ortoo.engine.picker import Budget
@@ -25,34 +25,38 @@ from ortoo.model.commands import (
     Lease,
     Once,
     Publish,
-    Settle,
     Stage,
     Transact,
     plain,
 )
-from ortoo.model.errors import ClosedError, ConfigError, FullError, OrtooError, OutcomeUnknownError, StoreFailedError
+from ortoo.model.errors import (
+    ClosedError,
+    ConfigError,
+    FullError,
+    OrtooError,
+    OutcomeUnknownError,
+    StoreFailedError,
+    UnavailableError,
+)
 from ortoo.model.histogram import Histogram
-from ortoo.model.names import TopicName
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
-from ortoo.model.replies import LeasedRun, LeaseTaken, Placed
-from ortoo.model.runs import runs_of
+from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Alarm, Clock, Store
 
-from .commits import Observer, PendingCommit, tell
-from .copies import fill_copies
+from .commits import Committer, Observer, PendingCommit, tell
+from .leasing import Leasing
 from .meters import Meters
 from .reader import Reader
 from .subscription import Subscription
-from .waiters import Rooms, Waiters, describe, let_go
+from .timekeeper import Timekeeper
+from .waiters import Rooms, describe, let_go
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 _log = logging.getLogger("ortoo.broker")
 
 _PUBLISHING = (Publish, Stage, Transact)
-
-_PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
-_LINGER_MS = 5
 
 
 class Broker(Reader):
@@ -61,24 +65,23 @@ class Broker(Reader):
     def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
         self.store = store
         self.clock = clock
-        self.waiters = Waiters(self._try_lease)
         self.meters = Meters()
+        self._leasing = Leasing(self, self._read, self._arm)
+        self.waiters = self._leasing.waiters
         self.on_commit: list[Observer] = []  # told of the records of each commit, once they are durable
         self._auto_create = auto_create
         self.engine = Engine(auto_create)
-        self._commit = PendingCommit()
-        self._in_flight: PendingCommit | None = None
-        self._dirty = asyncio.Event()
-        self._lingering: Alarm | None = None
+        self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
         self._rooms = Rooms(clock)
-        self._alarm: tuple[int, Alarm] | None = None
+        self._time = Timekeeper(clock)
+        self._alarm: tuple[int, Alarm] | None = None  # (when, as the monotonic clock shows it)
         self._is_behind = False  # more was due than one turn may do
         self._refusal: OrtooError | None = ClosedError(
             "the queue is not open yet; use it in `async with`, or await its open()"
         )
         self._committer: asyncio.Task[None] | None = None
-        self._last_now = 0
         self._pause_ms = 0  # before the next try to recover
+        self._suspended: dict[TopicId, str] = {}  # topics whose due work could not be applied, and why
 
     async def open(self) -> None:
         if self._committer is not None:
@@ -90,7 +93,7 @@ class Broker(Reader):
         finally:
             if self._refusal is not None:  # it did not open: let go of the store, so that another may have it
                 await self.store.close()
-        self._committer = asyncio.create_task(self._commit_forever(), name="ortoo-committer")
+        self._committer = asyncio.create_task(self._commits.run(), name="ortoo-committer")
 
     async def close(self, *, checkpoint: bool = False) -> None:
         """Refuses new work, finishes what was accepted, sends waiters home, closes the store.
@@ -167,12 +170,12 @@ class Broker(Reader):
         """With `wait_ms`, waits that long for room in a full topic."""
         wanted = plain(command)
         assert isinstance(wanted, Publish)
-        deadline = self.now() + wait_ms
+        deadline = self.clock.monotonic_ms() + wait_ms
         while True:
             try:
                 reply: Placed = self.submit(command)
             except FullError:
-                if self.now() >= deadline:
+                if self.clock.monotonic_ms() >= deadline:
                     raise
                 await self._rooms.wait(wanted.topic, deadline)
             else:
@@ -183,96 +186,80 @@ class Broker(Reader):
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
         """`seconds` gets how long it took, without the waiting."""
-        began = perf_counter()
-        taken = self._try_lease(command)
-        while taken.more:  # it let others run; look on afterwards
-            await asyncio.sleep(0)
-            taken = self._try_lease(command)
-        if not taken.taken and command.wait_ms:
-            taken = await self._wait(command)
-            began = perf_counter()
-        try:
-            if command.auto_ack and taken.taken:
-                await self.flush()
-            runs = [LeasedRun(run, await self._read(run)) for run in taken.taken]
-        except asyncio.CancelledError:
-            if not command.auto_ack:
-                self._return(taken)  # nobody will settle it
-            raise
-        if seconds is not None:
-            seconds.observe(perf_counter() - began)
-        return runs
+        return await self._leasing.lease(command, seconds)
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
 
-    def _try_lease(self, command: Lease) -> LeaseTaken:
-        return self.submit(command)  # type: ignore[no-any-return]
-
-    async def _wait(self, command: Lease) -> LeaseTaken:
-        future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
-        remove = self.waiters.park(command, self.now() + command.wait_ms, future)
-        self._arm()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self._return(future.result())  # it was served in the moment it went away
-            raise
-        finally:
-            remove()
-
-    def _return(self, taken: LeaseTaken) -> None:
-        if taken.taken and self._refusal is None:
-            self.submit(Settle("release", runs_of(taken.taken)))
-
     # -- time
 
     def now(self) -> int:
-        """The broker's clock never runs backwards for decisions: a step back holds still."""
-        self._last_now = max(self._last_now, self.clock.now_ms(), self.engine.state.now)
-        return self._last_now
+        return self._time.now()
+
+    def problems(self) -> list[str]:
+        suspended = [
+            f"topic {str(name)!r} is suspended until the queue is opened again: {reason}"
+            for name, reason in self.engine.suspended()
+        ]
+        return [*super().problems(), *self._time.problems(), *suspended]
 
     def _do_due(self, now: int) -> None:
-        """Does what is due, as much as one turn may; then later turns go on."""
+        """Does what is due, as much as one turn may; then later turns go on.
+
+        A mistake of ours in one topic suspends that topic; the others go on.
+        """
         if self._is_behind:
             return
         budget = Budget(limits.DUE_PER_TURN)
         while budget.left > 0 and (records := self.engine.tick(now, budget)) is not None:
-            self._log(records)
+            try:
+                self._log(records)
+            except UnavailableError as error:
+                named = [record.topic for record in records if hasattr(record, "topic")]
+                self._suspended |= dict.fromkeys(named, f"what became due could not be done: {error.__cause__!r}")
+                raise
         if budget.left <= 0:
             self._is_behind = True
-            asyncio.get_running_loop().call_soon(self._catch_up)
+            asyncio.get_running_loop().call_soon(self._go_on)
         self._stir_shifted()
 
-    def _catch_up(self) -> None:
+    def _go_on(self) -> None:
         self._is_behind = False
-        if self._refusal is None:
-            self._do_due(self.now())
-            self._arm()
+        self._ring()
 
     def _arm(self) -> None:
-        next_due = None if self._is_behind else self.engine.next_deadline()
-        when = min((when for when in (next_due, self.waiters.next_deadline()) if when is not None), default=None)
-        if when is None or (self._alarm is not None and self._alarm[0] <= when):
+        """Waits count on the monotonic clock; what the engine has due, in the queue's time."""
+        monotonic = self.clock.monotonic_ms()
+        due = None if self._is_behind else self.engine.next_deadline()
+        waits = self.waiters.next_deadline()
+        delays = [due - self.now()] if due is not None else []
+        delays += [waits - monotonic] if waits is not None else []
+        if not delays:
+            return
+        delay = max(0, min(delays))
+        if self._alarm is not None and self._alarm[0] <= monotonic + delay:
             return
         if self._alarm is not None:
             self._alarm[1].cancel()
-        self._alarm = (when, self.clock.call_at(when, self._ring))
+        self._alarm = (monotonic + delay, self.clock.call_later(delay, self._ring))
 
     def _ring(self) -> None:
-        self._alarm = None
-        if self._refusal is not None:
-            return
-        now = self.now()
-        self._do_due(now)
-        self.waiters.time_out(now)
-        self._dirty.set()  # a checkpoint may be due
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None
+        if self._refusal is None:
+            with suppress(UnavailableError):  # a mistake of ours: the committer begins again
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        self._do_due(self.now())
+        self.waiters.time_out(self.clock.monotonic_ms())
+        self._commits.look()  # a checkpoint may be due
         self._arm()
 
     async def _sleep(self, ms: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock.call_at(self.now() + ms, lambda: let_go(future))
+        self.clock.call_later(ms, lambda: let_go(future))
         await future
 
     # -- durability
@@ -280,87 +267,60 @@ class Broker(Reader):
     def _log(self, records: list[Record]) -> None:
         if not records:
             return
-        state = self.engine.state
-        for record in records:
-            if isinstance(record, TopicDeleted):
-                self._commit.stir(state.topics[record.topic].name, None)
-            self.engine.apply(record)
-            topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
-            if topic is not None and not isinstance(record, TopicCreated | Leased | Extended):  # these free nothing
-                self._commit.stir(topic.name, getattr(record, "partition", None))
-        self._commit.records.extend(records)
-        if all(type(record) in _PATIENT for record in records):
-            self._commit_soon()
-        else:
-            self._dirty.set()
+        state, commit = self.engine.state, self._commits.pending
+        try:
+            for record in records:
+                if isinstance(record, TopicDeleted):
+                    commit.stir(state.topics[record.topic].name, None)
+                self.engine.apply(record)
+                topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
+                if topic is not None and not isinstance(record, TopicCreated | Leased | Extended):  # these free nothing
+                    commit.stir(topic.name, getattr(record, "partition", None))
+        except Exception as error:
+            self._give_up(error)
+        self._commits.add(records)
 
-    def _commit_soon(self) -> None:
-        """Nobody waits for these, and the next commit that somebody waits for takes them along."""
-        if self._lingering is None and not self._dirty.is_set():
-            self._lingering = self.clock.call_at(self.now() + _LINGER_MS, self._dirty.set)
+    def _give_up(self, error: Exception) -> Never:
+        """A mistake of ours left the state half changed. Nothing of it is written; begin again from the store."""
+        _log.error("a record could not be applied, recovering", exc_info=error)
+        self._refuse(UnavailableError(f"the queue made a mistake ({error!r}) and is recovering; try again"))
+        self._commits.give_up(error)
+        assert self._refusal is not None
+        raise self._refusal from error
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable."""
-        if self._commit.records:
-            self._dirty.set()
-            await self._commit.park()
-        elif self._in_flight is not None:
-            await self._in_flight.park()
+        await self._commits.flush()
 
-    async def _commit_forever(self) -> None:
-        while True:
-            await self._dirty.wait()
-            self._dirty.clear()
-            if self._lingering is not None:
-                self._lingering.cancel()
-                self._lingering = None
-            is_due = self.store.status().checkpoint_due
-            if not self._commit.records and not is_due:
-                continue
-            commit, self._commit = self._commit, PendingCommit()
-            self._in_flight = commit
-            try:
-                snapshot = self.engine.snapshot() if is_due else None
-                at = self.engine.state.now
-                records = await fill_copies(commit.records, self.store)
-                began = perf_counter()
-                await self.store.append(records)
-                self.meters.commit(perf_counter() - began, len(records))
-                if snapshot is not None:  # taken when all that is in it was in this commit or an earlier one
-                    await self.store.checkpoint(snapshot, at)
-            except Exception as error:  # whatever a store raises: what it has written is unknown
-                await self._fail(commit, error)
-                continue
-            finally:
-                self._in_flight = None
-            self._pause_ms = 0
-            for record in records:
-                self.engine.confirm(record)
-            commit.succeed()
-            tell(self.on_commit, records)
-            for name, partitions in commit.stirred.items():
-                self._stir(name, partitions)
-            if self.store.status().checkpoint_due:  # it may be what makes room, so it must not wait for a commit
-                self._dirty.set()
+    def _snapshot(self) -> tuple[bytes, int]:
+        return self.engine.snapshot(), self.engine.state.now
+
+    def _confirm(self, commit: PendingCommit, records: list[Record]) -> None:
+        self._pause_ms = 0
+        for record in records:
+            self.engine.confirm(record)
+        commit.succeed()
+        tell(self.on_commit, records)
+        for name, partitions in commit.stirred.items():
+            self._stir(name, partitions)
 
     def _stir(self, name: TopicName, partitions: set[int] | None = None) -> None:
-        if self._refusal is not None:
-            return
-        self.waiters.stir(describe(self.engine.state, name, partitions))
-        self._rooms.look(name)
+        if self._refusal is None:
+            self.waiters.stir(describe(self.engine.state, name, partitions))
+            self._rooms.look(name)
 
     def _stir_shifted(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""
         while self.engine.state.shifted:
             asyncio.get_running_loop().call_soon(self._stir, self.engine.state.shifted.pop())
 
-    async def _fail(self, commit: PendingCommit, error: Exception) -> None:
-        """An append failed. What it held is unknown, what came after it was never written; begin again from the store."""
-        commit.fail(OutcomeUnknownError(f"the store failed while writing ({error}); the outcome is unknown"))
-        self._commit.fail(StoreFailedError(f"the store failed ({error}); nothing was written, try again"))
+    async def _fail(self, error: Exception) -> None:
+        """A commit failed. What it held is unknown, what came after it was never written; begin again from the store."""
+        self._commits.drop(
+            OutcomeUnknownError(f"the store failed while writing ({error}); the outcome is unknown"),
+            StoreFailedError(f"the store failed ({error}); nothing was written, try again"),
+        )
         self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
-        self._commit, self._in_flight = PendingCommit(), None
-        self._dirty.clear()
         _log.error("the store failed, recovering", extra={"error": str(error)})
         self.meters.recoveries += 1
         while True:
@@ -374,19 +334,33 @@ class Broker(Reader):
                 self._refusal = StoreFailedError(f"the store failed ({again}); the queue is recovering, try again")
 
     async def _recover(self) -> None:
+        while True:
+            self.engine = await self._rebuild()
+            self._refusal = None
+            suspended = len(self._suspended)
+            try:
+                return self._catch_up()
+            except (
+                UnavailableError
+            ) as error:  # what is due cannot be done: once more, without the topic that is to blame
+                self._commits.drop(error, error)
+                if len(self._suspended) == suspended:
+                    raise
+
+    async def _rebuild(self) -> Engine:
         engine = Engine(self._auto_create)
         async for records in self.store.recover():
             for record in records:
                 engine.apply(record)
                 engine.confirm(record)
-        opened = engine.open(max(self._last_now, self.clock.now_ms()))
+        self._time.not_before(engine.state.now)
+        opened = engine.open(self.now())
         await self.store.append([opened])
         engine.apply(opened)
         engine.state.reset_counters()  # of this opening, not of all that was replayed
-        self.engine = engine
-        self._commit = PendingCommit()
-        self._refusal = None
-        self._ring()
+        for topic, reason in self._suspended.items():
+            engine.suspend(topic, reason)
+        return engine
 
     def _refuse(self, error: OrtooError) -> None:
         """No new work; whoever waits is told why."""

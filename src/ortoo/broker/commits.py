@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicName
-from ortoo.model.records import Record
+from ortoo.model.records import Extended, Leased, Record
+from ortoo.ports import Alarm, Clock, Store
+
+from .copies import fill_copies
+from .meters import Meters
 
 Observer = Callable[[list[Record]], None]
 
+_PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
+_LINGER_MS = 5
+
+_log = logging.getLogger("ortoo.broker")
+
 
 class PendingCommit:
-    """Records on their way to the store, the callers whose replies wait for them, and the topics they stir."""
+    """Records on their way to the store, the callers whose replies wait for them, and the topics to look at afterwards."""
 
     __slots__ = ("parked", "records", "stirred")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
         self.parked: list[asyncio.Future[None]] = []
+        self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
     def stir(self, topic: TopicName, partition: int | None) -> None:
         """Something of the topic may be deliverable once this is durable."""
@@ -46,10 +56,119 @@ class PendingCommit:
                 future.set_exception(error)
 
 
+class Committer:
+    """Appends one commit after the other, for ever.
+
+    snapshot  the engine's state and its instant, when a checkpoint is due; taken when all that is in it is in this commit
+              or an earlier one
+    durable   the commit is on disk, with its copies filled in
+    failed    something broke: what was written is unknown. It returns when there is a new beginning
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        meters: Meters,
+        snapshot: Callable[[], tuple[bytes, int]],
+        durable: Callable[[PendingCommit, list[Record]], None],
+        failed: Callable[[Exception], Awaitable[None]],
+    ) -> None:
+        self._store, self._clock, self._meters = store, clock, meters
+        self._snapshot, self._durable, self._failed = snapshot, durable, failed
+        self.pending = PendingCommit()
+        self._in_flight: PendingCommit | None = None
+        self._dirty = asyncio.Event()
+        self._lingering: Alarm | None = None
+        self._broken: Exception | None = None
+
+    def add(self, records: list[Record]) -> None:
+        self.pending.records.extend(records)
+        if not all(type(record) in _PATIENT for record in records):
+            self._dirty.set()
+        elif self._lingering is None and not self._dirty.is_set():
+            # Nobody waits for these, and the next commit that somebody waits for takes them along.
+            self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
+
+    def look(self) -> None:
+        """Whether a checkpoint is due, although nothing is to be committed."""
+        self._dirty.set()
+
+    def give_up(self, error: Exception) -> None:
+        """The state that records were drafted from is broken: no more is appended before a new beginning."""
+        self._broken = error
+        self._dirty.set()
+
+    async def flush(self) -> None:
+        """Returns when everything added so far is durable."""
+        if self.pending.records:
+            self._dirty.set()
+            await self.pending.park()
+        elif self._in_flight is not None:
+            await self._in_flight.park()
+
+    def drop(self, in_flight: OrtooError, pending: OrtooError) -> None:
+        """What was under way has failed, and what came after it was never written."""
+        if self._in_flight is not None:
+            self._in_flight.fail(in_flight)
+        self.pending.fail(pending)
+        self.pending, self._in_flight, self._broken = PendingCommit(), None, None
+        self._dirty.clear()
+
+    async def run(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            if self._lingering is not None:
+                self._lingering.cancel()
+                self._lingering = None
+            try:
+                if self._broken is not None:
+                    raise self._broken
+                is_due = self._store.status().checkpoint_due
+                if self.pending.records or is_due:
+                    await self._commit(is_due)
+            except Exception as error:  # whatever a store raises, and mistakes of ours: begin again from what is stored
+                await self._failed(error)
+            finally:
+                self._in_flight = None
+
+    async def _commit(self, with_checkpoint: bool) -> None:
+        commit, self.pending = self.pending, PendingCommit()
+        self._in_flight = commit
+        snapshot = self._take_snapshot() if with_checkpoint else None
+        records = await fill_copies(commit.records, self._store)
+        if records:
+            began = perf_counter()
+            await self._store.append(records)
+            self._meters.commit(perf_counter() - began, len(records))
+        if snapshot is not None:
+            await self._checkpoint(*snapshot)
+        self._in_flight = None
+        self._durable(commit, records)
+        if (
+            not with_checkpoint and self._store.status().checkpoint_due
+        ):  # it may be what makes room, so it must not wait for a commit
+            self._dirty.set()
+
+    def _take_snapshot(self) -> tuple[bytes, int] | None:
+        try:
+            return self._snapshot()
+        except Exception:  # commits go on without a checkpoint
+            _log.exception("a snapshot could not be taken")
+            return None
+
+    async def _checkpoint(self, snapshot: bytes, at: int) -> None:
+        try:
+            await self._store.checkpoint(snapshot, at)
+        except Exception:  # the commit is durable all the same
+            _log.exception("a checkpoint failed")
+
+
 def tell(observers: Iterable[Observer], records: list[Record]) -> None:
     """What is durable, to whoever looks on. A mistake of theirs is theirs alone."""
     for observer in observers:
         try:
             observer(records)
         except Exception:
-            logging.getLogger("ortoo.broker").exception("an observer of commits failed")
+            _log.exception("an observer of commits failed")

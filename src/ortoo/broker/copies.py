@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ortoo.model.batch import Batch
+from ortoo.model.batch import Batch, message_sizes
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef
 from ortoo.model.records import Origin, Published, Record
@@ -30,7 +30,9 @@ async def fill_copies(records: list[Record], store: Store) -> list[Record]:
     for record in records:
         if isinstance(record, Published) and record.origins:
             rows = [await _original(origin.message, filled, store) for origin in record.origins]
-            filled.append(msgspec.structs.replace(record, batch=_batch(rows, record.origins)))
+            batch = _batch(rows, record.origins)
+            size = sum(message_sizes(batch.values, batch.keys, batch.headers))
+            filled.append(msgspec.structs.replace(record, batch=batch, size=size))
         else:
             filled.append(record)
     return filled

@@ -6,7 +6,7 @@ import logging
 from time import monotonic
 from typing import Any
 
-from ortoo.model.commands import Command, Lease, Once, Position, Publish, Settle
+from ortoo.model.commands import Command, Lease, Once, Position, Publish
 from ortoo.model.errors import FullError, OrtooError, TooManyError
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import (
@@ -26,7 +26,6 @@ from .access import HOST, Access, Principal
 from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters, operation_of
-from .portion import bound_lease, cut_runs, is_large
 from .subscription import Subscription
 
 _log = logging.getLogger("ortoo.gate")
@@ -116,12 +115,8 @@ class Guest:
                 return await self._broker.publish(command, wait_ms)
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
-        topic = None if command.topic is None else self._broker.find_topic(TopicName(command.namespace, command.topic))
-        large = is_large(topic)
         try:
-            runs = await self._broker.lease(
-                bound_lease(topic, command) if large else command, self._meters.seconds["lease"]
-            )
+            runs = await self._broker.lease(command, self._meters.seconds["lease"])
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -130,13 +125,7 @@ class Guest:
             if not run.taken.attempts and run.columns.timestamps:  # the first stands for all that came together
                 seconds = (now - run.columns.timestamps[0]) / 1000
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
-        return self._cut(runs) if large and not command.auto_ack else runs
-
-    def _cut(self, runs: list[LeasedRun]) -> list[LeasedRun]:
-        kept, rest = cut_runs(runs)
-        if rest:
-            self._broker.submit(Settle("release", rest))
-        return kept
+        return runs
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)

@@ -8,46 +8,73 @@ import msgspec
 
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
+from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, message_sizes
 from ortoo.model.commands import Lease, Run
 from ortoo.model.records import Happening, encode_records
-from ortoo.model.replies import Columns, LeasedRun
-from ortoo.model.runs import merge_runs
+from ortoo.model.replies import Columns, LeasedRun, Taken
 
 ROOM = limits.ANSWER_BYTES_MAX
 _MARGIN = 4  # how much more than the average the messages asked for may be, before too much is read
 
 
-def is_large(topic: Topic | None) -> bool:
-    """Whether a lease may find more than one answer takes. None: of any topic."""
-    return topic is None or sum(log.bytes_held for log in topic.partitions) > ROOM
-
-
 def bound_lease(topic: Topic | None, command: Lease) -> Lease:
-    """Asks for no more than about fits. What is acked as it leaves cannot go back, so there it must fit for certain."""
-    if topic is None:
+    """Asks for no more than about fits, so that little has to go back."""
+    if topic is None or command.max_messages * topic.config.max_message_bytes <= ROOM:
         return command
-    if command.auto_ack:
-        count = max(1, 2 * ROOM // topic.config.max_message_bytes)
-    else:
-        mean = sum(log.bytes_held for log in topic.partitions) // max(1, topic.messages()) + 1
-        count = max(1, _MARGIN * ROOM // mean)
+    held = sum(log.bytes_held for log in topic.partitions)
+    if held <= ROOM:
+        return command
+    count = max(1, _MARGIN * ROOM * topic.messages() // held)
     return msgspec.structs.replace(command, max_messages=count) if count < command.max_messages else command
 
 
 def bound_count(topic: Topic, partition: int, count: int) -> int:
-    held = topic.partitions[partition].bytes_held
-    if held <= ROOM:
-        return count
     log = topic.partitions[partition]
-    return min(count, max(1, _MARGIN * ROOM * (log.end - log.start) // held))
+    held = log.bytes_held
+    return count if held <= ROOM else min(count, max(1, _MARGIN * ROOM * (log.end - log.start) // held))
 
 
 def fit(columns: Columns, room: int) -> int:
-    """How many of the first messages have that many bytes together; one at least."""
-    if sum(map(len, columns.values)) <= room:
+    """How many of the first messages take that many bytes together; one at least."""
+    sizes = _sizes(columns)
+    if sum(sizes) <= room:
         return len(columns)
-    within = sum(1 for size in accumulate(map(len, columns.values)) if size <= room)
-    return max(1, within)
+    return max(1, sum(1 for size in accumulate(sizes) if size <= room))
+
+
+def _sizes(columns: Columns) -> list[int]:
+    """Everything that an answer holds of each message."""
+    contents = message_sizes(columns.values, columns.keys, columns.headers)
+    return [size + MESSAGE_OVERHEAD_BYTES for size in contents]
+
+
+class Portion:
+    """One answer to a lease, as it is read run by run. What does not fit is not read, or has to go back: `rest`."""
+
+    def __init__(self) -> None:
+        self.runs: list[LeasedRun] = []
+        self.rest: list[Run] = []
+        self._room = ROOM
+
+    def wanted(self, topic: Topic | None, taken: Taken) -> list[int]:
+        """What of a run to read."""
+        if self.runs and self._room <= 0:
+            return []
+        count = len(taken.offsets) if topic is None else bound_count(topic, taken.partition, len(taken.offsets))
+        return taken.offsets[:count]
+
+    def add(self, taken: Taken, read: list[int], columns: Columns) -> None:
+        """`read` is what was asked for; what could not be read is missing in `columns`, and stays with its lease."""
+        count = fit(columns, self._room) if columns.offsets and (self._room > 0 or not self.runs) else 0
+        kept = taken.offsets.index(columns.offsets[count]) if count < len(columns) else len(read)
+        if kept < len(taken.offsets):
+            ids = (taken.topic_id, taken.group_id, taken.lease, taken.partition)
+            self.rest.append(Run(*ids, taken.offsets[kept:]))
+            taken = msgspec.structs.replace(taken, offsets=taken.offsets[:kept])
+        if kept:
+            columns = cut_columns(columns, count)
+            self._room -= sum(_sizes(columns))
+            self.runs.append(LeasedRun(taken, columns))
 
 
 def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:
@@ -65,24 +92,3 @@ def cut_columns(columns: Columns, count: int) -> Columns:
         return columns
     parts = {name: getattr(columns, name) for name in Columns.__struct_fields__}
     return Columns(**{name: column and column[:count] for name, column in parts.items()})
-
-
-def cut_runs(runs: list[LeasedRun]) -> tuple[list[LeasedRun], list[Run]]:
-    """What fits into one answer, and what has to go back."""
-    kept: list[LeasedRun] = []
-    rest: list[Run] = []
-    room = ROOM
-    for run in runs:
-        taken, columns = run.taken, run.columns
-        count = fit(columns, room) if room > 0 or not kept else 0
-        if count == len(columns):
-            kept.append(run)
-        else:
-            gone = columns.offsets[count:]
-            rest.append(Run(taken.topic_id, taken.group_id, taken.lease, taken.partition, gone))
-            if count:
-                offsets = taken.offsets[: taken.offsets.index(gone[0])]
-                kept.append(LeasedRun(msgspec.structs.replace(taken, offsets=offsets), cut_columns(columns, count)))
-            room = 0
-        room -= sum(map(len, columns.values))
-    return kept, merge_runs(rest)

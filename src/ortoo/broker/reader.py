@@ -81,14 +81,20 @@ class Reader:
             transactions=len(state.transactions),
             epoch=state.epoch,
             counters=state.counters,
-            problems=list(self.store.status().problems),
+            problems=self.problems(),
         )
 
-    async def _read(self, run: Taken) -> Columns:
+    def problems(self) -> list[str]:
+        """What an operator should know."""
+        return list(self.store.status().problems)
+
+    async def _read(self, run: Taken, offsets: list[int]) -> Columns:
+        if not offsets:
+            return Columns([], [], [])
         try:
-            return await self.store.read(run.topic_id, run.partition, run.offsets)
+            return await self.store.read(run.topic_id, run.partition, offsets)
         except CorruptionError:
-            readable = await self._readable(run, run.offsets)
+            readable = await self._readable(run, offsets)
             if not len(readable):
                 raise
             return readable

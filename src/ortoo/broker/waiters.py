@@ -266,20 +266,23 @@ class Rooms:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[TopicName, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[TopicName, dict[asyncio.Future[None], None]] = {}  # in order of arrival
 
     async def wait(self, topic: TopicName, deadline: int) -> None:
-        """Until the topic stirs, or the deadline."""
+        """Until the topic stirs, or the monotonic clock shows the deadline."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(topic, []).append(future)
-        alarm = self._clock.call_at(deadline, lambda: let_go(future))
+        self._waiting.setdefault(topic, {})[future] = None
+        alarm = self._clock.call_later(deadline - self._clock.monotonic_ms(), lambda: let_go(future))
         try:
             await future
         finally:
             alarm.cancel()
+            waiting = self._waiting.get(topic)
+            if waiting is not None and waiting.pop(future, 0) is None and not waiting:
+                del self._waiting[topic]
 
     def look(self, topic: TopicName) -> None:
-        for future in self._waiting.pop(topic, []):
+        for future in self._waiting.pop(topic, {}):
             let_go(future)
 
     def look_all(self) -> None:

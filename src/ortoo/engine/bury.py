@@ -11,7 +11,6 @@ from ortoo.model.errors import UnavailableError
 from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
-from ortoo.model.topic import dlq_config
 
 from .decision import Slate
 from .group import Group
@@ -55,7 +54,7 @@ def _wants_copy(topic: Topic, death: Death) -> bool:
 
 def _copy(slate: Slate, topic: Topic, deaths: list[Death]) -> None:
     name = topic.dlq_name()
-    dlq = slate.find_topic(name) or slate.create_topic(name, dlq_config(topic.config))
+    dlq = slate.find_topic(name) or slate.create_dlq(name, topic)
     copy = MessageRef(dlq.id, 0, slate.reserve(dlq, 0, len(deaths)))
     origins = [
         Origin(MessageRef(topic.id, d.partition, d.offset), d.group.name, d.reason, d.attempts, d.error) for d in deaths

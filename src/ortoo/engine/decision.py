@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from ortoo.model import limits
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
 from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name
 from ortoo.model.records import Record, TopicCreated
-from ortoo.model.topic import TopicConfig
+from ortoo.model.topic import TopicConfig, dlq_config
 
 from .state import State
 from .topic import Topic
@@ -24,7 +25,7 @@ class Decision(msgspec.Struct):
 class Slate:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
-    __slots__ = ("created", "dedup_ids", "ends", "now", "number", "records", "state")
+    __slots__ = ("created", "dedup_ids", "ends", "now", "number", "records", "state", "topic")
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
@@ -33,6 +34,7 @@ class Slate:
         self.records: list[Record] = []
         self.created: dict[TopicName, Topic] = {}
         self.dedup_ids: dict[tuple[str, str], MessageRef] = {}  # drafted ones that a whole namespace shares
+        self.topic: Topic | None = None  # whose turn it is, while due work is decided
         self.ends: dict[tuple[TopicId, int], int] = {}  # where the drafted appends leave each partition
 
     def reserve(self, topic: Topic, partition: int, count: int) -> int:
@@ -65,12 +67,29 @@ class Slate:
         check_name("a namespace", name.namespace)
         if len(self.state.topics) + len(self.created) >= limits.TOPICS_MAX:
             raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
+        return self._create(name, config)
+
+    def create_dlq(self, name: TopicName, origin: Topic) -> Topic:
+        """Never refused, for a lease that runs out has nobody to tell. So it is beyond the count of topics, and encrypted as
+        soon as one of those whose dead letters it takes is."""
+        encrypted = origin.config.encrypted or any(_secret_origins(self.state, name))
+        return self._create(name, dlq_config(origin.config, encrypted))
+
+    def _create(self, name: TopicName, config: TopicConfig) -> Topic:
         record = TopicCreated(self.now, TopicId(self.next_number()), name.namespace, name.name, config)
         topic = Topic(record)
         check_secrecy(self.state, topic, config)
         self.records.append(record)
         self.created[name] = topic
         return topic
+
+
+def _secret_origins(state: State, dlq: TopicName) -> Iterator[Topic]:
+    """The encrypted topics whose dead letters go there."""
+    for giver in state.dead_letters.get(dlq, ()):
+        topic = state.topics[giver]
+        if topic.config.encrypted and topic.name != dlq:
+            yield topic
 
 
 def check_secrecy(state: State, topic: Topic, config: TopicConfig) -> None:
@@ -81,10 +100,7 @@ def check_secrecy(state: State, topic: Topic, config: TopicConfig) -> None:
             raise InvalidError(
                 f"the dead letters of an encrypted topic need an encrypted topic; {str(dlq.name)!r} is not"
             )
-    if not config.encrypted:
-        for giver in state.dead_letters.get(topic.name, ()):
-            other = state.topics[giver]
-            if other is not topic and other.config.encrypted:
-                raise InvalidError(
-                    f"{str(topic.name)!r} holds the dead letters of encrypted topic {str(other.name)!r}; encrypt it"
-                )
+    if not config.encrypted and (secret := next(_secret_origins(state, topic.name), None)) is not None:
+        raise InvalidError(
+            f"{str(topic.name)!r} holds the dead letters of encrypted topic {str(secret.name)!r}; encrypt it"
+        )

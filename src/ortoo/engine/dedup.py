@@ -1,6 +1,15 @@
-"""Which dedup ids were published lately, and where the first message with each lies."""
+"""Which dedup ids were published lately, and where the first message with each lies.
 
-from ortoo.model.names import MessageRef
+Each topic remembers its own, by its own window and count. Where a namespace shares them, `SharedIds` knows which topic to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ortoo.model.names import MessageRef, TopicId
+
+SharedIds = dict[str, TopicId]
 
 
 class DedupTable:
@@ -19,7 +28,8 @@ class DedupTable:
         self.seen.pop(dedup_id, None)
         self.seen[dedup_id] = (at, message)
 
-    def prune(self, now: int, window_ms: int, count_max: int) -> None:
+    def prune(self, now: int, window_ms: int, count_max: int) -> list[str]:
+        """Forgets what is too old or too many; returns that."""
         gone: list[str] = []
         excess = len(self.seen) - count_max
         for dedup_id, (at, _) in self.seen.items():
@@ -28,7 +38,11 @@ class DedupTable:
             gone.append(dedup_id)
         for dedup_id in gone:
             del self.seen[dedup_id]
+        return gone
 
-    def forget_topic(self, topic: int) -> None:
-        """A deleted topic's ids go with it, where a namespace shares one table."""
-        self.seen = {dedup_id: entry for dedup_id, entry in self.seen.items() if entry[1].topic != topic}
+
+def unshare(shared: SharedIds, topic: TopicId, dedup_ids: Iterable[str]) -> None:
+    """The topic has forgotten these; another may have published one of them since."""
+    for dedup_id in dedup_ids:
+        if shared.get(dedup_id) == topic:
+            del shared[dedup_id]

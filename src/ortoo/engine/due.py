@@ -24,14 +24,13 @@ from .group import Group
 from .picker import Budget
 from .retention import retain
 from .settle import expire_lease, give_up_lease
-from .state import State
 from .topic import Topic
 from .wheel import Pair, Wheel
 
 
-def decide_due(state: State, alarm: Alarm, now: int, budget: Budget) -> Slate:
+def decide_due(slate: Slate, alarm: Alarm, budget: Budget) -> None:
     """What the alarm is about, or as much of it as the budget allows; then the alarm is set again, and due at once."""
-    slate = Slate(state, now)
+    state = slate.state
     kind, ids = str(alarm[0]), [int(part) for part in alarm[1:]]
     budget.left -= 1
     if kind in ("leases", "transactions"):
@@ -39,12 +38,14 @@ def decide_due(state: State, alarm: Alarm, now: int, budget: Budget) -> Slate:
     else:
         topic = state.topics.get(TopicId(ids[0]))
         if topic is not None and not _is_troubled(topic, kind, ids):  # else deleted since the alarm was set
+            slate.topic = topic
             _OF_TOPIC[kind](slate, topic, ids[1:], budget)
-    return slate
 
 
 def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
     """Nothing is decided of a partition that the store cannot vouch for."""
+    if topic.suspended is not None:
+        return True
     if kind in ("delays", "retries", "expiries"):
         return topic.partitions[ids[1]].trouble is not None
     return kind != "retention" and topic.trouble is not None
@@ -151,14 +152,15 @@ def _leases(slate: Slate, budget: Budget) -> None:
     for pair in due:
         state.leases_due.pop(slate.now, pair)
         topic, group, lease = state.find_lease(LeaseId(pair[1]))
-        if (
-            topic is None or group is None or lease is None or lease.id in seen
-        ):  # settled; or extended: it is there twice
+        if topic is None or group is None or lease is None or topic.suspended is not None:
+            continue
+        if lease.id in seen:  # extended: it is there twice
             continue
         seen.add(lease.id)
         if lease.until > slate.now:  # extended since
             state.leases_due.add(lease.until, lease.id)
             continue
+        slate.topic = topic
         count = max(1, budget.left)
         deaths.setdefault(topic, []).extend(expire_lease(slate, topic, group, lease, count))
         held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].trouble is None)
@@ -170,6 +172,7 @@ def _leases(slate: Slate, budget: Budget) -> None:
     if not is_all:
         budget.left = 0
     for topic, fallen in deaths.items():
+        slate.topic = topic
         bury(slate, topic, fallen)
     state.alarms.set(("leases",), state.leases_due.next())
 
@@ -192,6 +195,7 @@ def _retention(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> No
     if first + count < len(topic.partitions):
         slate.state.alarms.set(("retention", topic.id, first + count), slate.now)
     else:
+        slate.state.prune_dedup_ids(topic, slate.now)  # which nobody can see: they are too old to be found
         slate.state.alarms.set(("retention", topic.id, 0), slate.now + limits.RETENTION_INTERVAL_MS)
 
 

@@ -7,16 +7,19 @@ from typing import Any
 
 from ortoo.model import commands as c
 from ortoo.model import limits
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Opened, Published, Record
 
 from . import admin, lease, messages, publish, settle, transactions
-from .decision import Decision
+from .decision import Decision, Slate
 from .due import decide_due
 from .once import decide_once
 from .picker import Budget
 from .replay import apply
 from .snapshot import dump
 from .state import State
+
+_AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 
 
 class Engine:
@@ -44,8 +47,7 @@ class Engine:
         if type(record) is Published:
             topic = self.state.topics.get(record.topic)
             if topic is not None:
-                partition = topic.partitions[record.partition]
-                partition.durable = max(partition.durable, record.base + record.count)
+                topic.partitions[record.partition].confirm(record)
 
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""
@@ -55,11 +57,34 @@ class Engine:
         """What one due alarm makes happen; None when none is due any more. Apply the records before asking again.
 
         It does no more than the budget allows: where one alarm has more to do, it is due at once again.
+
+        It never raises: nobody asked, so nobody could be told. A topic whose turn goes wrong is suspended.
         """
         alarm = self.state.alarms.pop(now)
         if alarm is None:
             return None
-        return decide_due(self.state, alarm, now, budget or Budget(limits.DUE_PER_TURN)).records
+        slate = Slate(self.state, now)
+        try:
+            decide_due(slate, alarm, budget or Budget(limits.DUE_PER_TURN))
+        except Exception as error:  # a mistake of ours; the other topics must go on
+            reason = f"what became due could not be decided: {error!r}"
+            if slate.topic is not None:
+                self.suspend(slate.topic.id, reason)
+                self.state.rearm_leases(now)
+            self.state.alarms.set(alarm, now + _AGAIN_MS)
+            return []
+        return slate.records
+
+    def suspend(self, topic: TopicId, reason: str) -> None:
+        """Nothing more is done with the topic in this opening. Soft: the next one tries again."""
+        found = self.state.topics.get(topic)
+        if found is not None:
+            found.suspended = reason
+            for partition in found.partitions:
+                partition.trouble = partition.trouble or reason
+
+    def suspended(self) -> list[tuple[TopicName, str]]:
+        return [(topic.name, topic.suspended) for topic in self.state.topics.values() if topic.suspended is not None]
 
     def next_deadline(self) -> int | None:
         return self.state.alarms.next()

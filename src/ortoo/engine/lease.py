@@ -11,7 +11,7 @@ from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
 from ortoo.model.names import INBOX_LABELS, LeaseId, TopicName, check_labels, check_name
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import Acked, GroupCreated, Leased
+from ortoo.model.records import GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
 
 from .decision import Decision, Slate
@@ -94,8 +94,6 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
     now, consumer = slate.now, command.consumer
     for partition, taken in together.items():
         slate.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
-    if command.auto_ack:  # once all is leased: a lease that holds nothing any more has ended
-        slate.records.extend(Acked(now, topic.id, group.id, p, lease, taken) for p, taken in together.items())
     return [
         Taken(
             topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets)

@@ -21,6 +21,7 @@ TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's 
 class Partition:
     """
     start       first offset the log still has
+    trimmed_at  when the newest message was published that the log no longer has
     archived    messages below are kept elsewhere, so that retention need not wait for them
     end         offset the next message gets
     durable     messages below are on disk and may be leased (soft: the broker moves it)
@@ -31,6 +32,7 @@ class Partition:
     lanes       offsets by priority, for priorities other than the usual one
     keys        key hashes, kept only where the order asks for them
     trouble     why the store cannot vouch for it; then it is neither read nor written
+    unsized     where drafted copies begin, whose values are on their way to the store (soft)
     ripened     (due, offset) of messages that were delayed: retention counts their age from there
     """
 
@@ -52,7 +54,9 @@ class Partition:
         "ripened",
         "start",
         "timeline",
+        "trimmed_at",
         "trouble",
+        "unsized",
         "windowed",
     )
 
@@ -75,7 +79,9 @@ class Partition:
         self.keys = KeyColumn()
         self.ripened: deque[tuple[int, int]] = deque()
         self.timeline = Timeline()
+        self.trimmed_at = 0
         self.trouble: str | None = None
+        self.unsized: set[int] = set()
 
     @property
     def visible(self) -> int:
@@ -110,6 +116,8 @@ class Partition:
         base, end, batch = record.base, record.base + record.count, record.batch
         self.timeline.append(base, record.at, self.bytes_total)
         self.bytes_total += record.size
+        if record.origins and not record.size:
+            self.unsized.add(base)
         self.end = end
         if config.ordering == "key":
             hashes = array("Q", record.key_hashes) if record.key_hashes else None
@@ -122,6 +130,14 @@ class Partition:
             self._append_delays(base, batch.dues, record.at)
         if batch.expires or config.max_wait is not None:
             self._append_expiries(base, record, config)
+
+    def confirm(self, record: Published) -> None:
+        """The record is durable: what it published may be leased, and how large copies are is known."""
+        self.durable = max(self.durable, record.base + record.count)
+        if record.base in self.unsized:
+            self.unsized.discard(record.base)
+            self.bytes_total += record.size
+            self.timeline.add_bytes(record.base, record.size)
 
     def _append_lanes(self, base: int, priorities: list[int]) -> None:
         found: dict[int, list[int]] = {}
@@ -189,6 +205,8 @@ class Partition:
         return min(bound, self.delayed.first()) if self.delayed else bound
 
     def trim(self, start: int) -> None:
+        if start > self.start:
+            self.trimmed_at = max(self.trimmed_at, self.timeline.time_of(start - 1))
         self.start = start
         self.timeline.trim(start)
         if self.keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, pick
+from ortoo.model.batch import Batch, Outgoing, message_sizes, pick
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
@@ -27,7 +27,7 @@ def decide_publish(state: State, command: Publish, now: int) -> Decision:
 
 def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
     """Drafts the records that append `outgoing` to the topic."""
-    total = check_fits(topic, outgoing)
+    check_fits(topic, outgoing)
     firsts = _known(slate, topic, outgoing) if outgoing.dedup_ids else {}
     new = len(outgoing) - len(firsts)
     if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
@@ -41,7 +41,7 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
         base = slate.reserve(topic, index, len(chosen))
         whole = len(chosen) == len(outgoing)
         part = batch if whole else pick(batch, chosen)
-        size = total if whole else sum(map(len, part.values))
+        size = sum(message_sizes(part.values, part.keys, part.headers))
         keyed = None
         if hashes is not None and topic.config.ordering == "key":
             keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
@@ -82,11 +82,10 @@ def check_healthy(topic: Topic, partition: int) -> None:
         raise UnavailableError(f"partition {partition} of topic {str(topic.name)!r} is quarantined: {trouble}")
 
 
-def check_fits(topic: Topic, outgoing: Outgoing) -> int:
-    """Returns the bytes of all values together."""
-    total = sum(map(len, outgoing.values))
+def check_fits(topic: Topic, outgoing: Outgoing) -> None:
     allowed = topic.config.max_message_bytes
-    if total > allowed and (largest := max(map(len, outgoing.values))) > allowed:
+    largest = max(map(len, outgoing.values))
+    if largest > allowed:
         raise InvalidError(
             f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}"
         )
@@ -99,19 +98,16 @@ def check_fits(topic: Topic, outgoing: Outgoing) -> int:
         lanes = set(outgoing.priorities).union(*(partition.lanes for partition in topic.partitions))
         if len(lanes) > limits.LANES_MAX:
             raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
-    return total
 
 
 def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
-    table = slate.state.dedup_table(topic)
-    window = round(topic.config.dedup_window * 1000)
     firsts: dict[int, MessageRef | int] = {}
     seen: dict[str, int] = {}
     for row, dedup_id in enumerate(outgoing.dedup_ids or ()):
         if dedup_id is None:
             continue
-        known = table.find(dedup_id, slate.now, window)
+        known = slate.state.find_dedup_id(topic, dedup_id, slate.now)
         if known is None and topic.config.dedup_scope == "namespace":
             known = slate.dedup_ids.get((topic.name.namespace, dedup_id))
         if known is not None:

@@ -10,7 +10,6 @@ from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
 from ortoo.model.offsets import OffsetSet
 
-from .dedup import DedupTable
 from .feed import Feed
 from .group import Group, LeaseState
 from .once import remember
@@ -44,18 +43,20 @@ def _topic_created(state: State, record: r.TopicCreated) -> None:
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
     topic = state.topics[record.topic]
+    state.prune_dedup_ids(topic, record.at)  # a longer window does not bring back what is forgotten
+    if record.config.dedup_scope != topic.config.dedup_scope:
+        state.forget_dedup_ids(topic)
     state.change_topic(topic, record.config)
     if topic.window_since is not None:
         state.alarms.set(("window", topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
+    state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
     state.past.add(topic.counters)
     for group in topic.groups.values():
         _forget_leases(state, group)
-    if topic.name.namespace in state.dedups:
-        state.dedups[topic.name.namespace].forget_topic(topic.id)
 
 
 def _topic_purged(state: State, record: r.TopicPurged) -> None:
@@ -141,15 +142,10 @@ def _published(state: State, record: r.Published) -> None:
 
 
 def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None:
-    config = topic.config
-    if config.dedup_scope == "topic":
-        table = topic.dedup
-    else:
-        table = state.dedups.setdefault(topic.name.namespace, DedupTable())
     for offset, dedup_id in enumerate(record.batch.dedup_ids or (), record.base):
         if dedup_id is not None:
-            table.remember(dedup_id, record.at, MessageRef(topic.id, record.partition, offset))
-    table.prune(record.at, round(config.dedup_window * 1000), config.dedup_count)
+            state.remember_dedup_id(topic, dedup_id, record.at, MessageRef(topic.id, record.partition, offset))
+    state.prune_dedup_ids(topic, record.at)
 
 
 def _fill_window(state: State, topic: Topic, record: r.Published) -> None:

@@ -15,7 +15,6 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 from ortoo.model.topic import TopicConfig
 
-from .dedup import DedupTable
 from .feed import Failure, Feed
 from .group import Group, LeaseState
 from .keys import NO_KEY, KeyState
@@ -45,6 +44,7 @@ class PartitionDump(msgspec.Struct, array_like=True):
     lanes: dict[int, bytes]
     ripened: list[tuple[int, int]]
     archived: int = 0
+    trimmed_at: int | None = None  # unknown where an early version wrote it
 
 
 class FeedDump(msgspec.Struct, array_like=True):
@@ -114,7 +114,7 @@ def dump(state: State) -> bytes:
             state.now,
             state.epoch,
             state.number,
-            [_dump_topic(topic, state.dedup_table(topic)) for topic in state.topics.values()],
+            [_dump_topic(topic) for topic in state.topics.values()],
             [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
             [(name, one.at, one.done_below, one.answers) for name, one in state.producers.items()],
@@ -122,7 +122,7 @@ def dump(state: State) -> bytes:
     )
 
 
-def _dump_topic(topic: Topic, dedup: DedupTable) -> TopicDump:
+def _dump_topic(topic: Topic) -> TopicDump:
     return TopicDump(
         topic.id,
         *topic.name,
@@ -133,20 +133,19 @@ def _dump_topic(topic: Topic, dedup: DedupTable) -> TopicDump:
         topic.spread,
         topic.window_since,
         topic.window_count,
-        list(_dump_dedup_ids(topic, dedup)),
+        list(_dump_dedup_ids(topic)),
     )
 
 
-def _dump_dedup_ids(topic: Topic, dedup: DedupTable) -> Iterator[tuple[str, int, int, int]]:
+def _dump_dedup_ids(topic: Topic) -> Iterator[tuple[str, int, int, int]]:
     """Ids outlive their messages. Those of an encrypted topic do not: a snapshot is not encrypted."""
-    trimmed = [partition for partition in topic.partitions if partition.start > 0]
-    if not trimmed or topic.config.encrypted:
+    newest = max(partition.trimmed_at for partition in topic.partitions)
+    if topic.config.encrypted:
         return
-    newest = max(partition.timeline.time_of(partition.start) for partition in trimmed)
-    for dedup_id, (at, ref) in dedup.seen.items():  # oldest first
+    for dedup_id, (at, ref) in topic.dedup.seen.items():  # oldest first
         if at > newest:
             return
-        if ref.topic == topic.id and ref.offset < topic.partitions[ref.partition].start:
+        if ref.offset < topic.partitions[ref.partition].start:
             yield dedup_id, at, ref.partition, ref.offset
 
 
@@ -170,6 +169,7 @@ def _dump_partition(p: Partition) -> PartitionDump:
         {lane: offsets.to_bytes() for lane, offsets in p.lanes.items()},
         list(p.ripened),
         p.archived,
+        p.trimmed_at,
     )
 
 
@@ -231,7 +231,7 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
-        _load_partition(partition, values, index)
+        _load_partition(partition, values, index, state.now)
         state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
         state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
     if topic.window_since is not None:
@@ -249,7 +249,7 @@ def _load_wheel(dumped: WheelDump) -> Wheel:
     return wheel
 
 
-def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex | None) -> None:
+def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex | None, now: int) -> None:
     partition.start, partition.end, partition.durable = dumped.start, dumped.end, dumped.end
     partition.windowed = dumped.windowed
     partition.bytes_total = dumped.bytes_total
@@ -263,12 +263,18 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
     partition.ripened.extend(dumped.ripened)
     partition.archived = dumped.archived
+    if dumped.trimmed_at is not None:
+        partition.trimmed_at = dumped.trimmed_at
+    elif dumped.start:
+        partition.trimmed_at = now
     if index is None:
         return
-    held = dumped.bytes_total - sum(index.sizes)
+    partition.bytes_total = (
+        0  # only differences count, and the log knows the sizes of copies that were on their way, too
+    )
     for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
-        partition.timeline.append(offset, time, held)
-        held += size
+        partition.timeline.append(offset, time, partition.bytes_total)
+        partition.bytes_total += size
     for base, count, hashes in index.keys:
         partition.keys.append(base, count, array("Q", hashes) if hashes else None)
 
@@ -285,14 +291,10 @@ def _load_dedup_ids(state: State, topics: list[TopicDump], logs: list[LogIndex])
         )
     for at, dedup_id, ref in sorted(found):  # a table is ordered by age
         topic = state.topics.get(ref.topic)
-        if topic is None:
-            continue
-        if topic.config.dedup_scope == "topic":
-            topic.dedup.remember(dedup_id, at, ref)
-        else:
-            state.dedups.setdefault(topic.name.namespace, DedupTable()).remember(dedup_id, at, ref)
+        if topic is not None:
+            state.remember_dedup_id(topic, dedup_id, at, ref)
     for topic in state.topics.values():
-        topic.dedup.prune(state.now, round(topic.config.dedup_window * 1000), topic.config.dedup_count)
+        state.prune_dedup_ids(topic, state.now)
 
 
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:

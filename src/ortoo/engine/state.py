@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
 from .alarms import Alarms
-from .dedup import DedupTable
+from .dedup import SharedIds, unshare
 from .group import Group, LeaseState
 from .members import Members
 from .partition import Partition
@@ -94,7 +94,7 @@ class State:
         self.names: dict[TopicName, Topic] = {}
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
-        self.dedups: dict[str, DedupTable] = {}  # by namespace, for topics that share one
+        self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}  # (when, committed), oldest first
         self.producers: dict[str, Producer] = {}  # the one silent for longest first
@@ -206,10 +206,48 @@ class State:
         group = topic.groups.get(group_id) if topic else None
         return topic, group, group.leases.get(lease) if group else None
 
-    def dedup_table(self, topic: Topic) -> DedupTable:
-        if topic.config.dedup_scope == "topic":
-            return topic.dedup
-        return self.dedups.get(topic.name.namespace) or DedupTable()
+    def rearm_leases(self, now: int) -> None:
+        """Looks at every lease anew: those that had been taken out to be decided were not."""
+        self.leases_due = Wheel()
+        self.leases_due.now = now
+        for _, group in self.groups():
+            for lease in group.leases.values():
+                self.leases_due.add(max(lease.until, now), lease.id)
+        self.alarms.set(("leases",), self.leases_due.next())
+
+    def find_dedup_id(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
+        """Where the first message with that id lies, if the topic, or one that it shares ids with, remembers it."""
+        if topic.config.dedup_scope == "namespace":
+            owner = self.topics.get(self.dedups.get(topic.name.namespace, {}).get(dedup_id, TopicId(0)))
+            if owner is None:
+                return None
+            topic = owner
+        return topic.dedup.find(dedup_id, now, topic.dedup_window_ms)
+
+    def remember_dedup_id(self, topic: Topic, dedup_id: str, at: int, message: MessageRef) -> None:
+        topic.dedup.remember(dedup_id, at, message)
+        if topic.config.dedup_scope == "namespace":
+            shared = self.dedups.setdefault(topic.name.namespace, {})
+            before = self.topics.get(shared.get(dedup_id, topic.id))
+            if before is not None and before is not topic:
+                before.dedup.seen.pop(dedup_id, None)
+            shared[dedup_id] = topic.id
+
+    def prune_dedup_ids(self, topic: Topic, now: int) -> None:
+        gone = topic.dedup.prune(now, topic.dedup_window_ms, topic.config.dedup_count)
+        if gone:
+            self._unshare(topic, gone)
+
+    def forget_dedup_ids(self, topic: Topic) -> None:
+        self._unshare(topic, topic.dedup.seen)
+        topic.dedup.seen.clear()
+
+    def _unshare(self, topic: Topic, gone: Iterable[str]) -> None:
+        shared = self.dedups.get(topic.name.namespace)
+        if shared is not None and topic.config.dedup_scope == "namespace":
+            unshare(shared, topic.id, gone)
+            if not shared:
+                del self.dedups[topic.name.namespace]
 
     def groups(self) -> Iterator[tuple[Topic, Group]]:
         for topic in self.topics.values():

@@ -56,6 +56,16 @@ class Timeline:
         chunk.times.append(at - chunk.time)
         chunk.bytes.append(bytes_before - chunk.byte)
 
+    def add_bytes(self, offset: int, size: int) -> None:
+        """The messages at `offset` turn out to have that many more bytes: all later instants have more before them."""
+        for chunk in reversed(self.chunks):
+            if chunk.offset > offset:
+                chunk.byte += size
+                continue
+            for at in range(bisect_right(chunk.offsets, offset - chunk.offset), len(chunk.bytes)):
+                chunk.bytes[at] += size
+            return
+
     def time_of(self, offset: int) -> int:
         which = bisect_right(self.chunks, offset, key=lambda chunk: chunk.offset) - 1
         if which < 0:

@@ -44,6 +44,7 @@ class Topic:
         "name",
         "partitions",
         "spread",
+        "suspended",
         "window_count",
         "window_since",
     )
@@ -59,6 +60,7 @@ class Topic:
         self.dedup = DedupTable()
         self.counters = TopicCounters()
         self.spread = 0  # which partition the next batch without keys goes to
+        self.suspended: str | None = None  # soft: why nothing is done with it until the next opening
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
         self.floors: dict[int, deque[tuple[int, int]]] = {}  # soft: by partition (when, what all groups had done)
@@ -92,6 +94,10 @@ class Topic:
 
     def remove_group(self, group: Group) -> None:
         del self.groups[group.id], self.group_names[group.name]
+
+    @property
+    def dedup_window_ms(self) -> int:
+        return round(self.config.dedup_window * 1000)
 
     @property
     def trouble(self) -> str | None:

@@ -77,17 +77,36 @@ def join(batches: Sequence[Outgoing]) -> Outgoing:
     return Outgoing(**columns)
 
 
-_MESSAGE_BYTES = 32  # what a message costs beside its texts, at most: instants, priority, lengths
+MESSAGE_OVERHEAD_BYTES = (
+    32  # what a message costs beside those, at most, in a record or an answer: instants, priority, lengths
+)
+
+
+def message_sizes(
+    values: list[bytes], keys: list[str | None] | None, headers: list[dict[str, str] | None] | None
+) -> list[int]:
+    """The bytes of each message: of its value, its key and its headers."""
+    sizes = list(map(len, values))
+    if keys is not None:
+        sizes = [size + _text_bytes(key) if key else size for size, key in zip(sizes, keys, strict=True)]
+    if headers is not None:
+        sizes = [size + _header_bytes(one) if one else size for size, one in zip(sizes, headers, strict=True)]
+    return sizes
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _header_bytes(headers: dict[str, str]) -> int:
+    """With what their lengths take."""
+    return _text_bytes("".join((*headers, *headers.values()))) + 6 * len(headers)
 
 
 def size_of(batch: Outgoing) -> int:
     """The bytes it takes as a record; never fewer than it will be."""
-    texts = [filter(None, column) for column in (batch.keys, batch.dedup_ids) if column is not None]
-    size = sum(len("".join(column).encode()) for column in texts)
-    for headers in batch.headers or ():
-        if headers:
-            size += len("".join((*headers, *headers.values())).encode()) + 6 * len(headers)
-    return size + sum(map(len, batch.values)) + _MESSAGE_BYTES * len(batch)
+    size = sum(message_sizes(batch.values, batch.keys, batch.headers)) + MESSAGE_OVERHEAD_BYTES * len(batch)
+    return size + _text_bytes("".join(filter(None, batch.dedup_ids or ())))
 
 
 _value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
@@ -249,10 +268,6 @@ def _check_utf8(what: str, text: str, bytes_max: int) -> None:
         raise InvalidError(f"a {what} has at most {bytes_max} bytes, this one has {size}")
 
 
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
-
-
 def _check_headers(headers: Any) -> None:
     if not isinstance(headers, dict):
         _wrong("headers", headers, "a dict of strings")
@@ -262,7 +277,7 @@ def _check_headers(headers: Any) -> None:
         check_texts("header", [name, value], limits.HEADER_BYTES_MAX)
         if name is None or value is None:
             _wrong("a header's name and value", None, "a string")
-    if sum(_size(name) + _size(value) for name, value in headers.items()) > limits.HEADER_BYTES_MAX:
+    if sum(_text_bytes(name) + _text_bytes(value) for name, value in headers.items()) > limits.HEADER_BYTES_MAX:
         raise InvalidError(f"the headers of a message have at most {limits.HEADER_BYTES_MAX} bytes together")
 
 

@@ -124,7 +124,7 @@ class Published(msgspec.Struct, frozen=True, tag=True):
     partition: int
     base: int
     count: int
-    size: int  # of the values together
+    size: int  # of values, keys and headers together
     batch: Batch
     key_hashes: bytes | None = None  # 8 bytes a message, where the topic is in key order and some have keys
     origins: list[Origin] | None = None

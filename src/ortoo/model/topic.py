@@ -146,7 +146,7 @@ def dlq_name(topic: TopicName, config: TopicConfig) -> TopicName:
     return TopicName(topic.namespace, name)
 
 
-def dlq_config(origin: TopicConfig) -> TopicConfig:
+def dlq_config(origin: TopicConfig, encrypted: bool) -> TopicConfig:
     """What a dead-letter topic is made with when a dead letter is its first use: one log, kept as long as its origin."""
     return TopicConfig(
         partitions=1,
@@ -155,5 +155,5 @@ def dlq_config(origin: TopicConfig) -> TopicConfig:
         retention_seconds=origin.retention_seconds,
         max_message_bytes=limits.MESSAGE_BYTES_MAX,
         durability=origin.durability,
-        encrypted=origin.encrypted,
+        encrypted=encrypted,
     )

@@ -9,10 +9,14 @@ class Alarm(Protocol):
 
 
 class Clock(Protocol):
-    """Wall-clock milliseconds. It may jump; the broker never lets time run backwards for decisions."""
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since 1970. They may jump; the broker never lets time run backwards for decisions."""
+        ...
 
-    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some instant; they never jump. What waits, waits on these."""
+        ...
 
-    def call_at(self, when_ms: int, callback: Callable[[], None]) -> Alarm:
-        """Calls back once `now_ms()` has reached `when_ms`, in the event loop that asked."""
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Alarm:
+        """Calls back once `monotonic_ms()` has grown by `delay_ms`, in the event loop that asked."""
         ...

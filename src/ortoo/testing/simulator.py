@@ -230,7 +230,7 @@ class Simulation:
         for unsure in self.unsure:
             await self._send([unsure])
         self.history.append(Drained())
-        # However far the clock was set back: the broker's time stood still, and must go on for what waits to come due.
+        # However far the clock was set back: what waits must come due.
         behind = self.broker.now() - self.clock.now_ms()
         self.clock.jump(behind / 1000 + 86_400.0)
         for group in GROUPS:

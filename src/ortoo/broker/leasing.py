@@ -1,0 +1,134 @@
+"""Leasing: deciding it, waiting for it, reading what was leased, and keeping the answer within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, Protocol
+
+import msgspec
+
+from ortoo.engine.topic import Topic
+from ortoo.model.commands import Command, Lease, Run, Settle
+from ortoo.model.errors import OrtooError, UnavailableError
+from ortoo.model.histogram import Histogram
+from ortoo.model.names import TopicName
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.replies import Columns, LeasedRun, LeaseTaken, Settled, Taken, filter_columns
+from ortoo.model.runs import merge_runs, runs_of
+from ortoo.ports import Clock
+
+from .portion import Portion, bound_lease
+from .waiters import Waiters
+
+_log = logging.getLogger("ortoo.broker")
+
+
+class Shell(Protocol):
+    """What leasing needs of the broker."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def refusal(self) -> OrtooError | None: ...
+    def submit(self, command: Command) -> Any: ...
+    def find_topic(self, name: TopicName) -> Topic | None: ...
+    async def flush(self) -> None: ...
+
+
+class Leasing:
+    def __init__(
+        self, shell: Shell, read: Callable[[Taken, list[int]], Awaitable[Columns]], arm: Callable[[], None]
+    ) -> None:
+        self.waiters = Waiters(self._attempt)
+        self._shell = shell
+        self._read = read
+        self._arm = arm
+
+    async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
+        """With `auto_ack`, what is handed out was acked first, durably: read and within bounds by then, so none is lost.
+
+        `seconds` gets how long it took, without the waiting.
+        """
+        began = perf_counter()
+        topic = None if command.topic is None else self._shell.find_topic(TopicName(command.namespace, command.topic))
+        wanted = bound_lease(topic, msgspec.structs.replace(command, auto_ack=False) if command.auto_ack else command)
+        taken = self._try(wanted)
+        while taken.more:  # it let others run; look on afterwards
+            await asyncio.sleep(0)
+            taken = self._try(wanted)
+        if not taken.taken and command.wait_ms:
+            taken = await self._wait(wanted)
+            began = perf_counter()
+        runs = await self._read_all(taken)
+        if command.auto_ack and runs:
+            runs = await self._acked(runs)
+        if seconds is not None:
+            seconds.observe(perf_counter() - began)
+        return runs
+
+    async def _read_all(self, taken: LeaseTaken) -> list[LeasedRun]:
+        """As much as one answer takes; the rest goes back."""
+        portion = Portion()
+        try:
+            for run in taken.taken:
+                offsets = portion.wanted(self._shell.find_topic(run.topic), run)
+                portion.add(run, offsets, await self._read(run, offsets))
+        except asyncio.CancelledError:
+            self._return(taken)  # nobody will settle it
+            raise
+        if portion.rest:
+            self._settle("release", merge_runs(portion.rest))
+        return portion.runs
+
+    async def _acked(self, runs: list[LeasedRun]) -> list[LeasedRun]:
+        """Those that could still be acked: a lease may have run out while its messages were read."""
+        merged = runs_of(run.taken for run in runs)
+        settled: Settled = self._settle("ack", merged)
+        await self._shell.flush()
+        for run, lost in zip(merged, settled.lost or (), strict=False):
+            if lost:
+                runs = [_without(one, run.partition, lost) if one.taken.lease == run.lease else one for one in runs]
+        return runs
+
+    def _try(self, command: Lease) -> LeaseTaken:
+        taken: LeaseTaken = self._shell.submit(command)
+        return taken
+
+    async def _wait(self, command: Lease) -> LeaseTaken:
+        future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
+        remove = self.waiters.park(command, self._shell.clock.monotonic_ms() + command.wait_ms, future)
+        self._arm()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._return(future.result())  # it was served in the moment it went away
+            raise
+        finally:
+            remove()
+
+    def _return(self, taken: LeaseTaken) -> None:
+        if taken.taken and self._shell.refusal is None:
+            self._settle("release", runs_of(taken.taken))
+
+    def _settle(self, outcome: str, runs: list[Run]) -> Any:
+        return self._shell.submit(Settle(outcome, runs))  # type: ignore[arg-type]
+
+    def _attempt(self, command: Lease) -> LeaseTaken:
+        """For one who waits. A mistake of ours is told to it, and stops nobody else."""
+        try:
+            return self._try(command)
+        except OrtooError:
+            raise
+        except Exception as error:
+            _log.exception("a lease could not be decided")
+            raise UnavailableError(f"the queue made a mistake: {error!r}") from error
+
+
+def _without(run: LeasedRun, partition: int, lost: list[int]) -> LeasedRun:
+    if run.taken.partition != partition:
+        return run
+    return LeasedRun(run.taken, filter_columns(run.columns, OffsetSet(lost)))
