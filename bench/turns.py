@@ -181,10 +181,11 @@ async def _trace(turns: Turns, count: int) -> None:
 
 async def _commit(turns: Turns, count: int) -> None:
     queue = turns.queue
+    await queue.create_topic("p", partitions=6)
     await queue.begin("tx", timeout=3600)
     named = queue.named("tx", part="a")
     for start in range(0, count, _BATCH):
-        await named.publish_many("t", [ortoo.Message(b"v", key=f"k{n}") for n in range(start, start + _BATCH)])
+        await named.publish_many("p", [ortoo.Message(b"v", key=f"k{n}") for n in range(start, start + _BATCH)])
     await turns.watch()
     await named.commit()
 

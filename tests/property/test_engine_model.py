@@ -23,7 +23,7 @@ from ortoo.engine.alarms import Alarm
 from ortoo.engine.decision import Decision
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
-from ortoo.engine.view import group_info, offsets_in_state
+from ortoo.engine.view import group_info, offsets_in_state, state_of
 from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model import records as r
@@ -152,6 +152,9 @@ def outgoing(rows: list[dict[str, Any]], now: int, numbers: Iterator[int]) -> Ou
 def feed_state(feed: Feed) -> dict[str, Any]:
     states = {state: list(offsets_in_state(feed, state)) for state in STATES}
     check_feed(feed, states)
+    for offset in range(feed.partition.start, feed.partition.end):
+        listed = [state for state, offsets in states.items() if offset in offsets]
+        assert [state for state in [state_of(feed, offset)] if state] == listed, f"of {offset}: {states}"
     return {
         **{state: offsets for state, offsets in states.items() if offsets},
         "failures": {offset: (failure.attempts, failure.first) for offset, failure in sorted(feed.failures.items())},

@@ -7,9 +7,11 @@ import pytest
 import ortoo
 from ortoo import Queue
 from ortoo.engine import Engine
+from ortoo.engine.feed import Feed
 from ortoo.engine.group import LeaseState
-from ortoo.engine.picker import Budget
+from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic
+from ortoo.engine.wheel import Wheel
 from ortoo.model import limits
 from ortoo.testing import ManualClock, open_manual
 
@@ -136,3 +138,93 @@ async def test_what_was_done_when_is_remembered_in_bounded_room(queue: Queue, cl
         assert sum(map(len, topic.floors.values())) <= 66
         await clock.advance(86_400 + 1_400)
         assert (await queue.topic("orders")).messages == 0
+
+
+async def test_looking_at_messages_sorts_nothing(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking never changes anything: fresh messages stay fresh, and cost nothing."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "default")
+        sent = await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n % 3}") for n in range(30)])
+        [held] = await queue.lease("orders")
+
+        def refused(*_: Any) -> Any:
+            raise AssertionError("sorted fresh messages")
+
+        monkeypatch.setattr(Feed, "admit", refused)
+        assert [(await queue.message(sent[n].id)).states["default"] for n in (0, 3, 4)] == [
+            "leased",
+            "blocked",
+            "ready",
+        ]
+        assert len(await queue.messages("orders", state="ready")) == 20
+        assert len(await queue.messages("orders", state="blocked", limit=5)) == 5
+        assert (await queue.messages("orders", state="leased"))[0].id == held.id
+
+
+async def test_a_lease_by_key_looks_at_a_bounded_number_of_messages_at_a_time(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are ready, the key's message is found, and others run meanwhile."""
+    monkeypatch.setattr(limits, "SCAN_MESSAGES_MAX", 100)
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "default")
+        await queue.publish_many("orders", [ortoo.Message(b"1", key=f"k{n}") for n in range(1000)])
+        seen: list[int] = []
+        decide, admit = Engine.decide, Feed.admit
+
+        def decided(engine: Engine, *args: Any) -> Any:
+            seen.append(0)
+            return decide(engine, *args)
+
+        def admitted(feed: Feed, upto: int) -> int:
+            count = admit(feed, upto)
+            seen[-1] += count
+            return count
+
+        monkeypatch.setattr(Engine, "decide", decided)
+        monkeypatch.setattr(Feed, "admit", admitted)
+        [last] = await queue.lease("orders", key="k999")
+        assert last.key == "k999"
+        assert max(seen) <= 100
+        assert sum(seen) == 1000
+        seen.clear()
+        [middle] = await queue.lease("orders", key="k500")
+        assert (middle.key, sum(seen)) == ("k500", 0)
+
+
+async def test_a_lease_looks_only_into_partitions_that_have_something(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty partitions cost next to nothing."""
+    async with queue:
+        await queue.create_topic("orders", partitions=100)
+        await queue.create_group("orders", "default")
+        await queue.publish("orders", b"1", partition=70)
+        looked: list[int] = []
+        begin = Picker.__init__
+
+        def counted(picker: Picker, feed: Feed, *args: Any) -> None:
+            looked.append(feed.partition.index)
+            begin(picker, feed, *args)
+
+        monkeypatch.setattr(Picker, "__init__", counted)
+        assert len(await take(queue, "orders")) == 1
+        assert looked == [70]
+
+
+async def test_a_trace_does_not_go_through_all_that_is_delayed(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies ahead of one message is looked up."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1, max_wait=500)
+        await queue.publish_many("orders", [ortoo.Message(b"1", delay=60.0 + n, ttl=100.0) for n in range(50)])
+        sent = await queue.publish("orders", b"1", delay=7.0, ttl=100.0)
+
+        def refused(_: Wheel) -> Any:
+            raise AssertionError("went through all pairs")
+
+        monkeypatch.setattr(Wheel, "entries", refused)
+        events = (await queue.trace(sent.id)).events
+        ahead = [(event.what, event.reason, round(event.time - events[0].time)) for event in events[1:]]
+        assert ahead == [("due", None, 7), ("expires", "ttl", 107), ("expires", "max_wait", 507)]

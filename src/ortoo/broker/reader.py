@@ -173,7 +173,7 @@ class Reader:
         pages = []
         for feed in feeds:
             log = feed.partition
-            offsets = offsets_in_state(feed, state).take(bound_count(topic, log.index, count)).to_array().tolist()
+            offsets = offsets_in_state(feed, state, bound_count(topic, log.index, count)).to_array().tolist()
             columns = await self.store.read(topic.id, log.index, offsets)
             count -= len(offsets)
             after = offsets[-1] + 1 if offsets else log.end

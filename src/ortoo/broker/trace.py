@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ortoo.engine.partition import MAX_WAIT, TTL
 from ortoo.engine.topic import Topic
 from ortoo.model import records as r
 from ortoo.model.history import event_of, group_name, reason_of
@@ -52,9 +53,10 @@ def _planned(topic: Topic, ref: MessageRef, now: int) -> list[TraceEvent]:
     """What lies ahead: when it comes due, when it expires."""
     partition = topic.partitions[ref.partition]
     ahead: list[TraceEvent] = []
-    if ref.offset in partition.delayed:
-        ahead += [TraceEvent(when / 1000, "due") for when, offset in partition.delays.entries() if offset == ref.offset]
-    for when, item in partition.expiries.entries():
-        if item >> 1 == ref.offset and when > now:
-            ahead.append(TraceEvent(when / 1000, "expires", reason="max_wait" if item & 1 else "ttl"))
+    if ref.offset in partition.delayed and (when := partition.delays.find(ref.offset)) is not None:
+        ahead.append(TraceEvent(when / 1000, "due"))
+    for kind, reason in ((TTL, "ttl"), (MAX_WAIT, "max_wait")):
+        when = partition.expiries.find(ref.offset << 1 | kind)
+        if when is not None and when > now:
+            ahead.append(TraceEvent(when / 1000, "expires", reason=reason))
     return ahead

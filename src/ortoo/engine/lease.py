@@ -141,8 +141,9 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
 def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
     """Runs of (partition, offsets) in the order of delivery."""
     heads: list[tuple[int, int, int]] = []  # (lane, time of the next message, which picker)
+    share = max(1, wanted // max(1, len(pickers)))  # what to look at for a start
     for which, picker in enumerate(pickers):
-        if (head := picker.head(wanted)) is not None:
+        if (head := picker.head(share)) is not None:
             heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))
     heapify(heads)
     runs: list[tuple[int, list[int]]] = []

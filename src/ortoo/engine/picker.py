@@ -28,7 +28,7 @@ class Picker:
     remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
     """
 
-    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "reach", "ready", "taken_whole")
+    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "key", "reach", "ready", "taken_whole")
 
     def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
         self.feed = feed
@@ -37,25 +37,35 @@ class Picker:
         self.freed: dict[int, list[int]] = {}
         self.freed_count: dict[int, int] = {}  # per key
         self.taken_whole: set[int] = set()  # keys with nothing left that has been seen
-        self.ready = feed.ready
+        self.key = key  # the only one wanted
+        self.ready = feed.ready if key is None else self._only(key)
         self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
-        if key is not None:
-            self.ready = self._only(key)
 
     def _only(self, key: int) -> dict[int, OffsetSet]:
-        self.feed.admit(self.feed.partition.visible)
-        key_at = self.feed.partition.keys.at
-        views = {lane: OffsetSet([o for o in ready if key_at(o) == key]) for lane, ready in self.feed.ready.items()}
-        return {lane: view for lane, view in views.items() if view}
+        """A key has at most one ready message."""
+        assert self.feed.keys is not None
+        state = self.feed.keys.states.get(key)
+        return {self.feed.partition.lane_of(state.head): OffsetSet([state.head])} if state and state.head >= 0 else {}
+
+    def _is_held(self) -> bool:
+        """Whether everything that is wanted waits for something delivered."""
+        if self.feed.fifo:
+            return self.feed.is_held
+        if self.key is None or self.feed.keys is None:
+            return False
+        state = self.feed.keys.states.get(self.key)
+        return state is not None and state.held > 0
 
     def head(self, wanted: int) -> tuple[int, int] | None:
         """(lane, offset) of the next message, or None."""
         feed = self.feed
-        if feed.fifo and feed.is_held:
+        if self._is_held():
             return None
         while (head := self._ready_head()) is None or self._must_see_all():
             if not self._look_further(wanted):
                 break
+        if self._must_see_all():  # in another turn
+            return None
         return head if head is None or not feed.fifo else (feed.partition.lane_of(head[1]), head[1])
 
     def _ready_head(self) -> tuple[int, int] | None:
@@ -73,17 +83,24 @@ class Picker:
     def _must_see_all(self) -> bool:
         """With several lanes the most urgent message may be the newest."""
         feed = self.feed
-        return bool(feed.partition.lanes) and not feed.fifo and feed.cursor < feed.partition.visible
+        if not feed.partition.lanes or feed.fifo or self.key is not None:
+            return False
+        return feed.cursor < feed.partition.visible
 
     def _look_further(self, wanted: int) -> bool:
         feed = self.feed
         visible = feed.partition.visible
-        if feed.cursor >= visible or self.budget.left <= 0 or self.ready is not feed.ready:
+        if feed.cursor >= visible or self.budget.left <= 0:
             return False
         upto = visible if self._must_see_all() else min(visible, feed.cursor + wanted * self.reach)
+        is_keyed = feed.keys is not None and bool(feed.partition.keys)
+        if is_keyed:  # else it takes no longer for more
+            upto = min(upto, feed.cursor + self.budget.left)
         self.reach *= 2
         seen = feed.admit(upto)
-        self.budget.left -= seen if feed.keys is not None and feed.partition.keys else 1
+        self.budget.left -= max(1, seen) if is_keyed else 1
+        if self.key is not None:
+            self.ready = self._only(self.key)
         self._free_seen()
         return True
 
@@ -103,7 +120,8 @@ class Picker:
         floor = self.floors.get(lane, 0)
         ready = self.ready.get(lane)
         have = ready.count_within(floor, before) if ready is not None else 0
-        if have < count and feed.cursor < before and not self._must_see_all() and self._look_further(count - have):
+        if have < count and feed.cursor < before and not self._must_see_all():
+            self._look_further(min(count - have, before - feed.cursor))
             ready = self.ready.get(lane)
         chosen = ready.within(floor, before).take(count).to_array() if ready is not None else array("Q")
         if feed.keys is not None and feed.partition.keys:

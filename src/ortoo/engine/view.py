@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ortoo.model import limits
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
 from ortoo.model.topic import ANY_PRIORITY
 
 from .feed import Feed
 from .group import Group
+from .keys import NO_KEY, KeyState
 from .topic import Topic
 
 
@@ -59,13 +61,21 @@ def delayed_in(feed: Feed) -> OffsetSet:
     return (delayed - feed.early) | feed.retrying
 
 
+def _held_keys(feed: Feed) -> dict[int, KeyState]:
+    """Keys with something delivered and not settled. Found from what is in flight, not from all keys that have a state."""
+    if feed.keys is None or not feed.partition.keys:
+        return {}
+    held = feed.partition.keys.of((feed.leased | feed.retrying).to_array())
+    return {key: feed.keys.states[key] for key in held if key != NO_KEY}
+
+
 def blocked_in(feed: Feed) -> OffsetSet:
     """Behind an unsettled message of their key or partition. Fresh messages are not looked at: they count as ready."""
     if feed.keys is not None:
         return OffsetSet(
             offset
-            for state in feed.keys.states.values()
-            if state.held and state.waiting
+            for state in _held_keys(feed).values()
+            if state.waiting
             for offset in state.waiting.items[state.waiting.start :]
         )
     if feed.fifo and feed.is_held:
@@ -75,7 +85,7 @@ def blocked_in(feed: Feed) -> OffsetSet:
 
 def count_blocked(feed: Feed) -> int:
     if feed.keys is not None:
-        return sum(len(state.waiting) for state in feed.keys.states.values() if state.held and state.waiting)
+        return sum(len(state.waiting) for state in _held_keys(feed).values() if state.waiting)
     return len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0
 
 
@@ -87,32 +97,79 @@ def oldest_pending(group: Group) -> int | None:
     return min(times, default=None)
 
 
-def offsets_in_state(feed: Feed, state: MessageState) -> OffsetSet:
+def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) -> OffsetSet:
+    """With `count` the lowest so many, found among a bounded number of fresh messages."""
     partition = feed.partition
-    feed.admit(partition.visible)  # so that fresh messages have found their place
     match state:
         case "leased":
-            return feed.leased.copy()
+            found = feed.leased.copy()
         case "delayed":
-            return delayed_in(feed)
+            found = delayed_in(feed)
         case "blocked":
-            return blocked_in(feed)
+            found = blocked_in(feed)
+            found.update(_fresh(feed, count, is_blocked=True))
         case "dead":
-            return feed.dead.copy()
+            found = feed.dead.copy()
         case "ready":
-            return feed.open - feed.leased - delayed_in(feed) - blocked_in(feed)
+            found = feed.open - feed.leased - delayed_in(feed) - blocked_in(feed)
+            found.update(_fresh(feed, count, is_blocked=False))
         case "done":
             past = OffsetSet.span(partition.start, feed.cursor) if feed.cursor > partition.start else OffsetSet()
-            return past - feed.open - feed.dead - partition.gone_for(feed.group)
+            found = past - feed.open - feed.dead - partition.gone_for(feed.group)
+    return found if count is None else found.take(count)
+
+
+def _fresh(feed: Feed, count: int | None, *, is_blocked: bool) -> OffsetSet:
+    """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not."""
+    partition = feed.partition
+    start = max(feed.cursor, partition.start)
+    if start >= partition.visible:
+        return OffsetSet()
+    fresh = OffsetSet.span(start, partition.visible)
+    fresh.subtract(partition.gone_for(feed.group))
+    fresh.subtract(feed.dead)
+    fresh.subtract(partition.delayed)
+    if feed.fifo:
+        return fresh if feed.is_held == is_blocked else OffsetSet()
+    held = _held_keys(feed)
+    if not held:
+        return OffsetSet() if is_blocked else fresh
+    offsets = (fresh if count is None else fresh.take(limits.SCAN_MESSAGES_MAX)).to_array()
+    keys = partition.keys.of(offsets)
+    return OffsetSet([offset for offset, key in zip(offsets, keys, strict=True) if (key in held) == is_blocked])
 
 
 def message_states(topic: Topic, partition: int, offset: int) -> dict[str, MessageState]:
     """The state of one message in each group."""
     states: dict[str, MessageState] = {}
-    order: tuple[MessageState, ...] = ("leased", "delayed", "blocked", "dead", "ready", "done")
     for group in topic.groups.values():
-        for state in order:
-            if offset in offsets_in_state(group.feeds[partition], state):
-                states[group.name] = state
-                break
+        state = state_of(group.feeds[partition], offset)
+        if state is not None:
+            states[group.name] = state
     return states
+
+
+def state_of(feed: Feed, offset: int) -> MessageState | None:
+    """None where the group has nothing to do with it: not visible yet, gone, or meant for another."""
+    partition = feed.partition
+    one = OffsetSet([offset])
+    if offset in feed.leased:
+        return "leased"
+    is_pending = bool(feed.unsettled(one))
+    if offset in feed.retrying or (is_pending and offset in partition.delayed and offset not in feed.early):
+        return "delayed"
+    if offset in feed.dead:
+        return "dead"
+    if is_pending:
+        if offset >= max(feed.cursor, partition.visible):
+            return None
+        return "blocked" if _is_blocked(feed, offset) else "ready"
+    is_done = partition.start <= offset < feed.cursor and offset not in partition.gone_for(feed.group)
+    return "done" if is_done else None
+
+
+def _is_blocked(feed: Feed, offset: int) -> bool:
+    if feed.keys is None:
+        return feed.fifo and feed.is_held
+    state = feed.keys.states.get(feed.partition.keys.at(offset))
+    return state is not None and state.held > 0

@@ -135,11 +135,27 @@ class Wheel:
             pairs = zip(slot[0::2], slot[1::2], strict=True)
             self.slots[place] = array("q", [number for pair in pairs if is_live(pair[1]) for number in pair])
 
+    def find(self, item: int) -> int | None:
+        """When it is due. Goes through all pairs, but not one by one."""
+        for slot in self.slots.values():
+            at = -1
+            while (at := _index(slot, item, at + 1)) >= 0:
+                if at % 2:
+                    return slot[at - 1]
+        return None
+
     def __len__(self) -> int:
         return sum(map(len, self.slots.values())) // 2
 
     def entries(self) -> list[Pair]:
         return sorted((slot[at], slot[at + 1]) for slot in self.slots.values() for at in range(0, len(slot), 2))
+
+
+def _index(slot: array[int], number: int, start: int) -> int:
+    try:
+        return slot.index(number, start)
+    except ValueError:
+        return -1
 
 
 def _last(slot: array[int], count: int) -> list[Pair]:
