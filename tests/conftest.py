@@ -3,6 +3,7 @@
 Of several processes that share the tests, one gets all that need Spark: a session for each would cost more than it saves.
 """
 
+import signal
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ settings.register_profile("searching", derandomize=False, print_blob=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell starts what runs in its background so, and programs that tests start and interrupt would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("searching" if config.getoption("markexpr") == "soak" else "repeatable")
 
 

@@ -36,7 +36,7 @@ class Receiver:
             self._server = None
 
     async def until(self, *, letters: int = 0, requests: int = 0) -> None:
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(300), self._changed:
             await self._changed.wait_for(lambda: len(self.letters) >= letters and self.requests >= requests)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

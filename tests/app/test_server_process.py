@@ -25,7 +25,7 @@ async def a_server(**flags: object) -> AsyncIterator[tuple[Process, dict[str, An
     process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, *arguments, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             line = await process.stdout.readline()
         yield process, json.loads(line) if line else {}
     finally:
@@ -36,7 +36,7 @@ async def a_server(**flags: object) -> AsyncIterator[tuple[Process, dict[str, An
 
 async def ended(process: Process) -> tuple[int | None, list[dict[str, Any]]]:
     """The exit code, and what was logged."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         _, logged = await process.communicate()
     return process.returncode, [json.loads(line) for line in logged.splitlines()]
 
@@ -76,7 +76,7 @@ async def test_a_server_told_to_stop_under_load_loses_nothing_that_was_confirmed
         async with ortoo.connect(f"ortoo://127.0.0.1:{addresses['tcp'][1]}") as queue:
             await queue.create_topic("orders")
         work = [asyncio.create_task(load.publish(name)) for name in range(8)] + [asyncio.create_task(load.consume())]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await load.is_warm.wait()
         os.kill(process.pid, number)
         code, logged = await ended(process)
@@ -117,7 +117,7 @@ async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 async def test_a_server_that_cannot_start_ends_with_one_error(tmp_path: Path) -> None:
     async with ortoo.open(tmp_path), a_server(data=tmp_path) as (process, _):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             _, complaint = await process.communicate()
         assert process.returncode == 1
         assert complaint.decode().splitlines()[-1].startswith("ortoo.model.errors.UnavailableError")
@@ -132,7 +132,7 @@ async def test_a_server_whose_greeting_fails_closes_its_store(tmp_path: Path) ->
         "run(settings, lambda server: 1 / 0)\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, program, stdout=PIPE, stderr=PIPE)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         _, logged = await process.communicate()
     assert process.returncode == 1
     assert b'"drained"' in logged

@@ -31,7 +31,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.stdout.read()
-        process.wait(10)
+        process.wait(300)
         process.stdout.close()
 
 

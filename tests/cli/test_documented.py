@@ -39,7 +39,7 @@ def test_the_commands_run_and_keep_their_promises(snippet: Snippet, server_url: 
     env = environment(ORTOO_URL=server_url, ORTOO_NAMESPACE=f"docs-{uuid4().hex[:8]}")
     script = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n{snippet.script}'
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], env=env, cwd=tmp_path, capture_output=True, timeout=100, check=False
+        ["bash", "-euo", "pipefail", "-c", script], env=env, cwd=tmp_path, capture_output=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
     rest = done.stdout.decode()

@@ -40,9 +40,9 @@ def test_times_in_every_form() -> None:
     assert parse.instant("2026-01-31T13:00+01:00") == noon
     assert parse.instant("2026-01-31") == datetime(2026, 1, 31).timestamp()  # local time
     assert parse.instant(str(noon)) == noon
-    assert abs(parse.instant("now") - time.time()) < 5
-    assert abs(parse.instant("-1h") - (time.time() - 3600)) < 5
-    assert abs(parse.instant("+10m") - (time.time() + 600)) < 5
+    assert abs(parse.instant("now") - time.time()) < 300
+    assert abs(parse.instant("-1h") - (time.time() - 3600)) < 300
+    assert abs(parse.instant("+10m") - (time.time() + 600)) < 300
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "99999-01-01", "--1h", "1h ago", "9" * 30 + "x"])

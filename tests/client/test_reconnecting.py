@@ -144,7 +144,7 @@ async def test_nothing_is_lost_while_messages_are_pushed(home: Home, proxy: Prox
     await home.queue.create_topic("jobs", lease=0.3, max_attempts=1000, backoff_initial=0.0, backoff_max=0.0)
     await home.queue.publish_many("jobs", numbers(300))
     cut_at_random(proxy, seed, most=6_000)
-    async with asyncio.timeout(25), ortoo.connect(proxy.url) as queue:
+    async with asyncio.timeout(300), ortoo.connect(proxy.url) as queue:
         acked, again = await consumed(queue, 300, prefetch=20)
     assert acked == set(numbers(300))
     assert again == []

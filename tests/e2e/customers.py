@@ -118,7 +118,7 @@ class Customers:
     # -- HTTP
 
     async def post(self, name: str) -> None:
-        async with httpx.AsyncClient(base_url=self._http_url, timeout=10) as http:
+        async with httpx.AsyncClient(base_url=self._http_url, timeout=300) as http:
             number = 0
             while not self.closing.is_set():
                 number += 1
@@ -130,7 +130,7 @@ class Customers:
 
     async def fetch(self) -> None:
         where = f"/v1/topics/{TOPIC}/groups/http"
-        async with httpx.AsyncClient(base_url=self._http_url, timeout=10) as http:
+        async with httpx.AsyncClient(base_url=self._http_url, timeout=300) as http:
             while True:
                 found = await _until_answered(http, f"{where}/lease", {"max_messages": 20, "wait": 5})
                 await self._settle(http, f"{where}/ack", found["messages"])

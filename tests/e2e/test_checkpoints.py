@@ -43,7 +43,7 @@ class GatedFile:
     def sync(self) -> None:
         if self._path.startswith(self._disk.folder) and not self._disk.gate.is_set():
             self._disk.waiting.set()
-            assert self._disk.gate.wait(10)
+            assert self._disk.gate.wait(300)
         self._inner.sync()
 
 

@@ -53,7 +53,7 @@ with ortoo.open_sync(sys.argv[1]) as queue:
 
 def run(script: str, data: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, str(data)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", script, str(data)], capture_output=True, text=True, timeout=300, check=False
     )
 
 

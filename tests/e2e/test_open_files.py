@@ -108,7 +108,7 @@ def test_idle_connections_leave_the_store_its_files(tmp_path: Path) -> None:
                 assert queue.stats().problems == []
         finally:
             server.terminate()
-            server.wait(60)
+            server.wait(300)
 
 
 def test_a_forked_child_keeps_neither_the_lock_nor_files_and_may_not_write(tmp_path: Path) -> None:

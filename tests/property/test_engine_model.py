@@ -944,7 +944,7 @@ def run(machine: type[EngineMachine], examples: int, steps: int, derandomize: bo
 
 
 @every_order
-@pytest.mark.timeout(600)  # to shrink a failure
+@pytest.mark.timeout(1800)  # to shrink a failure
 def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> None:
     run(machine, examples=80, steps=50, derandomize=True)
 

@@ -9,7 +9,7 @@ from ortoo.testing.clock import settle
 
 __all__ = ["crowd", "is_stale", "poll", "publish", "settle", "take", "until", "values", "waiters"]
 
-_PATIENCE = 10  # real seconds: what has not happened by then will not
+_PATIENCE = 300  # real seconds: what has not happened by then will not
 
 
 def values(messages: Iterable[Received]) -> list[bytes]:

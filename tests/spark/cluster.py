@@ -17,7 +17,7 @@ from ortoo.pipeline.spark.java import java_home
 
 HOME = Path(pyspark.__file__).parent
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_SECONDS = 90
+_SECONDS = 300
 
 
 class Daemon:
@@ -58,7 +58,7 @@ class Daemon:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self._process.wait(30)
+        self._process.wait(300)
 
 
 class Cluster:

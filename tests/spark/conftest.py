@@ -63,7 +63,7 @@ def _end_java() -> None:
     gateway.shutdown()
     java = gateway.proc
     java.stdin.close()
-    java.wait(30)
+    java.wait(300)
     SparkContext._gateway = SparkContext._jvm = None
 
 

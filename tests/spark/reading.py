@@ -59,7 +59,7 @@ class Stream:
 
     def run(self) -> Stream:
         """Takes what is there, and ends."""
-        assert self.start(availableNow=True).awaitTermination(100)
+        assert self.start(availableNow=True).awaitTermination(300)
         return self
 
     @contextmanager
@@ -78,14 +78,14 @@ class Stream:
     def values(self) -> list[bytes]:
         return sorted(bytes(row.value) for row in self.rows)
 
-    def wait(self, until: Callable[[], bool], seconds: float = 60) -> None:
+    def wait(self, until: Callable[[], bool], seconds: float = 300) -> None:
         end = monotonic() + seconds
         while not until():
             assert self.query.exception() is None, self.query.exception()
             assert monotonic() < end, (self.query.status, self.batches)
             sleep(0.02)
 
-    def failure(self, seconds: int = 60) -> str:
+    def failure(self, seconds: int = 300) -> str:
         """Why it failed, as the last line of it says."""
         from pyspark.errors import PySparkException
 

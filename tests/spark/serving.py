@@ -49,5 +49,5 @@ class Server:
     def _end(self, end: Callable[[subprocess.Popen[str]], None]) -> None:
         if self._process is not None:
             end(self._process)
-            self._process.communicate(timeout=30)
+            self._process.communicate(timeout=300)
             self._process = None

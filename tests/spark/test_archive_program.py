@@ -59,7 +59,7 @@ class Program:
     def end(self, number: int) -> int:
         """Of Ctrl-C in a terminal, everyone in the group hears; of a supervisor's signal the program alone."""
         (os.kill if number == signal.SIGTERM else os.killpg)(self.process.pid, number)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         self._reader.join()
         assert self.process.stderr is not None
         self.process.stderr.close()
@@ -176,7 +176,7 @@ def test_it_ends_when_it_is_asked_to(
         began = time.monotonic()
         assert program.end(number) == code, "".join(program.lines)
         assert not any("py4j" in line for line in program.lines), "".join(program.lines)
-        while not program.is_gone() and time.monotonic() < began + 60:
+        while not program.is_gone() and time.monotonic() < began + 300:
             time.sleep(0.1)
         assert program.is_gone()
     finally:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .serving import Server
 
-pytestmark = pytest.mark.timeout(300)  # half a dozen JVMs start, on however few cores
+pytestmark = pytest.mark.timeout(1800)  # half a dozen JVMs start, on however few cores
 
 JOB = Path(__file__).with_name("cluster_job.py")
 COUNT = 10_000
@@ -59,7 +59,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def wait_until(happened: Callable[[], bool], driver: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 250
+    until = time.monotonic() + 300
     while not happened():
         assert driver.poll() is None, driver.communicate()
         assert time.monotonic() < until
@@ -77,7 +77,7 @@ def test_executors_that_cannot_run_a_job_fail_it_at_once(cluster: Cluster, tmp_p
         [sys.executable, "-c", ATTEMPTS, cluster.master, bare],
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=300,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -111,7 +111,7 @@ def test_jobs_are_exact_and_a_worker_that_dies_changes_nothing(
                     cluster.workers[0].kill()
                 (tmp_path / f"{target}.open").touch()
                 wait_until((tmp_path / f"{target}.done").exists, driver)
-            assert driver.wait(120) == 0, driver.communicate()
+            assert driver.wait(300) == 0, driver.communicate()
         finally:
             driver.kill()
     published = content(queue, topic)

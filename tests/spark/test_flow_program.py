@@ -60,7 +60,7 @@ def write(folder: Path, server: Server, text: str) -> Path:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     assert not list(tmp_path.glob(".lake*"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak)]
 )
@@ -107,17 +107,17 @@ def test_a_pipeline_goes_on_until_it_is_told_to_end(
         queue.publish(topic, "the second message")
         lines += wait_for_batches(process, 1)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert out.index("the first message") < out.index("the second message")
     assert [line for line in [*lines, *err.splitlines()] if "Exception" in line or "Traceback" in line] == []
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(1800)
 def test_a_query_that_fails_ends_the_program_with_one_clear_line(server: Server, topic: str, tmp_path: Path) -> None:
     file = write(tmp_path, server, f"sources: {{a: {{topic: {topic}}}}}\nsinks: {{out: {{from: a, parquet: o}}}}\n")
     with running(file) as process:
-        _, err = process.communicate(timeout=150)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     (line,) = [line for line in err.splitlines() if not line.startswith("WARNING: Using incubator modules")]
     assert line.startswith("error: test: the sink 'out' failed: ")

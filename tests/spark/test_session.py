@@ -32,7 +32,7 @@ print(json.dumps({key: spark.conf.get(key) for key in keys}))
 
 def told(*command: str | Path, **environment: str) -> dict[str, Any]:
     ran = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=110, check=False
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])

@@ -50,7 +50,7 @@ def told(program: str, *arguments: str) -> tuple[dict[str, Any], str]:
         env={**os.environ, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=300,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -58,7 +58,7 @@ def told(program: str, *arguments: str) -> tuple[dict[str, Any], str]:
     return answer, ran.stderr
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 def test_spark_finds_the_source_by_itself(server: Server, queue: ortoo.SyncQueue, large: str) -> None:
     queue.publish(large, b"in no checkpoint yet")
     found, errors = told(PLAIN.format(master='master("local[1]")'), server.url, str(server.data), large)
@@ -67,7 +67,7 @@ def test_spark_finds_the_source_by_itself(server: Server, queue: ortoo.SyncQueue
     assert f"the files of topic '{large}' end {46 - found['files']} messages before the queue does" in errors
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio: pyspark[connect]")
 def test_spark_connect_finds_it_too(server: Server, large: str) -> None:
     found, _ = told(PLAIN.format(master='remote("local[1]")'), server.url, str(server.data), large)
@@ -78,7 +78,7 @@ def test_to_be_found_costs_nothing() -> None:
     """Spark imports it in every session, whoever uses it."""
     program = "import sys, pyspark.sql.datasource; before = set(sys.modules); import pyspark_ortoo\n"
     program += "print(*(set(sys.modules) - before))"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert ran.stdout.split() == ["pyspark_ortoo"]
 
 

@@ -186,7 +186,7 @@ def test_a_server_that_is_away_for_a_while_and_for_too_long(
     with ortoo.connect_sync(server.url) as queue:
         publish(queue, "orders", 0)
     options = {"subscribe": "orders", "startingOffsets": "earliest"}
-    stream = Stream(spark, server.url, tmp_path / "checkpoint", **options, timeout="20")
+    stream = Stream(spark, server.url, tmp_path / "checkpoint", **options, timeout="300")
     impatient = Stream(spark, server.url, tmp_path / "impatient", **options, timeout="0.5")
     with stream.running(), impatient.running():
         stream.wait(lambda: bool(stream.rows) and bool(impatient.rows))

@@ -38,7 +38,7 @@ def make_worker(queue: ortoo.Queue, clock: ManualClock) -> MakeWorker:
 async def until(condition: Callable[[], object]) -> None:
     """Lets everything run until that is so; fails when it is not so for long."""
     turns = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not condition():
             turns += 1
             await asyncio.sleep(0 if turns < 1000 else 0.005)  # threads and other processes need the processor

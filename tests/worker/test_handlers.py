@@ -114,7 +114,7 @@ async def test_error_delay_takes_the_place_of_the_backoff(
 
 
 async def test_plain_functions_run_in_threads_side_by_side(queue: ortoo.Queue, make_worker: MakeWorker) -> None:
-    worker, both = make_worker(), threading.Barrier(2, timeout=10)
+    worker, both = make_worker(), threading.Barrier(2, timeout=300)
     threads = set()
 
     @worker.on("emails", concurrency=2)

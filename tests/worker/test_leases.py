@@ -138,7 +138,7 @@ async def test_a_thread_whose_lease_was_lost_finishes_in_vain(
     @worker.on("reports", lease=30, prefetch=0)
     def write(message: ortoo.Received) -> None:
         begun.set()
-        assert go.wait(10)
+        assert go.wait(300)
 
     await queue.publish("reports", b"x")
     async with worker:
@@ -163,7 +163,7 @@ async def test_what_was_lost_while_it_waited_is_not_handled(
     @worker.on("reports", prefetch=5, lease=30)
     def write(message: ortoo.Received) -> None:
         begun.append(message.value)
-        assert go.wait(10)
+        assert go.wait(300)
 
     await queue.publish_many("reports", [b"x"] * 4)
     async with worker:

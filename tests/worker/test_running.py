@@ -69,7 +69,7 @@ def test_run_works_outside_the_main_thread(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=worker.run)
     thread.start()
-    thread.join(10)
+    thread.join(300)
     assert worker.stats.handled == 1
 
 
@@ -115,7 +115,7 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_until_the_worker_is_
     worker.on("emails")(print)
     with caplog.at_level(logging.INFO, "ortoo.worker"):
         running = asyncio.create_task(worker.run_async())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await fourth.wait()
             await worker.stop()
             await running
@@ -171,6 +171,19 @@ print(worker.stats.handled, flush=True)
 """
 
 
+def test_a_worker_started_in_the_background_ends_when_told(tmp_path: Path) -> None:
+    """A shell lets it ignore Ctrl-C then."""
+    with ortoo.open_sync(tmp_path) as queue:
+        queue.publish("emails", b"x")
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", PROGRAM, str(tmp_path), "finish"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        os.kill(program.pid, signal.SIGTERM)
+        output, _ = program.communicate("\n", timeout=300)
+    assert (output, program.returncode) == ("1\n", 0)
+
+
 @pytest.mark.parametrize(
     ("signals", "how", "handled"),
     [
@@ -190,7 +203,7 @@ def test_a_signal_stops_and_a_second_one_cancels(
         assert program.stdout.readline() == "begun\n"
         for number in signals:
             os.kill(program.pid, number)
-        output, _ = program.communicate("\n", timeout=30)
+        output, _ = program.communicate("\n", timeout=300)
     assert output == f"{handled}\n"
     assert program.returncode == 0
     with ortoo.open_sync(tmp_path) as queue:

@@ -128,7 +128,7 @@ async def test_threads_that_do_not_finish_in_the_grace_are_left_alone(
     @worker.on("reports")
     def write(message: ortoo.Received) -> None:
         begun.set()
-        assert go.wait(10)
+        assert go.wait(300)
 
     await queue.publish("reports", b"x")
     async with worker:
@@ -171,7 +171,7 @@ async def test_a_handler_may_stop_its_worker(queue: ortoo.Queue, make_worker: Ma
         await worker.stop()
 
     await queue.publish("reports", b"x")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         await worker.run_async()
     assert worker.stats.handled == 1
 

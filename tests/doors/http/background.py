@@ -45,19 +45,19 @@ class Background:
     def __enter__(self) -> Background:
         logging.getLogger().addHandler(self._watch)
         self._thread.start()
-        self._ready.wait(10)
+        self._ready.wait(300)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(300)
         logging.getLogger().removeHandler(self._watch)
 
     def send(self, data: bytes) -> bytes:
         """What comes back until the server closes, or has nothing to say because it waits for the rest."""
-        with socket.create_connection((self._home.host, self._home.port), timeout=10) as connection:
+        with socket.create_connection((self._home.host, self._home.port), timeout=300) as connection:
             try:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)

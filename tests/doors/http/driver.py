@@ -44,7 +44,7 @@ class HttpQueue:
     ) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=90, limits=limits, verify=_TLS)
+        self._client = httpx.AsyncClient(base_url=url, headers=headers, timeout=300, limits=limits, verify=_TLS)
         self._pushing = Pushing(f"ws{url.removeprefix('http')}/v1/stream", headers)
         self._prefetched: dict[int, list[Received]] = {}
         self.namespace = check_name("a namespace", namespace)

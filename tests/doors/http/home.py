@@ -39,7 +39,7 @@ class Home:
         self.host, self.port = door.address
         self.url = f"http://{self.host}:{self.port}"
         self.stream_url = f"ws://{self.host}:{self.port}/v1/stream"
-        self.client = httpx.AsyncClient(base_url=self.url, timeout=30)
+        self.client = httpx.AsyncClient(base_url=self.url, timeout=300)
 
     async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
         if body is None:

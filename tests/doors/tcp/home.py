@@ -68,7 +68,7 @@ class Wire:
         """Kind, id and body; CLOSED in the place of the kind when the server has closed the connection."""
         while True:
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(300):
                     head = await self.reader.readexactly(HEAD_BYTES)
                     body = await self.reader.readexactly(int.from_bytes(head, "big"))
             except (asyncio.IncompleteReadError, ConnectionError):
@@ -119,7 +119,7 @@ async def serving(
         await broker.close()
 
 
-async def until(is_so: Callable[[], bool] | Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
+async def until(is_so: Callable[[], bool] | Callable[[], Awaitable[bool]], seconds: float = 300) -> None:
     """Returns when it is so; for what tells nobody that it has happened."""
     async with asyncio.timeout(seconds):
         while True:
