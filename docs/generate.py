@@ -189,7 +189,8 @@ SETTINGS: dict[str, dict[str, str]] = {
             "When a change counts as durable on disk. `commit`: synced before the reply. `interval`: synced within 50 ms, "
             "the reply does not wait. `none`: left to the operating system."
         ),
-        "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk; see [operations](operations.md).",
+        "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk. It can be switched on, not off; "
+        "see [operations](operations.md).",
     },
 }
 

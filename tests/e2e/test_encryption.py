@@ -271,6 +271,35 @@ async def test_a_wrong_key_of_the_right_name_makes_only_that_topic_unavailable(h
     assert len(await take(queue, "secret")) == 5
 
 
+async def test_a_key_that_was_replaced_under_its_name_is_refused_before_it_writes_anything(home: Home) -> None:
+    queue = await home.open()
+    await queue.create_topic("secret", encrypted=True, partitions=1)
+    await queue.publish("secret", MARKER)
+    await queue.purge("secret")
+    await queue.publish("plain", b"so that a checkpoint leaves nothing that the old key could be tried on")
+    home.keys = {"k1": b"x" * 32}
+    queue = await home.open()
+    with pytest.raises(UnavailableError, match="is not the one this directory was written with"):
+        await queue.publish("secret", b"x")
+    with pytest.raises(ConfigError):
+        await queue.create_topic("another", encrypted=True)
+    home.keys = OLD | {"k2": b"x" * 32}
+    queue = await home.open()
+    await queue.publish("secret", b"x")
+    assert values(await take(queue, "secret")) == [b"x"]
+
+
+async def test_encryption_cannot_be_switched_off(home: Home) -> None:
+    queue = await home.open()
+    await queue.create_topic("secret", encrypted=True, partitions=1)
+    await speak(queue)
+    with pytest.raises(InvalidError, match="cannot be switched off"):
+        await queue.update_topic("secret", encrypted=False)
+    await queue.publish("plain", b"a commit, and perhaps a checkpoint")
+    queue = await home.open()
+    assert_no_trace(home)
+
+
 async def test_keys_are_given_to_open(tmp_path: Path) -> None:
     async with ortoo.open(tmp_path / "data", keys=OLD) as queue:
         await queue.create_topic("secret", encrypted=True)

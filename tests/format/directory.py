@@ -15,8 +15,10 @@ import pytest
 from ortoo.broker import Broker
 from ortoo.client import Queue
 from ortoo.engine.view import offsets_in_state
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Once, Publish
 from ortoo.model.message import Message
-from ortoo.model.names import MessageRef
+from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.records import encode_records
 from ortoo.model.replies import Columns, MessageState
 from ortoo.stores.disk import DiskStore, KeyRing
@@ -136,6 +138,14 @@ async def _publish(one: Opened, truth: Truth, number: int) -> None:
             truth[MessageRef(place.topic_id, place.partition, place.offset)] = value
         last = MessageRef(sent[-1].topic_id, sent[-1].partition, sent[-1].offset)
         truth[last] = (b'{"json":%d}' % number, None, None, 5, True)
+    await _publish_once(one, truth, number)
+
+
+async def _publish_once(one: Opened, truth: Truth, number: int) -> None:
+    """A numbered command, as clients send them over a connection."""
+    publish = Publish(TopicName("default", "line"), Outgoing([b"once"]))
+    placed = await one.broker.call(Once("producer", number, number, publish))
+    truth[MessageRef(placed.topic, placed.partitions[0], placed.offsets[0])] = (b"once", None, None, 5, False)
 
 
 async def _work(one: Opened) -> None:

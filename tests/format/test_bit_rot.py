@@ -96,7 +96,7 @@ async def _whole() -> Whole:
 
 def test_the_directory_has_something_of_everything(whole: Whole) -> None:
     kinds = Counter(path.rpartition(".")[2] for path in whole.files)
-    assert kinds.keys() == {"FORMAT", "ckpt", "seg", "log", "hist", "wal"}
+    assert kinds.keys() == {"FORMAT", "KEYS", "ckpt", "seg", "log", "hist", "wal"}
     assert kinds["seg"] > 3
     assert kinds["wal"] > 1
     assert len(whole.cuts) > 10
@@ -123,7 +123,7 @@ def flips(path: str, data: bytes) -> Iterator[Damaged]:
     fixed = [0, 4, 5, 6, 8, 16, 20, 24]
     for turn, frame in enumerate(scan_frames(data), start=sum(path.encode())):
         places = [0, len(data) // 2, len(data) - 1]
-        if isinstance(frame, Frame):
+        if isinstance(frame, Frame) and frame.fixed.body_size:
             body = frame.position + SIZE + frame.fixed.head_size
             size = frame.fixed.body_size
             places = [
@@ -331,6 +331,12 @@ async def check_all(whole: Whole, folder: str, every: int) -> Counter[str]:
 
 async def test_damage_to_the_format_keeps_the_queue_closed(whole: Whole) -> None:
     assert (await check_all(whole, "FORMAT", 1)).keys() == {"closed"}
+
+
+async def test_damage_to_the_list_of_keys_is_told_and_costs_nothing(whole: Whole) -> None:
+    assert (await check_all(whole, "KEYS", 5)).keys() == {"no effect"}
+    async with opened(disk_of(whole.files | {"KEYS": b""})) as one:
+        assert any("KEYS is damaged" in problem for problem in one.store.problems)
 
 
 async def test_damage_to_the_checkpoint_keeps_the_queue_closed(whole: Whole) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,23 +137,40 @@ def in_secret(record: r.Record) -> r.Record:
 
 @given(st.lists(some.records | some.records.map(in_secret), min_size=1, max_size=6))
 def test_commits(records: list[r.Record]) -> None:
-    head, body = encode_commit(records, secret_topic, RING)
-    sections = list(decode_commit(body, RING))
+    head, body = encode_commit(7, records, secret_topic, RING)
+    sections = list(decode_commit(7, body, RING))
     assert [record for _, section in sections if isinstance(section, list) for record in section] == records
     assert decode_touched(head) == sorted(
         {(getattr(record, "topic", 0), getattr(record, "partition", -1)) for record in records}
     )
     for ring, error in ((STRANGER, UnavailableError), (IMPOSTOR, CorruptionError)):
-        for topic, section in decode_commit(body, ring):
+        for topic, section in decode_commit(7, body, ring):
             assert isinstance(section, error if topic == SECRET else list)
 
 
 def test_a_section_opens_only_for_its_own_topic() -> None:
     record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
-    _, body = encode_commit([record], secret_topic, RING)
-    [[_, sealed, data]] = msgspec.msgpack.decode(body)
-    [(_, found)] = decode_commit(msgspec.msgpack.encode([[SECRET + 1, sealed, data]]), RING)
+    _, body = encode_commit(7, [record], secret_topic, RING)
+    [[_, sealed, data, is_bound]] = msgspec.msgpack.decode(body)
+    [(_, found)] = decode_commit(7, msgspec.msgpack.encode([[SECRET + 1, sealed, data, is_bound]]), RING)
     assert isinstance(found, CorruptionError)
+
+
+@pytest.mark.parametrize("more", [[True], [False], []])
+def test_a_section_opens_only_in_its_own_commit(more: list[bool]) -> None:
+    record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
+    _, body = encode_commit(7, [record], secret_topic, RING)
+    [section] = msgspec.msgpack.decode(body)
+    [(_, found)] = decode_commit(8, msgspec.msgpack.encode([section[:3] + more]), RING)
+    assert isinstance(found, CorruptionError)
+
+
+def test_a_section_of_format_1_opens_as_it_did() -> None:
+    record, nonce = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1])), b"12 bytes ..."
+    data = AESGCM(b"n" * 32).encrypt(nonce, encode_records([record]), b"commit %d" % SECRET)
+    assert list(decode_commit(9, msgspec.msgpack.encode([[SECRET, ["new", nonce], data]]), RING)) == [
+        (SECRET, [record])
+    ]
 
 
 # -- happenings
@@ -210,7 +228,7 @@ def test_checkpoints(
 
 
 def _commit(data: bytes) -> None:
-    for _, section in decode_commit(data, RING):
+    for _, section in decode_commit(7, data, RING):
         assert isinstance(section, list | OrtooError)
 
 
@@ -256,7 +274,7 @@ GENUINE: list[bytes] = [
     _FRAME.head,
     _FRAME.body or b"",
     _RECORDS,
-    *encode_commit(decode_records(_RECORDS), secret_topic, RING),
+    *encode_commit(7, decode_records(_RECORDS), secret_topic, RING),
     msgspec.msgpack.encode([[1, 5, 3, ["new", b"123456789012"]]]),
     msgspec.msgpack.encode(
         [1, [[1, "default", "t", TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]

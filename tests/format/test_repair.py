@@ -64,7 +64,7 @@ def damage(worn: Worn, seed: int) -> Damaged:
     files, what, paths = dict(worn.files), [], set()
     for _ in range(random.choice([1, 1, 1, 2, 3])):
         kind = random.choice(
-            ["wal", "logs", "logs", "history", "checkpoint", "FORMAT" if random.random() < 0.2 else "wal"]
+            ["wal", "logs", "logs", "history", "checkpoint", random.choice(["FORMAT", "KEYS", "wal", "wal"])]
         )
         path = random.choice([path for path in worn.files if path.startswith(kind)] or ["FORMAT"])
         how, data = hurt(worn.files[path], random)

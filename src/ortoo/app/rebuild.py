@@ -20,6 +20,7 @@ from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
+from ortoo.stores.disk.keys import bind_keys
 from ortoo.stores.disk.quarantine import WHOLE, Behind, Quarantine
 from ortoo.stores.disk.salvage import (
     LostCommits,
@@ -65,6 +66,7 @@ class Rebuild:
         self._deleted: list[r.Deleted] = []  # as history knows it
 
     def run(self) -> Repair:
+        self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
         saved = self._salvage.checkpoint()
         if saved is None:
             self._repair.state_kept = self._source.list(WAL_FOLDER)[:1] == [file_name(1).rpartition("/")[2]]

@@ -62,6 +62,10 @@ def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decisio
             "more partitions move keys to other partitions, out of order with what they hold; set allow_reorder"
         )
     check_secrecy(state, topic, new)
+    if old.encrypted and not new.encrypted:
+        raise InvalidError(
+            "encryption cannot be switched off: what was written under it would lie open; make another topic"
+        )
     return Decision([TopicChanged(now, topic.id, new)] if new != old else [], topic.id)
 
 

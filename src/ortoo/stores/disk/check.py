@@ -20,6 +20,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .format import NAME, refuse_strangers
 from .happenings import DiskHistory
+from .keys import bind_keys
 from .log import DiskLog
 from .recovery import Recovery
 from .segment import Segment
@@ -54,6 +55,7 @@ class Directory:
 
     def records(self) -> Iterator[list[Record]]:
         """What a store tells the engine. Raises what opening would."""
+        self.problems += bind_keys(self._disk, self._ring)
         checkpoint = read_checkpoint(self._disk)
         recovery = Recovery(self._disk, self.wal, self.catalog, self._ring, self.problems, checkpoint)
         recovery.prepare()

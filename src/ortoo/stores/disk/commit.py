@@ -21,6 +21,7 @@ class Section(msgspec.Struct, array_like=True, frozen=True):
     topic: int  # 0 when it is not encrypted
     sealed: Sealed | None
     data: bytes
+    is_bound: bool = False  # to the number of its commit; not so in format 1
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -29,9 +30,10 @@ _touched = msgspec.msgpack.Decoder(list[tuple[int, int]])
 
 
 def encode_commit(
-    records: Sequence[Record], secret_topic: Callable[[Record], int], ring: KeyRing
+    number: int, records: Sequence[Record], secret_topic: Callable[[Record], int], ring: KeyRing
 ) -> tuple[bytes, bytes]:
-    """(head, body) of the commit's frame. `secret_topic` names the encrypted topic a record speaks of, or 0."""
+    """(head, body) of the frame of the commit with that number. `secret_topic` names the encrypted topic a record speaks of,
+    or 0."""
     touched = {
         (getattr(record, "topic", 0), getattr(record, "partition", -1))
         for record in records
@@ -42,18 +44,24 @@ def encode_commit(
     for topic, run in groupby(records, key=secret_topic):
         data, sealed = encode_records(list(run)), None
         if topic:
-            sealed, data = ring.seal(data, b"commit %d" % topic)
-        sections.append(Section(topic, sealed, data))
+            sealed, data = ring.seal(data, _context(topic, number))
+        sections.append(Section(topic, sealed, data, sealed is not None))
     return head, _encode(sections)
 
 
-def decode_commit(body: bytes, ring: KeyRing) -> Iterable[tuple[int, list[Record] | OrtooError]]:
+def _context(topic: int, number: int) -> bytes:
+    """Binds an encrypted section to its commit, so that it cannot be moved to another, nor be repeated there."""
+    return b"commit %d.%d" % (topic, number)
+
+
+def decode_commit(number: int, body: bytes, ring: KeyRing) -> Iterable[tuple[int, list[Record] | OrtooError]]:
     """(topic or 0, records) of each section; an error in their place where a key is missing or wrong."""
     for section in decode_stored(_sections, body, "a commit"):
         data = section.data
         if section.sealed is not None:
             try:
-                data = ring.open(section.sealed, data, b"commit %d" % section.topic)
+                bound = _context(section.topic, number) if section.is_bound else b"commit %d" % section.topic
+                data = ring.open(section.sealed, data, bound)
             except OrtooError as error:
                 yield section.topic, error
                 continue

@@ -1,12 +1,15 @@
-"""Encryption at rest: AES-256-GCM, a key ring, a fresh nonce for every body."""
+"""Encryption at rest: AES-256-GCM, a key ring, a nonce for every body that never comes again."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -15,45 +18,93 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 
 KEY_BYTES = 32
+SALT_BYTES = 16
+NONCE_BYTES = 12
+DERIVED_MAX = 256  # derived keys that are kept at hand
 VARIABLE = "ORTOO_ENCRYPTION_KEYS"
+Record = Callable[[dict[str, bytes]], None]
 
 
 class Sealed(msgspec.Struct, array_like=True, frozen=True):
     """Which key, and the nonce that must never meet it again."""
 
     key: str
-    nonce: bytes
+    nonce: bytes  # the salt of a derived key and a counter; as format 1 has it, 12 random bytes for the key itself
 
 
 class KeyRing:
     """Keys by name. The last one encrypts; all of them decrypt, so a key is rotated by adding one.
 
-    `refresh` reads the source again: a key added to the file takes effect while the queue runs.
+    What encrypts is derived from the key and a salt that is drawn when the ring is made; nonces under it are counted. So they
+    never come twice, however much is written: random ones would, after some 2^32.
+
+    `bind` tells which keys a directory knows. One that is not the same any more is refused, for what it writes could not be
+    read with the old one, nor the other way round. `refresh` reads the source again: a key added to the file takes effect
+    while the queue runs.
     """
 
     def __init__(self, keys: dict[str, bytes], source: str | None = None) -> None:
         self._source = source
-        self._keys = _ciphers(keys)
-        self.current = next(reversed(keys), None)
+        self._keys = _checked(keys)
+        self._checks = {name: check_value(key) for name, key in keys.items()}
+        self._derived: dict[tuple[str, bytes], AESGCM] = {}
+        self._salt, self._count, self._owner = b"", 0, 0  # of what this process encrypts
+        self._newest = next(reversed(keys), None)
+        self._known: dict[str, bytes] = {}  # check values of keys that have been used
+        self._record: Record = lambda _: None
+        self._lock = Lock()
         self.proved: set[str] = set()  # have decrypted something
         self.failed: set[str] = set()  # have failed to
 
+    def bind(self, known: dict[str, bytes], record: Record = lambda _: None) -> None:
+        """`record` makes the check values durable before a key is used for the first time."""
+        self._known, self._record = dict(known), record
+
     def refresh(self) -> None:
         """Keys that are no longer in the source stay known until the end: something may be encrypted with them."""
-        keys = {} if self._source is None else load_keys(self._source)
+        keys = {} if self._source is None else _checked(load_keys(self._source))
+        for name, key in keys.items():
+            known = self._checks.get(name) or self._known.get(name)
+            if known is not None and known != check_value(key):
+                raise ConfigError(_replaced(name))
         if keys:
-            self._keys = self._keys | _ciphers(keys)  # known before one of them becomes current: others read meanwhile
-            self.current = next(reversed(keys))
+            self._checks = self._checks | {name: check_value(key) for name, key in keys.items()}
+            self._keys = self._keys | keys  # known before one of them becomes current: others read meanwhile
+            self._newest = next(reversed(keys))
 
     @property
     def names(self) -> list[str]:
         return list(self._keys)
 
+    @property
+    def current(self) -> str | None:
+        """The key that encrypts; None when there is none, or one that must not."""
+        name = self._newest
+        return None if name is None or self._is_other(name) else name
+
+    @property
+    def trouble(self) -> str:
+        """Why there is none."""
+        if self._newest is None:
+            return f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen"
+        return _replaced(self._newest)
+
+    def _is_other(self, name: str) -> bool:
+        return self._known.get(name, self._checks[name]) != self._checks[name]
+
     def seal(self, plain: bytes, context: bytes) -> tuple[Sealed, bytes]:
-        if self.current is None:
-            raise ConfigError(f"the topic is encrypted, but there is no key; set {VARIABLE}, or pass keys=")
-        nonce = os.urandom(12)
-        return Sealed(self.current, nonce), self._keys[self.current].encrypt(nonce, plain, context)
+        name = self.current
+        if name is None:
+            raise ConfigError(f"the topic is encrypted, but {self.trouble}")
+        with self._lock:  # a checkpoint encrypts beside the commits
+            if name not in self._known:
+                self._record({**self._known, name: self._checks[name]})
+                self._known[name] = self._checks[name]
+            if self._owner != os.getpid():  # a forked child must not count on where its parent does
+                self._salt, self._count, self._owner = os.urandom(SALT_BYTES), 0, os.getpid()
+            self._count += 1
+            salt, nonce = self._salt, self._count.to_bytes(NONCE_BYTES, "big")
+        return Sealed(name, salt + nonce), self._cipher(name, salt).encrypt(nonce, plain, context)
 
     def open(self, sealed: Sealed, data: bytes, context: bytes) -> bytes:
         key = self._keys.get(sealed.key)
@@ -61,20 +112,45 @@ class KeyRing:
             raise UnavailableError(
                 f"encryption key {sealed.key!r} is missing; add it to {VARIABLE} or keys= and reopen"
             )
+        if self._is_other(sealed.key):
+            raise UnavailableError(_replaced(sealed.key))
+        salt, nonce = sealed.nonce[:-NONCE_BYTES], sealed.nonce[-NONCE_BYTES:]
         try:
-            plain = key.decrypt(sealed.nonce, data, context)
+            plain = self._cipher(sealed.key, salt).decrypt(nonce, data, context)
         except (InvalidTag, ValueError):  # or a nonce of no possible size
             self.failed.add(sealed.key)
             raise CorruptionError(f"the data does not decrypt with key {sealed.key!r}: wrong key, or damaged") from None
         self.proved.add(sealed.key)
         return plain
 
+    def _cipher(self, name: str, salt: bytes) -> AESGCM:
+        found = self._derived.get((name, salt))
+        if found is None:
+            key = self._keys[name]
+            found = AESGCM(hmac.digest(key, b"ortoo derived key" + salt, "sha256") if salt else key)
+            while len(self._derived) >= DERIVED_MAX:
+                self._derived.pop(next(iter(self._derived)), None)
+            self._derived[name, salt] = found
+        return found
 
-def _ciphers(keys: dict[str, bytes]) -> dict[str, AESGCM]:
+
+def check_value(key: bytes) -> bytes:
+    """Tells whether two keys are the same, and nothing else about them."""
+    return hmac.digest(key, b"ortoo check value", "sha256")[:16]
+
+
+def _replaced(name: str) -> str:
+    return (
+        f"encryption key {name!r} is not the one this directory was written with; give that one back, add a new one under "
+        "another name, and reopen"
+    )
+
+
+def _checked(keys: dict[str, bytes]) -> dict[str, bytes]:
     for name, key in keys.items():
         if len(key) != KEY_BYTES:
             raise ConfigError(f"encryption key {name!r} has {len(key)} bytes; AES-256 needs {KEY_BYTES}")
-    return {name: AESGCM(key) for name, key in keys.items()}
+    return dict(keys)
 
 
 def parse_keys(text: str) -> dict[str, bytes]:
@@ -82,10 +158,15 @@ def parse_keys(text: str) -> dict[str, bytes]:
     keys: dict[str, bytes] = {}
     for item in text.replace(",", " ").split():
         name, _, encoded = item.rpartition(":")
+        name = name or "default"
+        if name in keys:
+            raise ConfigError(
+                f"there are two encryption keys called {name!r}; name them, as in NAME:BASE64, oldest first"
+            )
         try:
-            keys[name or "default"] = base64.b64decode(encoded, validate=True)
+            keys[name] = base64.b64decode(encoded, validate=True)
         except binascii.Error:
-            raise ConfigError(f"encryption key {name or 'default'!r} is not base64") from None
+            raise ConfigError(f"encryption key {name!r} is not base64") from None
     return keys
 
 

@@ -63,6 +63,6 @@ class Draft:
         wal.next_number = number
         wal.rotate()
         for records in commits:
-            wal.append(*encode_commit(records, self.catalog.secret_topic, self._ring))
+            wal.append(*encode_commit(wal.next_number, records, self.catalog.secret_topic, self._ring))
         wal.sync()
         wal.close()

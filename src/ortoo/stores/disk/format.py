@@ -4,7 +4,8 @@ from ortoo.model.errors import CorruptionError, UnavailableError
 
 from .files import Disk
 
-FORMAT = b"ortoo data directory, format 1\n"
+FORMAT = b"ortoo data directory, format 2\n"
+_OLDER = (b"ortoo data directory, format 1\n",)  # all that they have, this format has, too
 NAME = "FORMAT"
 
 
@@ -13,11 +14,11 @@ def refuse_strangers(disk: Disk) -> None:
     present = disk.list("")
     if NAME in present:
         found = disk.read(NAME)
-        if found == FORMAT:
+        if found == FORMAT or found in _OLDER:
             return
         if found.startswith(b"ortoo data directory, format "):
             raise UnavailableError(
-                f"the file FORMAT has {found.decode(errors='replace').strip()!r}; this program reads format 1"
+                f"the file FORMAT has {found.decode(errors='replace').strip()!r}; this program reads formats 1 and 2"
             )
         raise CorruptionError("the file FORMAT of the data directory is damaged")
     if set(present) - {"LOCK", f"{NAME}.tmp"}:
@@ -25,9 +26,9 @@ def refuse_strangers(disk: Disk) -> None:
 
 
 def check_format(disk: Disk) -> None:
-    """Writes the version into a new directory; refuses a stranger's."""
+    """Writes the version into a new directory, and into one of an older format; refuses a stranger's."""
     refuse_strangers(disk)
-    if NAME in disk.list(""):
+    if NAME in disk.list("") and disk.read(NAME) == FORMAT:
         return
     disk.remove(f"{NAME}.tmp")
     file = disk.open(f"{NAME}.tmp")

@@ -21,6 +21,7 @@ from .codec import to_columns
 from .crypto import KeyRing, load_keys
 from .format import NAME, refuse_strangers
 from .happenings import DiskHistory, HistoryEntry
+from .keys import bind_keys
 from .log import LogEntry
 from .segment import Segment, SegmentEntry
 from .view import ViewDisk
@@ -36,6 +37,7 @@ class Outside:
             raise NotFoundError(f"{path} is not a data directory of Ortoo")
         refuse_strangers(self.disk)
         self.ring = KeyRing(load_keys(keys))
+        bind_keys(self.disk, self.ring)
         self.checkpoint: Checkpoint | None = None
         self._logs: dict[tuple[int, int], LogEntry] = {}
         self._histories: dict[tuple[int, int], HistoryEntry] = {}

@@ -12,7 +12,7 @@ from ortoo.model.topic import TopicConfig
 from .catalog import Catalog
 from .checkpoint import Checkpoint
 from .commit import decode_commit, decode_touched
-from .crypto import VARIABLE, KeyRing
+from .crypto import KeyRing
 from .files import Disk
 from .happenings import HistoryEntry
 from .log import LogEntry
@@ -52,8 +52,7 @@ class Recovery:
         """An encrypted topic can be read with old keys, but not written to without a current one."""
         for topic, config in self._catalog.configs.items():
             if config.encrypted and self._ring.current is None:
-                reason = f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen"
-                self._isolate(topic, WHOLE, reason, self._wal.next_number - 1)
+                self._isolate(topic, WHOLE, self._ring.trouble, self._wal.next_number - 1)
 
     def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
         """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
@@ -153,7 +152,7 @@ class Recovery:
     def _healthy(self, commit: WalCommit) -> list[r.Record]:
         """The commit's records, less those that build on what is quarantined."""
         found: list[r.Record] = []
-        for topic, records in decode_commit(commit.body, self._ring):
+        for topic, records in decode_commit(commit.number, commit.body, self._ring):
             if not isinstance(records, OrtooError):
                 found.extend(records)
             elif topic in self._catalog.configs:  # else it is deleted by now

@@ -243,7 +243,7 @@ class Salvage:
     def _records(self, number: int, body: bytes) -> SavedCommit:
         records: list[Record] = []
         secret: set[int] = set()
-        for topic, section in decode_commit(body, self.ring):
+        for topic, section in decode_commit(number, body, self.ring):
             if isinstance(section, OrtooError):
                 raise section
             records.extend(section)

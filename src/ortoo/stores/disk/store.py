@@ -32,6 +32,7 @@ from .crypto import KeyRing
 from .cut import Cut, take_cut
 from .files import Disk
 from .format import check_format, refuse_strangers
+from .keys import bind_keys
 from .lock import DirectoryLock
 from .log import DiskLog
 from .recovery import Recovery
@@ -114,7 +115,7 @@ class DiskStore:
         self._close_files()
         self._reset()
         check_format(self.disk)
-        self._found = []
+        self._found = bind_keys(self.disk, self.ring)
         checkpoint = await self._in(self._flusher, read_checkpoint, self.disk)
         recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self._found, checkpoint)
         recovery.prepare()
@@ -134,7 +135,7 @@ class DiskStore:
         self._check_owner()
         for record in records:
             self._catalog.learn(record)
-        head, body = encode_commit(records, self._catalog.secret_topic, self.ring)
+        head, body = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
         number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
         for record in records:
             self._catalog.absorb(record, number)
