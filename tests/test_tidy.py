@@ -29,7 +29,8 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
     "src/ortoo/client/handler.py",  # an error whose own words fail
-    "src/ortoo/client/shift.py",  # a handler may raise anything: its message failed
+    "src/ortoo/client/shift.py",
+    "src/ortoo/client/threads.py",  # a handler may raise anything: its message failed
     "src/ortoo/client/sync.py",  # Ctrl-C must not leave work behind
     "src/ortoo/doors/http/app.py",  # a mistake of ours is a 500, and ends neither the connection nor the door
     "src/ortoo/doors/http/stream.py",  # the same on a WebSocket

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .client import NamedTransaction, Queue, SyncQueue, Transaction
 from .client.connecting import connect, connect_sync
 from .client.handler import Reject
+from .client.handlers import Handlers
 from .client.worker import Worker
 from .model.errors import (
     CapacityError,
@@ -55,6 +56,7 @@ __all__ = [
     "ForbiddenError",
     "FullError",
     "GroupInfo",
+    "Handlers",
     "HistoryEvent",
     "InvalidError",
     "LeaseLostError",

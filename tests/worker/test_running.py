@@ -92,7 +92,7 @@ async def test_a_topic_that_is_not_there_yet_is_waited_for(
         async with worker:
             await clock.advance(60)
             await queue.publish("emails", b"x")
-            await clock.advance(5)
+            await clock.advance(1)
             await until(lambda: worker.stats.handled == 1)
     waits, goes_on = [record.getMessage() for record in caplog.records]  # one line, however often it was tried
     assert "has to wait, and goes on trying" in waits

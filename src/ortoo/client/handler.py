@@ -16,6 +16,7 @@ from ortoo.model.errors import InvalidError
 
 from .arguments import check_count, to_ms
 
+_TIMEOUT_SECONDS = 3600.0  # unless the handler says otherwise
 _ERROR_CHARS = 1000  # of what is kept with the message; the whole story is in the log
 
 
@@ -31,6 +32,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     concurrency: int
     prefetch: int
     lease: float | None
+    timeout: float | None
     error_delay: float | None
     namespace: str | None
     stop_on_error: bool
@@ -39,6 +41,10 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def name(self) -> str:
         return getattr(self.function, "__qualname__", None) or repr(self.function)
+
+    def limit(self, total_timeout: float) -> float:
+        """Seconds that the function may take for a message of a topic with that total_timeout."""
+        return min(_TIMEOUT_SECONDS if self.timeout is None else self.timeout, total_timeout)
 
     @property
     def source(self) -> str:
@@ -75,6 +81,8 @@ def check_handler(handler: Handler) -> Handler:
     for what, seconds in (("lease", handler.lease), ("error_delay", handler.error_delay)):
         if (to_ms(what, seconds) or 0) < 0:
             raise InvalidError(f"{what} must be 0 seconds or more, not {seconds}")
+    if handler.timeout is not None and to_ms("timeout", handler.timeout) < 1:
+        raise InvalidError(f"timeout must be more than 0 seconds, not {handler.timeout}")
     return handler
 
 

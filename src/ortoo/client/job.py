@@ -24,7 +24,17 @@ class Counts(msgspec.Struct):
 class Job:
     """Messages that a handler was called with."""
 
-    __slots__ = ("has_place", "is_abandoned", "is_lost", "is_settling", "line", "messages", "task")
+    __slots__ = (
+        "alarm",
+        "has_place",
+        "is_abandoned",
+        "is_lost",
+        "is_overdue",
+        "is_settling",
+        "line",
+        "messages",
+        "task",
+    )
 
     def __init__(self, messages: list[Received], line: Line | None) -> None:
         self.messages = messages
@@ -32,7 +42,9 @@ class Job:
         self.has_place = True
         self.is_lost = False
         self.is_abandoned = False  # the worker stops and cannot wait for it
+        self.is_overdue = False  # it took too long; its messages are given up, though the handler may still run
         self.is_settling = False
+        self.alarm: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ log = logging.getLogger("ortoo.worker")
 
 Sleep = Callable[[float], Awaitable[object]]
 
-_FIRST_SECONDS, _MAX_SECONDS = 0.1, 5.0
+_FIRST_SECONDS, _MAX_SECONDS = 0.1, 1.0
 
 
 class Patience:

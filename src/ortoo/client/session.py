@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -13,11 +12,13 @@ from uuid import uuid4
 from ortoo.model.errors import OrtooError, UnavailableError
 
 from .handler import Handler
+from .handlers import Faces, current_faces
 from .job import Counts
 from .patience import Patience, Sleep
 from .queue import Queue
 from .remote import RemoteLink
 from .shift import Shift
+from .threads import DaemonThreads
 
 log = logging.getLogger("ortoo.worker")
 
@@ -29,7 +30,7 @@ class Session:
         self._grace = grace
         self._sleep = sleep
         self._shifts: list[Shift] = []
-        self.queue: Queue | None = None
+        self.faces: Faces | None = None
         self.error: BaseException | None = None
         self.opened = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -53,7 +54,8 @@ class Session:
     async def run(self, queue: Queue, consumer: str | None, closes: bool) -> None:
         if not await self._until_stopping(self._open(queue)):
             return
-        self.queue = queue
+        self.faces = Faces(queue)
+        current_faces.set(self.faces)  # for all tasks from here on: handlers among them
         consumer = consumer or f"{queue.consumer}-worker-{uuid4().hex[:8]}"
         try:
             async with self._working(queue, consumer):
@@ -94,9 +96,11 @@ class Session:
     @asynccontextmanager
     async def _working(self, queue: Queue, consumer: str) -> AsyncIterator[None]:
         blocking = sum(handler.concurrency for handler in self._handlers if not handler.is_async)
-        threads = ThreadPoolExecutor(max(blocking, 1), thread_name_prefix="ortoo-worker")
+        assert self.faces is not None
+        threads = DaemonThreads(max(blocking, 1), "ortoo-worker")
         self._shifts = [
-            Shift(handler, queue, consumer, threads, self._counts, self.fail, self._sleep) for handler in self._handlers
+            Shift(handler, queue, self.faces.blocking, consumer, threads, self._counts, self.fail, self._sleep)
+            for handler in self._handlers
         ]
         try:
             yield
@@ -105,7 +109,7 @@ class Session:
             for shift in self._shifts:
                 await shift.abandon()
                 shift.close()
-            threads.shutdown(wait=False, cancel_futures=True)
+            threads.shutdown()
 
     async def _finish(self) -> None:
         """Within the grace, or until told to hurry."""

@@ -6,6 +6,7 @@ against a handler whose lease was lost and which still runs, it is seen to here.
 
     leased ─▶ waiting ─▶ running ─▶ settling ─▶ done
                  │           └─ lost: cancelled, not acked
+                 │           └─ overdue: cancelled, and nacked at once
                  └─ revoked or lost: forgotten
 """
 
@@ -36,6 +37,7 @@ from .job import Counts, Job, Line, to_text
 from .patience import Patience, Sleep
 from .pulse import Pulse
 from .queue import Queue
+from .sync import BorrowedQueue
 
 log = logging.getLogger("ortoo.worker")
 
@@ -53,6 +55,7 @@ class Shift:
         self,
         handler: Handler,
         queue: Queue,
+        blocking: BorrowedQueue,
         consumer: str,
         threads: Executor,
         counts: Counts,
@@ -61,6 +64,7 @@ class Shift:
     ) -> None:
         self._handler = handler
         self._queue = queue
+        self._blocking = blocking
         self._consumer = consumer
         self._threads = threads
         self._counts = counts
@@ -70,11 +74,13 @@ class Shift:
         self._waiting: list[Received] = []  # in order; the queue takes out what it revokes
         self._busy: set[Line] = set()
         self._running = 0
+        self._overdue = 0  # of those running: what keeps its place though it is given up
         self._unconfirmed = 0
         self._is_halted = False
         self._stirred = asyncio.Event()
         self._configs: dict[TopicId, TopicConfig] = {}
         self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
+        self._giving_up: set[asyncio.Task[None]] = set()
         self.jobs: set[Job] = set()
 
     # -- taking
@@ -86,18 +92,30 @@ class Shift:
                 self._stirred.clear()
                 await self._stirred.wait()
             messages = await self._lease(room)
+            if self._is_stuck():
+                await self.give_back(messages)
+                continue
             await self._learn(messages)
+            if not self._handler.is_async:
+                for delivery in {message.delivery for message in messages}:
+                    delivery.queue = self._blocking  # type: ignore[assignment]  # message.extend() blocks in a thread
             self._add(messages)
 
     def _room(self) -> int:
         """How many messages to ask for now; not a few at a time, as long as every place is taken."""
         handler = self._handler
+        if self._is_stuck():
+            return 0
         if handler.max_messages is not None:
             return handler.max_messages if self._running < handler.concurrency else 0
         size = handler.concurrency + handler.prefetch
         room = size - self._running - len(self._waiting)
         wanted = self._running < handler.concurrency or 2 * room >= size
         return min(room, limits.BATCH_MESSAGES_MAX) if wanted else 0
+
+    def _is_stuck(self) -> bool:
+        """Every place is taken by something that was given up: what waited here might wait for ever."""
+        return self._overdue == self._handler.concurrency
 
     async def _lease(self, count: int) -> list[Received]:
         handler = self._handler
@@ -180,10 +198,31 @@ class Shift:
         self._running += 1
         if line is not None:
             self._busy.add(line)
-        job.task = asyncio.get_running_loop().create_task(self._work(job), name=f"ortoo-{self._handler.name}")
+        loop = asyncio.get_running_loop()
+        limit = self._handler.limit(min(self._configs[m.delivery.topic_id].total_timeout for m in messages))
+        job.alarm = loop.call_later(limit, self._time_out, job, limit)
+        job.task = loop.create_task(self._work(job), name=f"ortoo-{self._handler.name}")
         job.task.add_done_callback(lambda _: self._end(job))
 
+    def _time_out(self, job: Job, limit: float) -> None:
+        """The messages come again, here or elsewhere. The handler is cancelled; in a thread it keeps its place till it ends."""
+        if not (job.is_settling or job.is_lost or job.is_abandoned):
+            job.is_overdue = True
+            self._overdue += 1
+            giving_up = asyncio.get_running_loop().create_task(self._give_up(job, limit))
+            self._giving_up.add(giving_up)
+            giving_up.add_done_callback(self._giving_up.discard)
+            self._cancel(job)
+
+    async def _give_up(self, job: Job, limit: float) -> None:
+        await self._nack(job, TimeoutError(f"the handler did not finish within {limit:g} seconds"))
+        if self._is_stuck():
+            log.error("%s takes no more: nothing that it has begun ends", self._handler.name)
+            await self.give_back_waiting()
+
     def _end(self, job: Job) -> None:
+        if job.alarm is not None:
+            job.alarm.cancel()
         self.jobs.discard(job)
         self._leave_place(job)
 
@@ -191,6 +230,7 @@ class Shift:
         if job.has_place:
             job.has_place = False
             self._running -= 1
+            self._overdue -= job.is_overdue
             if job.line is not None:
                 self._busy.discard(job.line)
             self._hand_out()
@@ -199,6 +239,8 @@ class Shift:
     async def _work(self, job: Job) -> None:
         failure = await self._call(job)
         job.is_settling = True
+        if job.is_overdue:
+            return
         if job.is_abandoned:
             return  # the worker gives back all it holds when it leaves
         if job.is_lost:
@@ -273,13 +315,13 @@ class Shift:
     # -- losing leases
 
     def _held(self) -> list[Received]:
-        return [*self._waiting, *(message for job in self.jobs for message in job.messages)]
+        return [*self._waiting, *(message for job in self.jobs if not job.is_overdue for message in job.messages)]
 
     def _lose(self, lost: set[str]) -> None:
         self._waiting[:] = [message for message in self._waiting if message.receipt not in lost]
         for job in self.jobs:
             gone = [message for message in job.messages if message.receipt in lost]
-            if gone and not job.is_settling and not job.is_lost:
+            if gone and not (job.is_settling or job.is_lost or job.is_overdue):
                 job.is_lost = True
                 self._counts.lost += len(gone)
                 log.warning("the lease of %s was lost while %s worked on it", to_text(gone), self._handler.name)
@@ -305,10 +347,11 @@ class Shift:
         """Handlers that are still at work are cancelled, and acks are waited for."""
         for job in self.jobs:
             if not job.is_settling:
-                job.is_abandoned = True
+                job.is_abandoned = not job.is_overdue
                 log.warning("%s did not finish %s in time", self._handler.name, job)
                 self._cancel(job)
         ending = [job.task for job in self.jobs if job.task and (job.is_settling or self._handler.is_async)]
+        ending += self._giving_up
         if ending:
             await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ortoo.model.batch import Outgoing
-from ortoo.model.errors import ClosedError
+from ortoo.model.errors import ClosedError, InvalidError
 
 from .forking import keep, refusal, tell_of_forks
 from .queue import Queue
@@ -100,6 +100,11 @@ class SyncQueue:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is self._loop:
+            work.close()
+            raise InvalidError(
+                "a blocking call in the queue's own event loop would wait for itself; await the async queue"
+            )
         future = self._start(work)
         try:
             return future.result()
@@ -208,6 +213,19 @@ class SyncQueue:
 
     def named(self, name: str, *, part: str | None = None, namespace: str | None = None) -> SyncNamedTransaction:
         return SyncNamedTransaction(self, self._queue.named(name, part=part, namespace=namespace))
+
+
+class BorrowedQueue(SyncQueue):
+    """The blocking face of a queue that somebody else runs, for threads beside its event loop. It is not closed from here."""
+
+    def __init__(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> None:
+        self._inner = queue
+        self._loop = loop
+        self._closed = self._is_inherited = self._reopens = False
+        self._closing = threading.RLock()
+
+    def close(self) -> None:
+        pass
 
 
 class SyncTransaction:

@@ -17,13 +17,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from ortoo.model.errors import ClosedError, InvalidError
-from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
+from ortoo.model.names import DEFAULT_NAMESPACE
 
 from .arguments import check_number
-from .handler import Handler, check_handler, check_source
+from .connecting import Tls, connect
+from .handler import Handler
+from .handlers import Handlers
 from .job import Counts
 from .patience import Sleep
 from .queue import Queue
@@ -31,15 +33,14 @@ from .session import Session
 
 log = logging.getLogger("ortoo.worker")
 
-Function = TypeVar("Function", bound=Callable[[Any], Any])
 
-
-class Worker:
+class Worker(Handlers):
     """Calls handlers with messages. A handler that returns acks its message; one that raises nacks it.
 
-    `queue`: a server's URL, a queue, or a function that makes one. What the worker opens it closes; a queue that is open
-    already stays open, except after `run`, whose event loop ends. `grace`: seconds that handlers have to finish when the
-    worker stops. `sleep` is for tests whose clock is moved by hand.
+    `queue`: a server's URL (`token` and `tls` are for it, as in `connect`), a queue, or a function that makes one. What
+    the worker opens it closes; a queue that is open already stays open, except after `run`, whose event loop ends.
+    `grace`: seconds that handlers have to finish when the worker stops. `sleep` is for tests whose clock is moved by
+    hand.
     """
 
     def __init__(
@@ -47,112 +48,39 @@ class Worker:
         queue: str | Queue | Callable[[], Queue],
         *,
         token: str | None = None,
+        tls: Tls = None,
         namespace: str = DEFAULT_NAMESPACE,
         consumer: str | None = None,
         grace: float = 30.0,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._make = _maker(queue, token, namespace)
+        super().__init__()
+        self._make = _maker(queue, token, tls, namespace)
         self._is_borrowed = isinstance(queue, Queue)
         self._consumer = consumer
         self._grace = check_number("grace", grace)
         self._sleep = sleep
-        self._handlers: list[Handler] = []
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None  # what runs in `async with`
         self.stats = Counts()
 
-    # -- handlers
-
-    def on(
-        self,
-        topic: str | None = None,
-        *,
-        labels: dict[str, str] | None = None,
-        group: str = DEFAULT_GROUP,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        lease: float | None = None,
-        error_delay: float | None = None,
-        namespace: str | None = None,
-        stop_on_error: bool = False,
-    ) -> Callable[[Function], Function]:
-        """The function below is called with each message; up to `concurrency` of them at a time.
-
-        Give a topic, or `labels` for every topic that has them. `prefetch`: messages leased ahead, as many as
-        `concurrency` unless given. `lease`: seconds; extended while the handler works. `error_delay`: seconds until a
-        message that failed comes again, in place of the topic's backoff. `stop_on_error`: the first error ends the worker.
-        """
-        check_source(topic, labels)
-
-        def add(function: Function) -> Function:
-            self._add(
-                Handler(
-                    function=function,
-                    topic=topic,
-                    labels=labels,
-                    group=group,
-                    concurrency=concurrency,
-                    prefetch=concurrency if prefetch is None else prefetch,
-                    lease=lease,
-                    error_delay=error_delay,
-                    namespace=namespace,
-                    stop_on_error=stop_on_error,
-                )
-            )
-            return function
-
-        return add
-
-    def on_batch(
-        self,
-        topic: str | None = None,
-        *,
-        max_messages: int = 100,
-        labels: dict[str, str] | None = None,
-        group: str = DEFAULT_GROUP,
-        concurrency: int = 1,
-        lease: float | None = None,
-        error_delay: float | None = None,
-        namespace: str | None = None,
-        stop_on_error: bool = False,
-    ) -> Callable[[Function], Function]:
-        """The function below is called with lists of up to `max_messages`; all of a list are acked, or all nacked."""
-        check_source(topic, labels)
-
-        def add(function: Function) -> Function:
-            self._add(
-                Handler(
-                    function=function,
-                    topic=topic,
-                    labels=labels,
-                    group=group,
-                    concurrency=concurrency,
-                    prefetch=0,
-                    lease=lease,
-                    error_delay=error_delay,
-                    namespace=namespace,
-                    stop_on_error=stop_on_error,
-                    max_messages=max_messages,
-                )
-            )
-            return function
-
-        return add
-
     def _add(self, handler: Handler) -> None:
         if self._session is not None:
             raise InvalidError("the worker is running; add its handlers before")
-        self._handlers.append(check_handler(handler))
+        super()._add(handler)
 
     # -- running
 
     @property
-    def queue(self) -> Queue:
-        """The queue that the worker leases from, for handlers that publish."""
-        if self._session is None or self._session.queue is None:
+    def queue(self) -> Any:
+        """The queue that the worker leases from, for handlers that publish.
+
+        A Queue in async handlers, and wherever else the worker's event loop runs; in plain functions, which run in threads,
+        a SyncQueue, whose methods block.
+        """
+        if self._session is None or self._session.faces is None:
             raise ClosedError("the worker is not running, so it has no queue")
-        return self._session.queue
+        return self._session.faces.here()
 
     def run(self) -> None:
         """Works until SIGTERM, SIGINT or `stop`; a second signal cancels what is still at work."""
@@ -238,13 +166,13 @@ class Worker:
             await task
 
 
-def _maker(queue: str | Queue | Callable[[], Queue], token: str | None, namespace: str) -> Callable[[], Queue]:
+def _maker(
+    queue: str | Queue | Callable[[], Queue], token: str | None, tls: Tls, namespace: str
+) -> Callable[[], Queue]:
     if isinstance(queue, Queue):
         return lambda: queue
     if isinstance(queue, str):
-        from .connecting import connect
-
-        return lambda: connect(queue, token=token, namespace=namespace)
+        return lambda: connect(queue, token=token, tls=tls, namespace=namespace)
     if not callable(queue):
         raise InvalidError(f"a worker needs a server's URL, a queue or a function that makes one, not {queue!r}")
     return queue
