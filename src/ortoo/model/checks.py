@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 
 from . import commands as c
@@ -10,6 +11,7 @@ from .batch import check_outgoing
 from .errors import InvalidError
 from .names import MessageRef
 
+_MESSAGES_MAX, _FAILURES_MAX = limits.BATCH_MESSAGES_MAX, limits.FAILURES_MAX
 _NUMBER_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
 
 
@@ -24,9 +26,10 @@ def check_command(command: c.Command) -> None:
         case c.Transact():
             for publish in command.publishes:
                 check_outgoing(publish.batch)
+            _check_count("messages", map(len, (publish.batch for publish in command.publishes)), _MESSAGES_MAX)
             _check_runs(command.acks)
         case c.Settle() | c.Extend():
-            _check_runs(command.runs)
+            _check_runs(command.runs, _FAILURES_MAX if _is_failure(command) else limits.RECEIPTS_MAX)
         case c.Seek():
             check_position(command.position)
             check_position(command.until)
@@ -63,7 +66,18 @@ def check_ref(ref: MessageRef) -> None:
         check_number("a part of a message id", number)
 
 
-def _check_runs(runs: list[c.Run]) -> None:
+def _is_failure(command: c.Settle | c.Extend) -> bool:
+    return isinstance(command, c.Settle) and command.outcome in ("nack", "reject")
+
+
+def _check_count(what: str, counts: Iterable[int], most: int) -> None:
+    """Of all lists of a command together; each by itself is bounded already."""
+    if (count := sum(counts)) > most:
+        raise InvalidError(f"a command has at most {most} {what}, this one has {count}; send several")
+
+
+def _check_runs(runs: list[c.Run], most: int = limits.RECEIPTS_MAX) -> None:
+    _check_count("receipts", (len(run.offsets) for run in runs), most)
     for run in runs:
         for number in (run.topic, run.group, run.lease, run.partition):
             check_number("a part of a receipt", number)

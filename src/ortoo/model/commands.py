@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from . import limits
 from .batch import Outgoing
 from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from .topic import TopicConfig
@@ -32,8 +34,11 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     group: GroupId
     lease: LeaseId
     partition: int
-    offsets: list[int]
+    offsets: Annotated[list[int], Meta(max_length=limits.RECEIPTS_MAX)]
     through: bool = False
+
+
+Runs = Annotated[list[Run], Meta(max_length=limits.RUNS_MAX)]  # here and below: what comes as bytes is bounded unbuilt
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag=True):
@@ -59,7 +64,7 @@ class MarkArchived(msgspec.Struct, frozen=True, tag=True):
     """Messages below these offsets, by partition, are kept elsewhere: retention that waits for that may remove them."""
 
     topic: TopicName
-    ends: dict[int, int]
+    ends: Annotated[dict[int, int], Meta(max_length=limits.PARTITIONS_MAX)]
 
 
 class CreateGroup(msgspec.Struct, frozen=True, tag=True):
@@ -90,7 +95,9 @@ class Publish(msgspec.Struct, frozen=True, tag=True):
 
 class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     topic: str | None = None
-    labels: dict[str, str] | None = None  # in the place of a topic: every topic that has them
+    labels: Annotated[dict[str, str], Meta(max_length=limits.LABELS_MAX)] | None = (
+        None  # in the place of a topic: every topic that has them
+    )
     namespace: str = DEFAULT_NAMESPACE
     group: str = DEFAULT_GROUP
     consumer: str
@@ -105,21 +112,21 @@ class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 class Settle(msgspec.Struct, frozen=True, tag=True):
     outcome: Outcome
-    runs: list[Run]
+    runs: Runs
     error: str | None = None
     delay_ms: int | None = None  # nack only; the backoff policy when None
 
 
 class Extend(msgspec.Struct, frozen=True, tag=True):
-    runs: list[Run]
+    runs: Runs
     lease_ms: int | None = None  # counted from now
 
 
 class Transact(msgspec.Struct, frozen=True, tag=True):
     """Acks and publishes that happen together or not at all."""
 
-    acks: list[Run]
-    publishes: list[Publish]
+    acks: Runs
+    publishes: Annotated[list[Publish], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
@@ -139,7 +146,7 @@ class Stage(msgspec.Struct, frozen=True, tag=True):
 
 class Commit(msgspec.Struct, frozen=True, tag=True):
     transaction: str
-    parts: list[str] | None = None  # all when None
+    parts: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None  # all when None
     namespace: str = DEFAULT_NAMESPACE
 
 

@@ -1,0 +1,140 @@
+"""Frames that would become large: refused with a word, before they cost anybody else time or memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ortoo.model import limits
+from ortoo.model.commands import Run, Settle, Transact
+from ortoo.wire import protocol as p
+from tests.doors.tcp.home import Home
+from tests.doors.tcp.test_requests import make_jobs, publish
+from tests.doors.watching import Watch
+
+MB = 1 << 20
+TURN_SECONDS = 0.5  # CPU time; what is mended here took seconds, and a busy machine takes a few times longer
+GROWN = 300 * MB  # of which the frame has some, here at the client and there at the server
+
+encode = msgspec.msgpack.encode
+
+
+def array(count: int, item: bytes = b"\xc0") -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+def mapping(**fields: bytes) -> bytes:
+    return b"\xde" + len(fields).to_bytes(2, "big") + b"".join(encode(name) + value for name, value in fields.items())
+
+
+def numbers(count: int) -> bytes:
+    """A map of so many numbers to empty texts."""
+    pairs = b"".join(b"\xa8%08d\xa0" % number for number in range(count))
+    return b"\xdf" + count.to_bytes(4, "big") + pairs
+
+
+TOPIC = encode(["default", "jobs"])
+RUN = mapping(topic=b"\x01", group=b"\x01", lease=b"\x01", partition=b"\x00", offsets=array(16 * MB, b"\x01"))
+MANY_RUNS = array(400_000, mapping(topic=b"\x01", group=b"\x01", lease=b"\x01", partition=b"\x00", offsets=b"\x90"))
+
+
+def said(kind: str, **fields: bytes) -> bytes:
+    return mapping(type=encode(kind), **fields)
+
+
+async def refused(home: Home, request: bytes) -> str:
+    """What a request is refused with; the connection lives on."""
+    body = b"\x92\x07" + request
+    frame = len(body).to_bytes(4, "big") + body
+    async with home.wire() as wire:
+        async with Watch() as watch:
+            wire.writer.write(frame)
+            kind, request_id, problem = await wire.receive()
+        assert (kind, request_id, problem["code"]) == (p.ERROR, 7, "invalid")
+        assert watch.longest_stall < TURN_SECONDS, watch
+        assert watch.grown < GROWN, watch
+        assert (await wire.ask(p.Ping()))[0] == p.ANSWER
+    message: str = problem["message"]
+    return message
+
+
+@pytest.mark.parametrize("column", ["values", "keys", "headers", "priorities", "json", "delays", "dedup_ids"])
+async def test_a_batch_with_millions_of_messages_is_refused_unbuilt(home: Home, column: str) -> None:
+    columns = {"values": array(1, b"\xc4\x00"), column: array(16 * MB, b"\x80" if column == "headers" else b"\xc0")}
+    message = await refused(home, said("Publish", topic=TOPIC, batch=mapping(**columns)))
+    assert "length <= 10000" in message
+
+
+async def test_a_message_with_millions_of_headers_is_refused_unbuilt(home: Home) -> None:
+    batch = mapping(values=array(1, b"\xc4\x00"), headers=b"\x91" + numbers(2_000_000))
+    assert "length <= 128" in await refused(home, said("Publish", topic=TOPIC, batch=batch))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        said("Settle", outcome=encode("ack"), runs=b"\x91" + RUN),
+        said("Settle", outcome=encode("ack"), runs=MANY_RUNS),
+        said("Extend", runs=b"\x91" + RUN),
+        said("Ping", unknown=array(16 * MB)),
+        said("Lease", consumer=encode("c"), labels=numbers(1_000_000)),
+        said("Cancel", request=array(16 * MB)),
+        said("ListTopics", namespace=b"\xdb" + (16 * MB).to_bytes(4, "big") + b"x" * (16 * MB)),
+        mapping(topic=TOPIC, batch=mapping(values=array(16 * MB)), type=encode("Publish")),
+        array(16 * MB),
+    ],
+    ids=["offsets", "runs", "extend", "unknown", "labels", "cancel", "text", "type last", "no map"],
+)
+async def test_what_does_not_say_first_that_it_carries_messages_is_small(home: Home, request_: bytes) -> None:
+    assert "only what carries messages" in await refused(home, request_)
+
+
+async def test_receipts_by_the_million_are_refused_unbuilt_though_they_come_with_a_publish(home: Home) -> None:
+    acks = said("Transact", acks=b"\x91" + RUN, publishes=b"\x90")
+    assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, acks)
+    once = said("Once", producer=encode("p"), sequence=b"\x01", done_below=b"\x01", command=acks)
+    assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, once)
+    assert "length <= 10000" in await refused(home, said("Transact", acks=MANY_RUNS, publishes=b"\x90"))
+
+
+async def test_so_many_messages_fail_at_a_time_and_no_more(home: Home) -> None:
+    await make_jobs(home)
+    runs = [Run(1, 1, number, 0, list(range(5_000))) for number in (1, 2, 3)]  # type: ignore[arg-type]
+    async with home.wire() as wire:
+        for outcome in ("nack", "reject"):
+            kind, problem = await wire.ask(Settle(outcome, runs))
+            assert (kind, problem["code"]) == (p.ERROR, "invalid")
+            assert "at most 10000 receipts, this one has 15000" in problem["message"]
+        assert (await wire.ask(Settle("ack", runs)))[0] == p.ANSWER
+        many = [Run(1, 1, number, 0, list(range(90_000))) for number in (1, 2)]  # type: ignore[arg-type]
+        assert "at most 100000 receipts" in (await wire.ask(Settle("ack", many)))[1]["message"]
+
+
+async def test_a_transaction_has_no_more_messages_than_a_batch(home: Home) -> None:
+    await make_jobs(home)
+    async with home.wire() as wire:
+        kind, problem = await wire.ask(Transact([], [publish(*[b"x"] * 6_000)] * 2))
+        assert (kind, problem["code"]) == (p.ERROR, "invalid")
+        assert "at most 10000 messages, this one has 12000" in problem["message"]
+
+
+async def test_a_message_of_many_megabytes_is_published(home: Home) -> None:
+    await home.queue.create_topic("jobs", max_message_bytes=64 * MB)
+    async with home.wire() as wire:
+        async with Watch() as watch:
+            kind, _ = await wire.ask(publish(bytes(32 * MB)))
+        assert kind == p.ANSWER
+        assert watch.longest_stall < TURN_SECONDS, watch
+
+
+@pytest.mark.parametrize("columns", [{}, {"keys": "key", "headers": {"a": "b", "c": "d"}, "dedup_ids": "id"}])
+async def test_a_full_batch_is_published(home: Home, columns: dict[str, Any]) -> None:
+    await make_jobs(home)
+    command = msgspec.to_builtins(publish(*[b"x" * 1000] * 10_000), builtin_types=[bytes])
+    for name, value in columns.items():
+        command["batch"][name] = [f"{value}{number}" if isinstance(value, str) else value for number in range(10_000)]
+    async with home.wire() as wire:
+        assert (await wire.ask(command))[0] == p.ANSWER
+    assert (await home.queue.topic("jobs")).messages == 10_000
