@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from websockets.frames import Frame, Opcode
 
+from ortoo.broker.budget import Share
 from ortoo.doors.http import connection
 from ortoo.doors.http.connection import Socket
 from ortoo.model.settings import LimitSettings
@@ -298,3 +299,48 @@ async def test_the_log_holds_no_tokens_and_no_values(caplog: pytest.LogCaptureFi
         await until(lambda: not home.gate.connections)
         await home.raw(UPGRADE + b"authorization: Bearer s3cret-wrong\r\n\r\n")
     assert "s3cret" not in caplog.text
+
+
+# -- messages that are not whole
+
+
+async def test_a_message_counts_from_its_first_byte(home: Home) -> None:
+    text = msgspec.json.encode({"type": "publish", "topic": "t", "messages": [{"value": "x" * 500_000}]})
+    whole = framed(Opcode.TEXT, text)
+    async with socket(home) as peer:
+        peer.writer.write(whole[:300_000])
+        await until(lambda: home.gate.budget.bytes > 299_000)
+        peer.writer.write(whole[300_000:])
+        assert (await peer.hear())["type"] == "published"
+        await until(lambda: home.gate.budget.bytes == 0)
+        peer.writer.write(framed(Opcode.TEXT, text[:300_000], fin=False) + b"\x80")
+        await until(lambda: home.gate.budget.bytes > 299_000)
+    await until(lambda: home.gate.budget.bytes == 0)
+
+
+async def test_with_no_room_left_messages_are_not_read_until_there_is() -> None:
+    text = msgspec.json.encode({"type": "publish", "topic": "t", "messages": [{"value": "x" * 800_000}]})
+    whole = framed(Opcode.TEXT, text)
+    async with serving(limits=LimitSettings(in_flight_bytes=1024 * 1024)) as home:
+        other = Share(home.gate.budget)
+        other.take(1024 * 1024)  # of somebody else
+        async with socket(home) as peer:
+            peer.writer.write(whole)
+            await until(lambda: not peer.end._has_room)
+            assert home.gate.budget.bytes < 1024 * 1024 + len(whole)
+            other.give_back(1024 * 1024)
+            assert (await peer.hear())["type"] == "published"
+        await until(lambda: home.gate.budget.bytes == 0)
+
+
+async def test_a_message_that_is_not_finished_ends_the_socket(home: Home) -> None:
+    async with socket(home) as peer:
+        now = asyncio.get_running_loop().time()
+        peer.end.sweep(now + 1000)
+        assert not peer.end.transport.is_closing()
+        peer.writer.write(framed(Opcode.TEXT, b"x" * 1000)[:500])
+        await until(lambda: home.gate.budget.bytes > 0)
+        peer.end.sweep(now + connection.PIECE_SECONDS / 2)
+        assert not peer.end.transport.is_closing()
+        peer.end.sweep(now + connection.PIECE_SECONDS * 2)
+        await until(lambda: home.gate.budget.bytes == 0)

@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 from websockets.exceptions import SecurityError
 from websockets.frames import Frame
 
+from ortoo.broker.budget import Share
 from ortoo.broker.gate import Gate
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
@@ -29,6 +30,7 @@ from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_he
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_SECONDS = 30.0
+PIECE_SECONDS = 30.0  # between two pieces of a message
 UNREAD_SECONDS = 30.0  # without taking a byte of what waits to be sent
 
 log = logging.getLogger("ortoo.http")
@@ -243,10 +245,15 @@ class Socket(WebSocketsSansIOProtocol):
         self._unread_bytes = 0  # when the last ping was sent
         self._has_read = False  # since then
         self._pong = b""  # owed to a client that takes nothing now
+        self._share = Share(self._gate.budget, self._resume)  # of a message that is not whole yet
+        self._has_room = True
+        self._grown_at = 0.0
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._gate.leave()
+        self._share.give_back(self._share.bytes)
+        self._share.leave()
 
     # -- reading
 
@@ -256,6 +263,31 @@ class Socket(WebSocketsSansIOProtocol):
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse(self.conn.handshake_exc)
+        else:
+            self._count()
+
+    def _count(self) -> None:
+        """A message counts from its first byte; once it is whole, the session counts it."""
+        held, known = len(self.conn.reader.buffer) + sum(map(len, self.frames)), self._share.bytes
+        if held > known:
+            self._share.take(held - known)
+            self._grown_at = self.loop.time()
+        else:
+            self._share.become(known - held)
+        if held and not self.transport.is_closing() and not self._share.may_go_on():
+            self._has_room = False
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        self._has_room = True
+        if not self.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if not self._has_room and not self.transport.is_closing():
+            self.transport.pause_reading()  # uvicorn reads on when all was taken
+        return message
 
     def _refuse(self, error: Exception) -> None:
         """The parser of requests was content, the parser of handshakes is not; it would say nothing and wait."""
@@ -312,7 +344,7 @@ class Socket(WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         """No pong has come. Whoever is still busy with what lies before the ping, or waits for us, gets more time."""
         unread = self.transport.get_write_buffer_size()
-        waits_for_us = self.read_paused and self.writable.is_set()
+        waits_for_us = (self.read_paused or not self._has_room) and self.writable.is_set()
         if waits_for_us or self._has_read or unread < self._unread_bytes:
             self._unread_bytes, self._has_read = unread, False
             assert self.ping_timeout is not None
@@ -322,8 +354,10 @@ class Socket(WebSocketsSansIOProtocol):
         self.transport.abort()  # closing would wait for it to read; its consumers leave at once
 
     def sweep(self, now: float) -> None:
-        """Pings find out whether it lives, until it is closing."""
-        if self._unread.is_stuck(self.transport, self.transport.is_closing(), now):
+        """Pings find out whether it lives, until it is closing. A message that is begun has to come to its end."""
+        waits_for_rest = self._share.bytes and self._has_room and not self.read_paused
+        is_late = waits_for_rest and now - self._grown_at > PIECE_SECONDS
+        if is_late or self._unread.is_stuck(self.transport, self.transport.is_closing(), now):
             self.transport.abort()
 
 
