@@ -17,33 +17,41 @@ from websockets.sync.client import connect
 from tests.doors.http.home import Home, serving
 
 
-class _Watch(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
+class _Log(logging.Handler):
+    """Keeps what is wrong: errors, and whatever tells a secret."""
+
+    def __init__(self, secret: str | None) -> None:
+        super().__init__(logging.DEBUG)
+        self._secret = secret
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(self.format(record))
+        text = self.format(record)
+        if record.levelno >= logging.ERROR or (self._secret is not None and self._secret in text):
+            self.messages.append(text)
 
 
 class Background:
-    def __init__(self) -> None:
+    """`secret`: part of what nobody may find in the log, on any level. The rest is for `serving`."""
+
+    def __init__(self, secret: str | None = None, **options: Any) -> None:
         self._ready = threading.Event()
-        self._watch = _Watch()
+        self._log = _Log(secret)
+        self._options = options
         self._thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
-        self._home: Home
+        self.home: Home
         self._stop: asyncio.Event
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
 
     async def _run(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with serving() as self._home:
-            self.url = self._home.url
+        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with serving(**self._options) as self.home:
+            self.url = self.home.url
             self._ready.set()
             await self._stop.wait()
 
     def __enter__(self) -> Background:
-        logging.getLogger().addHandler(self._watch)
+        logging.getLogger().addHandler(self._log)
         self._thread.start()
         self._ready.wait(300)
         return self
@@ -51,13 +59,13 @@ class Background:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(300)
-        logging.getLogger().removeHandler(self._watch)
+        logging.getLogger().removeHandler(self._log)
 
     def send(self, data: bytes) -> bytes:
         """What comes back until the server closes, or has nothing to say because it waits for the rest."""
-        with socket.create_connection((self._home.host, self._home.port), timeout=300) as connection:
+        with socket.create_connection((self.home.host, self.home.port), timeout=300) as connection:
             try:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
@@ -71,7 +79,7 @@ class Background:
     def converse(self, frames: list[Any], kind: str) -> None:
         """Sends each as a frame: bytes as they are, the rest as JSON and as a field of a command."""
         try:
-            with connect(self._home.stream_url) as websocket:
+            with connect(self.home.stream_url) as websocket:
                 for frame in frames:
                     if isinstance(frame, bytes):
                         websocket.send(frame)
@@ -84,7 +92,7 @@ class Background:
 
     def is_well(self) -> bool:
         """Nothing unexpected was logged, and the next client is served."""
-        logged, self._watch.messages = self._watch.messages, []
+        logged, self._log.messages = self._log.messages, []
         assert logged == []
         return self.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").startswith(
             b"HTTP/1.1 200"
