@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,7 +19,7 @@ from ortoo.app.repair import repair_directory
 from ortoo.broker import Broker
 from ortoo.cli.main import app, main
 from ortoo.client import Queue
-from ortoo.stores.disk import DiskStore, KeyRing, RealDisk, open_directory
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk, backup, open_directory
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.testing import ManualClock
@@ -337,6 +340,60 @@ async def test_a_backup_is_taken_while_the_queue_runs_and_loses_nothing_confirme
         kept = {message.value for message in again.read("orders")}
     assert before <= kept
     assert kept <= set(confirmed)
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["same file system", "another file system"])
+async def test_a_backup_is_whole_though_a_checkpoint_comes_with_each_file_that_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    monkeypatch.setattr(log_module, "SEGMENT_BYTES", 200)
+    source, target, loop = tmp_path / "data", tmp_path / "backup", asyncio.get_running_loop()
+    source.mkdir()
+    store = DiskStore(RealDisk(source), KeyRing({}), in_threads=False, reserve_bytes=0, lock=DirectoryLock(source))
+    broker = Broker(store, SystemClock())
+    async with Queue(broker) as queue:
+        await queue.create_topic("orders", partitions=1, ordering="none")
+        sent: list[bytes] = []
+
+        async def go_on() -> None:
+            """What was there goes, as far as the queue is concerned."""
+            sent.append(b"%d" % len(sent))
+            await queue.publish("orders", sent[-1] * 50)
+            await queue.ack(await queue.lease("orders"))
+            await store.checkpoint(broker.engine.snapshot(), broker.now())
+            if len(sent) % 5 == 0:
+                await queue.purge("orders")
+                await store.checkpoint(broker.engine.snapshot(), broker.now())
+
+        for _ in range(4):
+            await go_on()
+        before, real_copy, real_link = list(sent), backup._copy, os.link
+
+        def copy(*arguments: Any) -> None:
+            asyncio.run_coroutine_threadsafe(go_on(), loop).result(60)
+            real_copy(*arguments)
+
+        def link(old: Path, new: Path) -> None:
+            if not links and target in new.parents:
+                raise OSError(errno.EXDEV, "another file system")
+            real_link(old, new)
+
+        monkeypatch.setattr(backup, "_copy", copy)
+        monkeypatch.setattr(os, "link", link)
+        assert await asyncio.to_thread(backup.back_up, source, target) > 0
+    assert len(sent) > len(before) + 3
+    assert not list(source.glob("backup-*"))
+    assert run("check", target).exit_code == 0
+    with ortoo.open_sync(target) as again:
+        assert [message.value for message in again.read("orders")] == [value * 50 for value in before]
+
+
+async def test_what_a_killed_backup_held_goes_when_the_queue_is_opened(data: Path) -> None:
+    (data / "backup-4711-0.tmp" / "wal").mkdir(parents=True)
+    (data / "backup-4711-0.tmp" / "wal" / "1.wal").write_bytes(b"held")
+    assert run("check", data).exit_code == 0
+    async with ortoo.open(data):
+        assert not list(data.glob("backup-*"))
 
 
 def test_a_backup_stays_as_it_is_when_a_restored_copy_is_used(data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Backups: a copy of a data directory that opens by itself, taken while the queue runs, and back again.
 
 Sealed segments never change, so they are linked, not copied, where the target is on the same file system. Everything else
-is copied as far as the checkpoint counts it. If a new checkpoint came in between, the copy is begun anew.
+is copied as far as the checkpoint counts it. The queue goes on meanwhile, and a checkpoint takes away what it replaces: so
+all that a backup needs is held by links of its own first, which takes no time, however long the copying takes.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from ortoo.model.errors import ExistsError, NotFoundError, UnavailableError
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
-from .files import RealDisk
-from .format import NAME
+from .format import NAME, PIN_PREFIX, PIN_SUFFIX
+from .keys import NAME as KEYS
+from .view import ViewDisk
 from .wal import FOLDER as WAL_FOLDER
 
 TRIES = 20
@@ -27,6 +31,7 @@ def back_up(source: Path, target: Path, progress: Progress = lambda _: None) -> 
     """Makes `target`, which must not exist or be empty. Returns the bytes it holds."""
     _check_source(source)
     _check_target(target)
+    _remove_dead_pins(source)
     try:
         for _ in range(TRIES):
             _clear(target)
@@ -47,7 +52,7 @@ def restore(backup: Path, target: Path, progress: Progress = lambda _: None) -> 
     target.mkdir(parents=True, exist_ok=True)
     total = 0
     for path in sorted(backup.rglob("*")):
-        if path.is_file() and path.name != "LOCK":
+        if path.is_file() and path.name != "LOCK" and not path.relative_to(backup).parts[0].startswith(PIN_PREFIX):
             place = target / path.relative_to(backup)
             progress(str(path.relative_to(backup)))
             _copy(backup, target, str(path.relative_to(backup)))
@@ -72,27 +77,66 @@ def _clear(target: Path) -> None:
     target.mkdir(parents=True)
 
 
+class _Part(NamedTuple):
+    path: str
+    size: int | None  # how much of it counts; None: all
+
+
 def _try(source: Path, target: Path, progress: Progress) -> bool:
-    """One copy; False when a checkpoint took files away meanwhile."""
+    """One copy; False when files were taken away meanwhile."""
+    pins = _make_pins(source)
     try:
         before = _checkpoints(source)
-        checkpoint = read_checkpoint(RealDisk(source))
-        _copy(source, target, NAME)
-        for name in before:
-            _copy(source, target, f"{CHECKPOINT_FOLDER}/{name}")
-        if checkpoint is not None:
-            for path, size in _files(source, checkpoint):
-                progress(path)
-                if path.endswith(".seg"):
-                    _link(source, target, path)
-                else:
-                    _copy(source, target, path, size)
-        for name in sorted(path.name for path in (source / WAL_FOLDER).iterdir()):
-            progress(f"{WAL_FOLDER}/{name}")
-            _copy(source, target, f"{WAL_FOLDER}/{name}")
+        parts = list(_parts(source))
+        if pins is not None:
+            for part in parts:
+                _link(source, pins, part.path)
+        if _checkpoints(source) != before:
+            return False
+        for part in parts:
+            progress(part.path)
+            if part.path.endswith(".seg"):
+                _link_or_copy(pins or source, target, part.path)
+            else:
+                _copy(pins or source, target, part.path, part.size)
     except FileNotFoundError:
         return False
-    return _checkpoints(source) == before
+    finally:
+        if pins is not None:
+            shutil.rmtree(pins, ignore_errors=True)
+    return pins is not None or _checkpoints(source) == before
+
+
+def _make_pins(source: Path) -> Path | None:
+    """A folder for links to what the backup needs; None where there can be none: then it may have to begin anew."""
+    for number in count():
+        pins = source / f"{PIN_PREFIX}{os.getpid()}-{number}{PIN_SUFFIX}"
+        try:
+            pins.mkdir(0o700)
+        except FileExistsError:
+            continue
+        except OSError:
+            return None
+        try:
+            _link(source, pins, NAME)
+        except OSError:
+            shutil.rmtree(pins)
+            return None
+        (pins / NAME).unlink()
+        return pins
+    return None
+
+
+def _remove_dead_pins(source: Path) -> None:
+    """Of backups that were killed."""
+    for pins in source.glob(f"{PIN_PREFIX}*{PIN_SUFFIX}"):
+        process = pins.name.removeprefix(PIN_PREFIX).partition("-")[0]
+        try:
+            os.kill(int(process), 0)
+        except (ProcessLookupError, ValueError):
+            shutil.rmtree(pins, ignore_errors=True)
+        except PermissionError:
+            continue
 
 
 def _checkpoints(source: Path) -> list[str]:
@@ -100,14 +144,26 @@ def _checkpoints(source: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix == ".ckpt") if folder.is_dir() else []
 
 
-def _files(source: Path, checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
+def _parts(source: Path) -> Iterator[_Part]:
+    yield _Part(NAME, None)
+    if (source / KEYS).exists():
+        yield _Part(KEYS, None)
+    checkpoint = read_checkpoint(ViewDisk(source))
+    if checkpoint is not None:
+        yield _Part(f"{CHECKPOINT_FOLDER}/{checkpoint.number:020d}.ckpt", None)
+        yield from _files(source, checkpoint)
+    for path in sorted((source / WAL_FOLDER).iterdir()):
+        yield _Part(f"{WAL_FOLDER}/{path.name}", path.stat().st_size)
+
+
+def _files(source: Path, checkpoint: Checkpoint) -> Iterator[_Part]:
     for log in checkpoint.manifest.logs:
         for base, size, _ in log.segments:
             stem = f"logs/{log.topic}/{log.partition}/{base:020d}"
-            yield f"{stem}.seg" if (source / f"{stem}.seg").exists() else f"{stem}.log", size
+            yield _Part(f"{stem}.seg" if (source / f"{stem}.seg").exists() else f"{stem}.log", size)
     for history in checkpoint.manifest.histories:
         for number, size in history.files:
-            yield f"history/{history.topic}/{history.partition}/{number:010d}.hist", size
+            yield _Part(f"history/{history.topic}/{history.partition}/{number:010d}.hist", size)
 
 
 def _copy(source: Path, target: Path, path: str, size: int | None = None) -> None:
@@ -127,8 +183,12 @@ def _copy(source: Path, target: Path, path: str, size: int | None = None) -> Non
 def _link(source: Path, target: Path, path: str) -> None:
     place = target / path
     place.parent.mkdir(parents=True, exist_ok=True)
+    os.link(source / path, place)
+
+
+def _link_or_copy(source: Path, target: Path, path: str) -> None:
     try:
-        os.link(source / path, place)
+        _link(source, target, path)
     except FileNotFoundError:
         raise
     except OSError:  # another file system

@@ -7,6 +7,7 @@ from .files import Disk
 FORMAT = b"ortoo data directory, format 2\n"
 _OLDER = (b"ortoo data directory, format 1\n",)  # all that they have, this format has, too
 NAME = "FORMAT"
+PIN_PREFIX, PIN_SUFFIX = "backup-", ".tmp"  # folders of links, in which a backup holds what it needs
 
 
 def refuse_strangers(disk: Disk) -> None:
@@ -28,6 +29,9 @@ def refuse_strangers(disk: Disk) -> None:
 def check_format(disk: Disk) -> None:
     """Writes the version into a new directory, and into one of an older format; refuses a stranger's."""
     refuse_strangers(disk)
+    for name in disk.list(""):
+        if name.startswith(PIN_PREFIX) and name.endswith(PIN_SUFFIX):
+            disk.remove_dir(name)  # of a backup that was killed; one that is under way begins anew
     if NAME in disk.list("") and disk.read(NAME) == FORMAT:
         return
     disk.remove(f"{NAME}.tmp")
