@@ -39,6 +39,7 @@ class Site:
             checkpoint_bytes=checkpoint_bytes,
             reserve_bytes=reserve_bytes,
             in_threads=False,
+            now=self.clock.time,
             **options,
         )
         self.broker = Broker(self.store, self.clock)
@@ -90,7 +91,6 @@ async def fill_up(queue: Queue, topic: str) -> int:
 async def test_a_full_disk_heals_when_something_is_removed(
     site: Site, how: str, checkpoint_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ortoo.stores.disk.store.ROOM_CHECK_BYTES", 100_000)
     monkeypatch.setattr(logs, "SEGMENT_BYTES", 500_000)
     site.disk.capacity = 4_000_000
     queue = await site.open(checkpoint_bytes, reserve_bytes=500_000)
@@ -119,7 +119,6 @@ async def test_a_disk_filled_by_others_heals_when_a_checkpoint_at_first_has_no_r
         for _ in range(100):
             await queue.publish_many("t", [Message(bytes(500))] * 5)
             await site.clock.advance(1)
-            site.store._unchecked_bytes = 1 << 40
     await queue.purge("t")
     for _ in range(10):
         await site.clock.advance(10)
@@ -278,6 +277,48 @@ async def test_a_topic_whose_key_is_missing_for_a_while_loses_nothing_by_checkpo
     assert len(site.files("wal/")) == 1
     queue = await site.open()
     assert (await queue.group("secret", "g")).backlog == 2
+
+
+async def test_a_topic_whose_key_is_missing_again_and_again_loses_nothing(site: Site) -> None:
+    site.keys = KEY
+    queue = await site.open()
+    await queue.create_topic("secret", partitions=1, encrypted=True, ordering="none")
+    await queue.publish("secret", b"1")
+    await site.checkpoint()
+    await queue.publish("secret", b"2")
+    site.keys = {}
+    queue = await site.open()
+    await queue.publish("plain", b"1")
+    await site.checkpoint()
+    site.keys = KEY
+    queue = await site.open()
+    await queue.publish("secret", b"3")  # and no checkpoint follows
+    site.keys = {}
+    queue = await site.open()
+    await queue.publish("plain", b"2")
+    await site.checkpoint()
+    await site.checkpoint()
+    site.keys = KEY
+    assert await read(await site.open(), "secret") == [b"1", b"2", b"3"]
+
+
+async def test_a_topic_made_in_the_commit_of_its_first_messages_loses_nothing_while_its_key_is_missing(
+    site: Site,
+) -> None:
+    site.keys = KEY
+    queue = await site.open()
+    await queue.create_topic("secret", partitions=1, encrypted=True, ordering="none", max_attempts=1)
+    await queue.publish("secret", b"1")
+    await queue.reject(await queue.lease("secret"), "no")  # which makes the topic of the dead letters, encrypted, too
+    site.keys = {}
+    queue = await site.open()
+    assert len(await queue.topics()) == 2
+    await queue.publish("plain", b"1")
+    await site.checkpoint()
+    await site.checkpoint()
+    site.keys = KEY
+    queue = await site.open()
+    assert [letter.value for letter in await queue.dead_letters("secret")] == [b"1"]
 
 
 async def test_a_commit_that_is_damaged_stays_known_as_such_after_checkpoints(site: Site) -> None:

@@ -311,7 +311,7 @@ class Rebuild:
 
     def _missed(self, lost: LostCommits) -> list[tuple[int, int]]:
         """What of it the checkpoint does not have, though it has the commits: it was quarantined."""
-        behind = [one for one in self._quarantine.before_all() if one.since < lost.last and lost.first <= one.until]
+        behind = [one for one in self._quarantine.before if one.first <= lost.last and lost.first <= one.last]
         places: list[tuple[int, int]] = [(one.topic, one.partition) for one in behind]
         if lost.touched is None:
             return places

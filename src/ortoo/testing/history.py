@@ -56,13 +56,14 @@ class Verdict(msgspec.Struct):
     out_of_order: list[str] = []
     doubled: list[str] = []
     attempts_decreased: list[str] = []
+    broken: list[str] = []  # what the store is to blame for, whatever was delivered
 
     @property
     def is_valid(self) -> bool:
         return not self.faults()
 
     def faults(self) -> dict[str, list[str]]:
-        names = ("lost", "unexpected", "acked_but_delivered", "out_of_order", "doubled", "attempts_decreased")
+        names = ("lost", "unexpected", "acked_but_delivered", "out_of_order", "doubled", "attempts_decreased", "broken")
         return {name: found for name in names if (found := getattr(self, name))}
 
 

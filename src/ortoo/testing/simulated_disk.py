@@ -154,9 +154,10 @@ class SimulatedFile:
             self._content.pending.append((len(self._content.now), data))
             self._content.now.extend(data)
 
-        self._disk.step("append", work)
+        self._step("append", work)
 
     def read(self, position: int, size: int) -> bytes:
+        self._check_open()
         return bytes(self._content.now[position : position + size])
 
     def size(self) -> int:
@@ -169,17 +170,24 @@ class SimulatedFile:
             content.durable = content.durable[:size]
             content.pending = [(at, data[: size - at]) for at, data in content.pending if at < size]
 
-        self._disk.step("truncate", work)
+        self._step("truncate", work)
 
     def sync(self) -> None:
         def work() -> None:
             self._content.durable = bytes(self._content.now)
             self._content.pending = []
 
-        self._disk.step("sync", work)
+        self._step("sync", work)
+
+    def _step(self, kind: str, work: Callable[[], None]) -> None:
+        self._check_open()
+        self._disk.step(kind, work)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "simulated: the file is closed")
 
     def close(self) -> None:
-        if not self._is_open:
-            raise OSError(errno.EBADF, "simulated: the file is closed already")
+        self._check_open()
         self._is_open = False
         self._disk.open_files -= 1

@@ -5,7 +5,8 @@
     python -m ortoo.testing.simulator --seed 42 --crash "7 after"  the process dies after its 7th append (or write), then goes on
 
 Producers, consumers, time and faults are steps drawn from the seed. At the end nothing fails any more, every group drains,
-and the recorded history is judged (history.py).
+and the recorded history is judged (history.py). On disk there is more: an encrypted topic, one that is purged, deleted and
+trimmed, one that is damaged; and whatever is recovered is compared with what was confirmed (folded.py).
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import suppress
+from itertools import product
 from random import Random
 
 from ortoo.broker import Broker
 from ortoo.client import Queue
-from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, RequestError, StoreFailedError
+from ortoo.model.errors import (
+    ConfigError,
+    ExistsError,
+    FullError,
+    LeaseLostError,
+    NotFoundError,
+    OrtooError,
+    OutcomeUnknownError,
+    RequestError,
+    StoreFailedError,
+    UnavailableError,
+)
 from ortoo.model.message import Message, Received
 
 from .clock import ManualClock, settle
@@ -25,6 +39,7 @@ from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict
 from .simulated_disk import SimulatedCrash
 from .worlds import DiskWorld, FaultyWorld, On, World
 
+FRAIL, SCRATCH, SECRET = "frail", "scratch", "secret"  # damaged; purged, deleted and trimmed; encrypted
 TOPIC, GROUPS, KEYS = "sim", ["g1", "g2"], ["a", "b", "c", None]
 _NEVER_GIVE_UP = 1_000_000
 
@@ -43,12 +58,18 @@ class Simulation:
         self.random = Random(seed)
         self.ordering = ordering or self.random.choice(["none", "key", "key", "partition", "strict"])
         self.clock = ManualClock()
-        self.world: World = FaultyWorld(self.random, crash) if on == "store" else DiskWorld(self.random, crash)
+        self.is_on_disk = on == "disk"
+        self.world: World = (
+            DiskWorld(self.random, crash, self.clock) if self.is_on_disk else FaultyWorld(self.random, crash)
+        )
+        self.topics = [TOPIC]  # those that messages are sent to now
         self.history: list[Event] = []
         self.number = 0
         self.held: dict[str, list[Received]] = {group: [] for group in GROUPS}
         self.delayed: set[bytes] = set()
+        self.sent_to: dict[object, str] = {}  # topic by value: what is sent again must go to the same
         self.unsure: list[Message] = []  # published with a dedup id, outcome unknown: to be sent again
+        self.broken: list[str] = []
         self.broker: Broker
         self.queue: Queue
         self.tasks: dict[asyncio.Task[None], None] = {}  # a set would have another order in each run
@@ -59,8 +80,12 @@ class Simulation:
             await self._step()
             if self.world.crashed.is_set():
                 await self._reboot()
+            elif self.is_on_disk and self.random.random() < 0.02:
+                await self._restart()
         await self._drain()
-        return judge(self.history, GROUPS)
+        verdict = judge(self.history, GROUPS)
+        verdict.broken = self.broken
+        return verdict
 
     async def _boot(self) -> None:
         """A new process on the same store. Booting itself may fail or crash, too."""
@@ -84,17 +109,50 @@ class Simulation:
 
     async def _open(self) -> None:
         await self.queue.open()
-        partitions = 1 if self.ordering == "strict" else 3
+        if self.is_on_disk:
+            with suppress(UnavailableError):  # quarantined
+                await self.queue.create_topic(FRAIL, partitions=1, ordering="none", retention_seconds=None)
+        await self._create(TOPIC)
+        if self.is_on_disk:
+            await self._open_more()
+
+    async def _create(self, topic: str, encrypted: bool = False) -> None:
         await self.queue.create_topic(
-            TOPIC,
-            partitions=partitions,
+            topic,
+            partitions=1 if self.ordering == "strict" else 3,
             ordering=self.ordering,
             lease=20.0,
             max_attempts=_NEVER_GIVE_UP,
             total_timeout=1e9,  # the clock jumps by days, and nothing may end but by the consumers' doing
             dedup_window=1e9,
             retention_seconds=None,
+            encrypted=encrypted,
         )
+
+    async def _open_more(self) -> None:
+        with suppress(ExistsError):  # by publishing, after it was deleted
+            await self.queue.create_topic(SCRATCH, ordering="none", retention_seconds=60.0, dedup_window=1e9)
+        self.topics = [TOPIC]
+        try:
+            await self._create(SECRET, encrypted=True)
+        except (ConfigError, UnavailableError) as error:  # this life has no key
+            if isinstance(error, StoreFailedError):
+                raise
+        else:
+            self.topics.append(SECRET)
+
+    async def _restart(self) -> None:
+        """Closes the queue properly; then the power goes all the same."""
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        closing = asyncio.create_task(self.broker.close(checkpoint=self.random.random() < 0.5))
+        crash = asyncio.create_task(self.world.crashed.wait())
+        await asyncio.wait([closing, crash], return_when=asyncio.FIRST_COMPLETED)
+        crash.cancel()
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        await self._reboot()
 
     async def _reboot(self) -> None:
         for task in list(self.tasks):
@@ -108,8 +166,8 @@ class Simulation:
 
     async def _step(self) -> None:
         act = self.random.choices(
-            [self._publish, self._lease, self._finish, self._transact, self._pass_time, self._again],
-            weights=[30, 30, 30, 8, 15, 10],
+            [self._publish, self._lease, self._finish, self._transact, self._pass_time, self._again, self._scratch],
+            weights=[30, 30, 30, 8, 15, 10, 25 if self.is_on_disk else 0],
         )[0]
         task = asyncio.create_task(act())
         self.tasks[task] = None
@@ -120,6 +178,28 @@ class Simulation:
                 task.result()
 
     # -- steps
+
+    def _topic(self) -> str:
+        return self.topics[0] if len(self.topics) == 1 else self.random.choice(self.topics)
+
+    async def _scratch(self) -> None:
+        """What comes of these is judged by what is recovered."""
+        how = self.random.choice(["fill", "fill", "fill", "fill", "id", "id", "frail", "frail", "purge", "delete"])
+        values = [self.random.randbytes(8_000) for _ in range(self.random.randint(1, 3))]
+        dedup_id = f"s{self.random.randint(1, 20)}"
+        try:
+            if how == "fill":
+                await self.queue.publish_many(SCRATCH, [Message(value) for value in values])
+            elif how == "id":
+                await self.queue.publish(SCRATCH, b"once", dedup_id=dedup_id)
+            elif how == "frail":
+                await self.queue.publish(FRAIL, b"frail")
+            elif how == "purge":
+                await self.queue.purge(SCRATCH)
+            elif self.random.random() < 0.3:
+                await self.queue.delete_topic(SCRATCH)
+        except (OrtooError, OutcomeUnknownError) as error:
+            _outcome(error)
 
     def _message(self, key: str | None = None, delay: float | None = None) -> Message:
         self.number += 1
@@ -140,8 +220,10 @@ class Simulation:
 
     async def _send(self, messages: list[Message]) -> None:
         outcome: Outcome = "unknown"
+        topic = self.sent_to.get(messages[0].value) or self._topic()
+        self.sent_to.update((message.value, topic) for message in messages)
         try:
-            await self.queue.publish_many(TOPIC, messages)
+            await self.queue.publish_many(topic, messages)
             outcome = "ok"
         except OrtooError as error:
             outcome = _outcome(error)
@@ -156,7 +238,7 @@ class Simulation:
         group = self.random.choice(GROUPS)
         try:
             messages = await self.queue.lease(
-                TOPIC, group=group, max_messages=self.random.randint(1, 5), wait=self.random.choice([0, 0, 5.0])
+                self._topic(), group=group, max_messages=self.random.randint(1, 5), wait=self.random.choice([0, 0, 5.0])
             )
         except OrtooError:
             return
@@ -167,6 +249,7 @@ class Simulation:
             place = (message.partition, message.offset)
             late = message.value in self.delayed
             line = {"none": None, "key": message.key}.get(self.ordering, "")
+            line = f"{message.topic} {line}" if line is not None else None
             event = Delivered(group, message.value, message.id, line, place, message.attempt, late)
             self.history.append(event)
             self.held[group].append(message)
@@ -207,7 +290,7 @@ class Simulation:
         try:
             async with self.queue.transaction() as tx:
                 tx.ack(message)
-                tx.publish_many(TOPIC, [new])
+                tx.publish_many(self._topic(), [new])
             outcome = "ok"
         except OrtooError as error:
             outcome = _outcome(error)
@@ -227,29 +310,48 @@ class Simulation:
         self.world.calm()
         await settle()
         await self._reboot()
+        await self._settle_store()
         for unsure in self.unsure:
             await self._send([unsure])
         self.history.append(Drained())
         # However far the clock was set back: what waits must come due.
         behind = self.broker.now() - self.clock.now_ms()
         self.clock.jump(behind / 1000 + 86_400.0)
-        for group in GROUPS:
+        for group, topic in product(GROUPS, self.topics):
             empty = 0
             while empty < 5:
                 await self.clock.advance(400.0)
-                messages = await self.queue.lease(TOPIC, group=group, max_messages=1000)
+                messages = await self.queue.lease(topic, group=group, max_messages=1000)
                 self._took(group, messages)
                 await self.queue.ack(messages)
                 for message in messages:
                     self._finished(group, message, "ack", "ok")
                 empty = 0 if messages else empty + 1
         await self.queue.close()
+        await self._boot()  # and once more, to see what is left
+        await self._settle_store()
+        self.broken = self.world.complaints()
+        await self.queue.close()
+
+    async def _settle_store(self) -> None:
+        """The disk is filled up, room is made, and what is due gets the time it needs."""
+        if not self.is_on_disk:
+            return
+        with suppress(FullError):
+            for _ in range(100):
+                await self.queue.publish(SCRATCH, self.random.randbytes(8_000))
+        with suppress(NotFoundError):
+            await self.queue.delete_topic(SCRATCH)
+        for _ in range(4):
+            await self.clock.advance(100.0)
+            while self.world.is_busy:
+                await settle()
 
 
 def _outcome(error: OrtooError) -> Outcome:
     if isinstance(error, OutcomeUnknownError):
         return "unknown"
-    if isinstance(error, RequestError | StoreFailedError):
+    if isinstance(error, RequestError | UnavailableError | FullError):
         return "failed"
     raise error
 

@@ -44,7 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     def kept(self) -> list[Run]:
         """Commits that are needed though it contains them: what open transactions staged, and what was quarantined missed."""
         staged = [(begun, self.number) for _, _, begun in self.manifest.transactions]
-        missed = [(one.since + 1, one.until) for one in self.manifest.behind]
+        missed = [(one.first, one.last) for one in self.manifest.behind]
         return [(first, last) for first, last in staged + missed if first <= last]
 
 

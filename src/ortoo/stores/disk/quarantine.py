@@ -10,78 +10,77 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Quarantined, Record, TopicDeleted
+from ortoo.model.records import Quarantined, Record, TopicCreated, TopicDeleted
 
-_OPEN = 1 << 62
+from .wal import Run
+
+_ALWAYS_KNOWN = (TopicCreated, TopicDeleted)  # that there is such a topic, or no more, is never secret
 WHOLE = -1  # in the place of a partition: more than messages is lost, a group or a setting
 
 
 class Behind(NamedTuple):
-    """Of that partition, or topic, the checkpoint contains what was committed up to `since`. Later commits up to `until`
-    may speak of it, none after that."""
+    """What those commits, from the first to the last, tell of that partition, or topic, the checkpoint does not contain."""
 
     topic: TopicId
     partition: int
-    since: int
-    until: int
+    first: int
+    last: int
 
-    def needs(self, record: Record, number: int) -> bool:
-        return self.since < number <= self.until and self.is_about(record)
-
-    def is_about(self, record: Record) -> bool:
-        if getattr(record, "topic", 0) != self.topic:
-            return False
-        if self.partition == WHOLE:
-            return not isinstance(record, TopicDeleted)
-        return getattr(record, "partition", WHOLE) == self.partition
+    def misses(self, topic: int, partition: int, number: int) -> bool:
+        is_there = self.topic == topic and self.partition in (WHOLE, partition)
+        return is_there and self.first <= number <= self.last
 
 
 class Quarantine:
     def __init__(self, before: Iterable[Behind] = ()) -> None:
-        """`before`: what the checkpoint knows to be behind already."""
+        """`before`: what the checkpoint does not contain already."""
         self._reasons: dict[tuple[TopicId, int], str] = {}
-        self._behind: dict[tuple[TopicId, int], Behind] = {}
-        self._before = {(one.topic, one.partition): one for one in before}
+        self._places: dict[tuple[TopicId, int], dict[Run | None, Run]] = {}  # what each missed, by run of the log
+        self.before = list(before)
 
     def __bool__(self) -> bool:
-        return bool(self._reasons)
+        return bool(self._places)
 
-    def add(self, topic: TopicId, partition: int, partitions: int, reason: str, since: int) -> None:
-        """The partition, or the topic as a whole; it has taken in what was committed up to `since`."""
-        known = self.before(topic, partition)
-        until = known.until if known is not None and since <= known.until else _OPEN
-        self._behind.setdefault((topic, partition), Behind(topic, partition, since, until))
+    def add(self, topic: TopicId, partition: int, partitions: int, reason: str) -> None:
+        """The partition, or the topic as a whole."""
+        self._places.setdefault((topic, partition), {})
         for one in range(partitions) if partition == WHOLE else (partition,):
             self._reasons.setdefault((topic, one), reason)
 
-    def complete(self, last: int) -> None:
-        """All was read, and that is the last commit."""
-        self._behind = {
-            place: one._replace(until=min(one.until, max(last, one.since))) for place, one in self._behind.items()
-        }
-
-    def before(self, topic: TopicId, partition: int) -> Behind | None:
-        return self._before.get((topic, partition)) or self._before.get((topic, WHOLE))
-
-    def before_all(self) -> list[Behind]:
-        return list(self._before.values())
+    def note(self, topic: TopicId, partition: int, number: int) -> None:
+        """A commit of that number speaks of what is quarantined, and it stays in the log for that."""
+        within = next(((one.first, one.last) for one in self.before if one.first <= number <= one.last), None)
+        for place, runs in self._places.items():
+            if place[0] == topic and place[1] in (WHOLE, partition):
+                first, last = runs.get(within, (number, number))
+                runs[within] = (min(first, number), max(last, number))
 
     def missed(self, record: Record, number: int) -> bool:
         """Whether the checkpoint lacks the record, though it contains the commit."""
-        return any(one.needs(record, number) for one in self._before.values())
+        return not isinstance(record, _ALWAYS_KNOWN) and self.misses(*place_of(record), number)
+
+    def misses(self, topic: int, partition: int, number: int) -> bool:
+        return any(one.misses(topic, partition, number) for one in self.before)
 
     def forget(self, topic: TopicId) -> None:
         """The topic is deleted: nothing of it is needed any more."""
         self._reasons = {place: reason for place, reason in self._reasons.items() if place[0] != topic}
-        self._behind = {place: one for place, one in self._behind.items() if place[0] != topic}
+        self._places = {place: runs for place, runs in self._places.items() if place[0] != topic}
 
     def covers(self, record: Record) -> bool:
         """Whether the record builds on something that is lost."""
-        return any(one.is_about(record) for one in self._behind.values())
+        topic, partition = place_of(record)
+        if (topic, WHOLE) in self._places:
+            return not isinstance(record, _ALWAYS_KNOWN)
+        return partition != WHOLE and (topic, partition) in self._places
 
     def behind(self) -> list[Behind]:
-        return list(self._behind.values())
+        return [Behind(*place, *run) for place, runs in self._places.items() for run in runs.values()]
 
     def records(self) -> Iterator[Record]:
         for (topic, partition), reason in self._reasons.items():
             yield Quarantined(0, topic, partition, reason)
+
+
+def place_of(record: Record) -> tuple[TopicId, int]:
+    return getattr(record, "topic", TopicId(0)), getattr(record, "partition", WHOLE)

@@ -16,7 +16,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .happenings import HistoryEntry
 from .log import LogEntry
-from .quarantine import WHOLE, Behind, Quarantine
+from .quarantine import WHOLE, Behind, Quarantine, place_of
 from .wal import Run, Wal, WalCommit, WalDamage
 
 
@@ -52,7 +52,7 @@ class Recovery:
         """An encrypted topic can be read with old keys, but not written to without a current one."""
         for topic, config in self._catalog.configs.items():
             if config.encrypted and self._ring.current is None:
-                self._isolate(topic, WHOLE, self._ring.trouble, self._wal.next_number - 1)
+                self._isolate(topic, WHOLE, self._ring.trouble)
 
     def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
         """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
@@ -92,8 +92,7 @@ class Recovery:
         except OrtooError as error:
             partition, reason = entry.partition, str(error)
         self._catalog.cannot_load(entry)
-        before = self._catalog.quarantine.before(entry.topic, partition)
-        self._isolate(entry.topic, partition, reason, self._after if before is None else before.since)
+        self._isolate(entry.topic, partition, reason)
         return None
 
     def replay(self) -> Iterator[list[r.Record]]:
@@ -124,30 +123,24 @@ class Recovery:
         where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
         if damage.number <= self._after and all(topic for topic, _ in touched):  # the checkpoint has it, mostly
-            before = [self._catalog.quarantine.before(TopicId(topic), partition) for topic, partition in touched]
-            touched = [
-                place
-                for place, one in zip(touched, before, strict=True)
-                if one is not None and one.since < damage.number <= one.until
-            ]
+            touched = [place for place in touched if self._catalog.quarantine.misses(*place, damage.number)]
         if any(topic not in self._catalog.configs for topic, _ in touched):
             raise CorruptionError(f"{where}; what follows builds on it, so the queue stays closed; repair it")
         for topic, partition in touched:
-            self._isolate(TopicId(topic), partition, where, damage.number - 1)
+            self._isolate(TopicId(topic), partition, where)
+            self._catalog.quarantine.note(TopicId(topic), partition, damage.number)
 
-    def _isolate(self, topic: TopicId, partition: int, reason: str, since: int) -> None:
-        """`since`: the last commit that what is quarantined has taken in."""
-        count = self._catalog.configs[topic].partitions
-        self._catalog.quarantine.add(topic, partition, count, reason, since)
+    def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
+        self._catalog.quarantine.add(topic, partition, self._catalog.configs[topic].partitions, reason)
         what = f"topic {topic}" if partition == WHOLE else f"partition {partition} of topic {topic}"
         self.problems.append(f"{what} is quarantined: {reason}")
 
     def _cannot_decrypt(self, topic: TopicId, number: int, reason: str) -> None:
-        before = self._catalog.quarantine.before(topic, WHOLE)
-        if number > self._after or (before is not None and before.since < number <= before.until):
-            self._isolate(topic, WHOLE, reason, number - 1)
+        if number > self._after or self._catalog.quarantine.misses(topic, WHOLE, number):
+            self._isolate(topic, WHOLE, reason)
+            self._catalog.quarantine.note(topic, WHOLE, number)
         elif any(begun <= number for begun in self._catalog.transactions.values()):  # it may have been staged
-            self._isolate(topic, WHOLE, reason, self._after)
+            self._isolate(topic, WHOLE, reason)
 
     def _healthy(self, commit: WalCommit) -> list[r.Record]:
         """The commit's records, less those that build on what is quarantined."""
@@ -155,10 +148,21 @@ class Recovery:
         for topic, records in decode_commit(commit.number, commit.body, self._ring):
             if not isinstance(records, OrtooError):
                 found.extend(records)
+                self._learn_new(records, commit.number)
             elif topic in self._catalog.configs:  # else it is deleted by now
                 self._cannot_decrypt(TopicId(topic), commit.number, str(records))
-        return (
-            [record for record in found if not self._catalog.quarantine.covers(record)]
-            if self._catalog.quarantine
-            else found
-        )
+        return [record for record in found if not self._is_quarantined(record, commit.number)]
+
+    def _learn_new(self, records: list[r.Record], number: int) -> None:
+        """A commit that makes an encrypted topic may also hold its first messages."""
+        for record in records:
+            if isinstance(record, r.TopicCreated) and number > self._after:
+                self._catalog.learn(record)
+
+    def _is_quarantined(self, record: r.Record, number: int) -> bool:
+        quarantine = self._catalog.quarantine
+        if not quarantine or not quarantine.covers(record):
+            return False
+        if number > self._after or quarantine.missed(record, number):
+            quarantine.note(*place_of(record), number)
+        return True

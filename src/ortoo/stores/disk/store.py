@@ -44,7 +44,7 @@ CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathered behind a slow one
 INTERVAL_S = 0.05  # how long durability "interval" may lag
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
-ROOM_CHECK_BYTES = 8 << 20
+BACKLOG_MIN = 8 << 20
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 
@@ -92,7 +92,7 @@ class DiskStore:
         self._catalog = Catalog(self.disk, self._files_max)
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
-        self._unchecked_bytes = ROOM_CHECK_BYTES
+        self._unchecked_bytes = self._reserve_bytes
         self._full: str | None = None
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
@@ -124,7 +124,6 @@ class DiskStore:
         for records in recovery.replay():
             yield records
         recovery.lock_up_without_key()
-        self._catalog.quarantine.complete(self._wal.next_number - 1)
         for record in self._catalog.quarantine.records():
             yield [record]
         self._wal.rotate()
@@ -213,7 +212,7 @@ class DiskStore:
     # -- checkpoints
 
     def status(self) -> StoreStatus:
-        if self._unchecked_bytes >= ROOM_CHECK_BYTES or self._full is not None:
+        if self._unchecked_bytes >= self._reserve_bytes // 8 or self._full is not None:
             self._unchecked_bytes = 0
             self._full = self._lack_of_room()
         idle = self._checkpointing is None
@@ -230,7 +229,7 @@ class DiskStore:
         free, waiting = self.disk.free_bytes(), self._wal.bytes_unwritten
         if free < self._reserve_bytes + waiting:
             return f"only {free >> 20} MiB of the disk are free; delete or purge something, or make room"
-        if "checkpoint" in self._failing and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, ROOM_CHECK_BYTES):
+        if "checkpoint" in self._failing and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, BACKLOG_MIN):
             return f"{self._failing['checkpoint']}, and {waiting >> 20} MiB wait for one"
         return None
 

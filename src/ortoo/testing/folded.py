@@ -1,0 +1,187 @@
+"""A disk store that is held to what it confirmed: whatever it recovers must be a fold over the records it was given.
+
+What was confirmed and synced is there; of what came after, a beginning is there. Nothing else: no record in part, none twice,
+none out of order. Compared are the engine's state and the messages themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any
+
+import msgspec
+
+from ortoo.engine import Engine
+from ortoo.engine.state import State
+from ortoo.engine.topic import Topic
+from ortoo.model.names import TopicId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Published, Record, decode_records, encode_records
+from ortoo.stores.disk import DiskStore
+
+Picture = dict[str, object]
+_EVERYTHING = 100_000
+
+
+class SteppedExecutor(Executor):
+    """Does its work in the event loop, a few turns later: beside everything else, and the same way in each run."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.is_dead = False  # as a thread is whose process was killed
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._later(self._random.choice([0, 1, 3, 20]), future, lambda: work(*args, **kwargs))
+        return future
+
+    def _later(self, turns: int, future: Future[Any], work: Callable[[], Any]) -> None:
+        asyncio.get_running_loop().call_soon(self._turn, turns, future, work)
+
+    def _turn(self, turns: int, future: Future[Any], work: Callable[[], Any]) -> None:
+        if turns:
+            self._later(turns - 1, future, work)
+        elif not self.is_dead:
+            try:
+                future.set_result(work())
+            except BaseException as error:  # a crash, too, is for the one who waits
+                future.set_exception(error)
+
+
+Values = dict[tuple[TopicId, int], dict[int, bytes]]
+
+
+class Journal:
+    """What every process that had the disk open was given to append, by number of the commit. Survives them all."""
+
+    def __init__(self) -> None:
+        self.commits: dict[int, bytes] = {}
+        self.certain = 0  # commits up to that number are surely on the disk
+        self.faults: list[str] = []
+
+    def fold(self) -> tuple[State, Values]:
+        engine = Engine()
+        values: Values = {}
+        for _, commit in sorted(self.commits.items()):
+            for record in decode_records(commit):
+                engine.apply(record)
+                engine.confirm(record)
+                if isinstance(record, Published):
+                    rows = enumerate(record.batch.values, record.base)
+                    values.setdefault((record.topic, record.partition), {}).update(rows)
+        return engine.state, values
+
+
+class FoldedStore(DiskStore):
+    def __init__(self, journal: Journal, random: Random, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, in_threads=False, **options)
+        self._journal = journal
+        self._stepped = SteppedExecutor(random)
+        self._flusher = self._stepped  # type: ignore[assignment]
+
+    async def append(self, records: Sequence[Record]) -> None:
+        self._journal.commits[self._wal.next_number] = encode_records(list(records))
+        await super().append(records)
+        self.note_synced()
+
+    def note_synced(self) -> None:
+        self._journal.certain = max(self._journal.certain, self._wal._synced)
+
+    async def recover(self) -> AsyncIterator[list[Record]]:
+        engine = Engine()
+        async for records in super().recover():
+            for record in records:
+                engine.apply(record)
+                engine.confirm(record)
+            yield records
+        await self._judge(engine.state)
+
+    async def _judge(self, state: State) -> None:
+        journal, last = self._journal, self._wal.next_number - 1
+        if last < journal.certain:
+            journal.faults.append(f"commits {last + 1} to {journal.certain} were confirmed and are lost")
+        journal.commits = {number: commit for number, commit in journal.commits.items() if number <= last}
+        journal.certain = last
+        troubled = {topic.id for topic in state.topics.values() if any(p.trouble for p in topic.partitions)}
+        wanted, values = journal.fold()
+        difference = _difference(picture(state, troubled), picture(wanted, troubled))
+        difference = difference or await self._lost_values(wanted, values, troubled)
+        if difference is not None:
+            journal.faults.append(f"recovered something else than what was confirmed: {difference}")
+
+    async def _lost_values(self, state: State, values: Values, troubled: set[TopicId]) -> str | None:
+        for topic in state.topics.values():
+            for log in topic.partitions if topic.id not in troubled else ():
+                known = values.get((topic.id, log.index), {})
+                found = await self.scan(topic.id, log.index, 0, _EVERYTHING)
+                wanted = {offset: value for offset, value in known.items() if offset >= log.start}
+                if dict(zip(found.offsets, found.values, strict=True)) != wanted:
+                    return f"messages of {topic.name} {log.index}: {found.offsets}, not {list(wanted)}"
+        return None
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return self._checkpointing is not None
+
+    def kill(self) -> None:
+        """The process is gone, and what ran beside it."""
+        self._stepped.is_dead = True
+        if self._checkpointing is not None:
+            self._checkpointing.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._checkpointing.cancel()
+
+    async def close(self) -> None:
+        await super().close()
+        self.note_synced()
+
+    def complaints(self) -> list[str]:
+        """When nothing fails any more, and nobody does anything."""
+        status, found = self.status(), list(self._journal.faults)
+        if status.full is not None:
+            found.append(f"it stays full: {status.full}")
+        if self._wal.bytes_unwritten > self._checkpoint_bytes:
+            found.append(f"{self._wal.bytes_unwritten} bytes wait for a checkpoint that does not come")
+        found += [problem for problem in status.problems if "quarantined" not in problem]
+        return found
+
+
+def picture(state: State, without: set[TopicId]) -> Picture:
+    """The hard state as one can look at it, whatever was looked at before."""
+    topics = {str(topic.name): _topic(state, topic) for topic in state.topics.values() if topic.id not in without}
+    return topics | {"transactions": sorted(state.transactions), "epoch": state.epoch}
+
+
+def _topic(state: State, topic: Topic) -> Picture:
+    now, window = state.now, round(topic.config.dedup_window * 1000)
+    ids = topic.dedup.seen.items()
+    return {
+        "id": topic.id,
+        "config": msgspec.to_builtins(topic.config),
+        "logs": [(p.start, p.end, list(p.deleted), list(p.delayed), list(p.expired)) for p in topic.partitions],
+        "groups": {
+            group.name: [
+                (
+                    list(feed.unsettled(OffsetSet.span(feed.partition.start, feed.partition.end))),
+                    list(feed.dead),
+                    {offset: failure.attempts for offset, failure in feed.failures.items()},
+                    list(feed.leased),
+                )
+                for feed in group.feeds
+            ]
+            for group in topic.groups.values()
+        },
+        "dedup": {} if topic.config.encrypted else {key: ref.offset for key, (at, ref) in ids if now - at < window},
+    }
+
+
+def _difference(found: Any, wanted: Any, where: str = "") -> str | None:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in dict.fromkeys([*found, *wanted]):
+            difference = _difference(found.get(key), wanted.get(key), f"{where} {key}")
+            if difference is not None:
+                return difference
+        return None
+    return None if found == wanted else f"{where.strip()}: {found}, not {wanted}"
