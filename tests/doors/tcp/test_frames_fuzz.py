@@ -1,0 +1,212 @@
+"""Many clients that send whatever they like, at whatever pace: nobody is kept waiting, and nothing is kept for them.
+
+A run is made from a seed: `pytest -m soak tests/doors/tcp/test_frames_fuzz.py` tries many, and a failure names its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from ortoo.doors.tcp import server, session
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import START, CreateGroup, Extend, Heartbeat, Lease, Leave, Once, Publish, Run, Settle, Stage
+from ortoo.wire import protocol as p
+from ortoo.wire.frames import encode_frame
+from tests.doors.tcp.home import Home, Wire, serving, until
+from tests.doors.tcp.test_fuzz import still_serves
+from tests.doors.tcp.test_requests import JOBS, make_jobs, poll, publish
+from tests.doors.watching import Watch
+
+MB = 1 << 20
+BUDGET = 4 * MB
+GROWN = 150 * MB
+TURN_SECONDS = 0.5  # CPU time, and of clients and server together; see tests/doors/watching.py
+RUN = Run(1, 1, 1, 0, [0, 1, 2])  # type: ignore[arg-type]
+
+
+def requests(random: Random) -> list[Any]:
+    """One of each that matters here, with numbers that may mean something."""
+    number = random.choice([0, 1, 2, 3, 5, 100, 2**31, 2**62, 2**63, -1])
+    lease = Lease(
+        topic="jobs", consumer=f"c{number}", max_messages=random.choice([1, 10]), wait_ms=random.choice([0, 50])
+    )
+    return [
+        p.Ping(),
+        p.GetStats(),
+        p.GetTopic(JOBS),
+        p.Scan(JOBS, 0, START, count=10),
+        p.Cancel(number),
+        p.Unsubscribe(number),
+        p.Credit(number, random.choice([1, 10, 0, -1])),
+        p.Subscribe(lease, random.choice([1, 5, 0])),
+        p.Hello(p.PROTOCOL, "again"),
+        lease,
+        publish(random.randbytes(random.choice([0, 10, 1000, 300_000]))),
+        publish(*[b"x"] * random.choice([1, 100, 10_000])),
+        p.PublishOrWait(Publish(JOBS, Outgoing([b"w"])), random.choice([0, 20, 60_000])),
+        Once("p", max(1, number % 50), 1, publish(b"once")),
+        Settle(random.choice(["ack", "nack", "reject", "release"]), [RUN] * random.choice([1, 3])),
+        Extend([RUN], 10),
+        Heartbeat(JOBS, "default", "c"),
+        Leave("c"),
+        CreateGroup(JOBS, f"g{number}"),
+        Stage("t", "part", publish(b"staged")),
+    ]
+
+
+def hostile(random: Random) -> bytes:
+    """Bodies that announce more than they bring, or bring what nobody asked for."""
+    many = random.choice([10_000, 200_000, 2**32 - 1]).to_bytes(4, "big")
+    kind = random.choice([b"Publish", b"Settle", b"Lease", b"Once", b"Ping"])
+    head = b"\x92\x01\x82\xa4type" + bytes([0xA0 | len(kind)]) + kind
+    return random.choice(
+        [
+            head + b"\xa5batch\x81\xa6values\xdd" + many + b"\xc4\x00" * 1000,
+            head + b"\xa4runs\xdd" + many + b"\x80" * 1000,
+            head + b"\xa6labels\xdf" + many + b"\xa1a\xa1b" * 1000,
+            head + b"\xa1x\xdb" + many + b"y" * 100,
+            head + b"\xa1x" + b"\x91" * 100_000,
+            head + b"\xa1x" + b"\x81\xa1a" * 50_000,
+            head + b"\xa1x\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0" * 1_000_000,
+            b"\x92\xcf" + b"\xff" * 8 + msgspec.msgpack.encode({"type": "Ping"}),
+            b"\x92\xcb\x7f\xf8\0\0\0\0\0\0\x80",
+            b"\xc9" + many + random.randbytes(50),
+            b"\xdd" + many,
+        ]
+    )
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class Client:
+    """One connection after another, each misused in a way of its own."""
+
+    def __init__(self, home: Home, seed: int) -> None:
+        self._home = home
+        self._random = Random(seed)
+
+    async def play(self, steps: int) -> None:
+        ways: list[Callable[[Wire], Awaitable[None]]] = [
+            self._says_anything,
+            self._asks,
+            self._asks_with_errors,
+            self._announces_too_much,
+            self._sends_half,
+            self._is_hostile,
+            self._drips,
+            self._asks_much_and_reads_nothing,
+        ]
+        for _ in range(steps):
+            way = self._random.choice(ways)
+            greets = way != self._says_anything
+            try:
+                async with asyncio.timeout(60), self._home.wire(greets=greets) as wire:
+                    await way(wire)
+            except ConnectionError:
+                pass  # it was cut off for what it sent
+
+    def _some(self) -> bytes:
+        request = self._random.choice(requests(self._random))
+        return bytes(encode_frame((self._random.choice([0, 1, 2, 3, 2**64 - 1]), request)))
+
+    async def _says_anything(self, wire: Wire) -> None:
+        wire.writer.write(self._random.randbytes(self._random.choice([1, 5, 100, 70_000])))
+        await self._listen(wire)
+
+    async def _asks(self, wire: Wire) -> None:
+        for _ in range(self._random.randrange(1, 20)):
+            wire.writer.write(self._some())
+        await self._listen(wire)
+
+    async def _asks_with_errors(self, wire: Wire) -> None:
+        data = bytearray(b"".join(self._some() for _ in range(5)))
+        for _ in range(self._random.randrange(1, 10)):
+            data[self._random.randrange(len(data))] = self._random.randrange(256)
+        wire.writer.write(data)
+        await self._listen(wire)
+
+    async def _announces_too_much(self, wire: Wire) -> None:
+        size = self._random.choice([p.FRAME_BYTES_MAX, p.FRAME_BYTES_MAX + 1, 2**32 - 1])
+        wire.writer.write(self._some() + size.to_bytes(4, "big") + self._random.randbytes(1000))
+        await self._listen(wire)
+
+    async def _sends_half(self, wire: Wire) -> None:
+        wire.writer.write(framed(bytes(3 * MB))[: self._random.choice([1, 4, 1000, 300_000, 2 * MB])])
+        await self._listen(wire)
+
+    async def _is_hostile(self, wire: Wire) -> None:
+        for _ in range(3):
+            wire.writer.write(framed(hostile(self._random)))
+        await self._listen(wire)
+
+    async def _drips(self, wire: Wire) -> None:
+        data = self._some()[:200]
+        for at in range(0, len(data), 20):
+            wire.writer.write(data[at : at + 20])
+            await asyncio.sleep(0.001)
+        await self._listen(wire)
+
+    async def _asks_much_and_reads_nothing(self, wire: Wire) -> None:
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        wire.send(*((number, p.Scan(JOBS, 0, START)) for number in range(1, 50)))
+        wire.send(*((number, poll(consumer=f"c{number}")) for number in range(50, 100)))
+        await asyncio.sleep(0.01)
+
+    async def _listen(self, wire: Wire) -> None:
+        """For a moment; then it goes, whatever it was told."""
+        try:
+            async with asyncio.timeout(self._random.choice([0, 0.01, 0.1])):
+                while await wire.reader.read(65536):
+                    pass
+        except TimeoutError:
+            pass
+
+
+async def survives(seed: int, clients: int, steps: int) -> None:
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(context))
+    async with serving(budget=BUDGET) as home:
+        await make_jobs(home)
+        await home.queue.publish_many("jobs", [b"x" * 1000] * 100)
+        async with Watch() as watch:
+            await asyncio.gather(*(Client(home, seed * 1000 + number).play(steps) for number in range(clients)))
+        await until(lambda: home.gate.connections == 0, 60)
+        await until(lambda: home.gate.budget.bytes == 0, 60)
+        await still_serves(home)
+        await until(lambda: home.gate.budget.bytes == 0, 60)
+        assert home.gate.budget.parked == 0
+        assert home.door.stalled == set()
+        assert home.broker.meters.recoveries == 0
+    gc.collect()
+    assert unseen == []
+    assert watch.longest_stall < TURN_SECONDS, watch
+    assert watch.grown < GROWN, watch
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Silence is noticed soon, so that the sweeper takes part; and whatever is a mistake of ours is logged as an error."""
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(session, "IDLE_SECONDS", 1.0)
+    caplog.set_level(logging.WARNING)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_clients_that_send_whatever_they_like_disturb_nobody(seed: int) -> None:
+    await survives(seed, clients=10, steps=15)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 130))
+async def test_many_clients_that_send_whatever_they_like_disturb_nobody(seed: int) -> None:
+    await survives(seed, clients=50, steps=40)
