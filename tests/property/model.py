@@ -292,6 +292,7 @@ def _same_row(whole: Outgoing, row: int, part: Batch, at: int) -> bool:
 class Model:
     def __init__(self) -> None:
         self.epoch = 1
+        self.opened = 0
         self.number = 0
         self.lease_number = 0
         self.topics: dict[TopicName, Topic] = {}
@@ -1097,6 +1098,8 @@ class Model:
         if group.name not in topic.groups:
             return
         if group.ephemeral and not group.alive:
+            if now < self.opened + limits.SESSION_TIMEOUT_MS:
+                return  # its consumer has time to come back
             del topic.groups[group.name]
             return
         deaths: list[Death] = []
@@ -1142,9 +1145,10 @@ class Model:
                 return min(offset, max(bound, partition.start))
         return min(partition.end, max(bound, partition.start))
 
-    def restart(self) -> None:
+    def restart(self, now: int) -> None:
         """Consumers are remembered by nobody; everything else comes back."""
         self.epoch += 1
+        self.opened = now
         self.lease_number = 0
         for _, group in self.groups():
             group.alive.clear()

@@ -633,7 +633,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.engine = self.replayed()
-        self.model.restart()
+        self.model.restart(self.now)
         self.log([self.engine.open(self.now)])
         self.do_due()
         self.check()

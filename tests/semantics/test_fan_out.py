@@ -43,6 +43,32 @@ async def is_listened_to(queue: Queue) -> bool:
     return await waiters(queue) == 1
 
 
+async def test_a_subscriber_whose_group_is_gone_makes_it_again_where_it_was(
+    python_queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ephemeral groups vanish with their consumer, and this one is alive."""
+    queue = python_queue
+    await queue.create_topic("events", partitions=1)
+    async with queue.subscribe("events") as events:
+        await queue.publish("events", b"1")
+        got = [(await anext(events)).value]
+        [group] = await queue.groups("events")
+        await queue.delete_group("events", group.name)
+        await queue.publish("events", b"2")
+        got += [(await asyncio.wait_for(anext(events), 60)).value]
+    assert got == [b"1", b"2"]
+    assert "the subscription to 'events' was lost" in caplog.text
+
+
+async def test_a_subscription_ends_with_its_topic(python_queue: Queue) -> None:
+    """Delete: waiters get an error at once."""
+    await python_queue.create_topic("events")
+    async with python_queue.subscribe("events") as events:
+        await python_queue.delete_topic("events")
+        with pytest.raises(NotFoundError):
+            await asyncio.wait_for(anext(events), 60)
+
+
 async def test_ephemeral_subscribers_each_get_everything_new(queue: Queue) -> None:
     """Ephemeral fan-out subscribers (10+ on one topic)."""
     await queue.create_topic("events", partitions=1)

@@ -6,6 +6,7 @@ from ortoo import ExistsError, InvalidError, NotFoundError, Queue
 from ortoo.testing import ManualClock
 
 from .actors import publish, take, values
+from .stores import LastingStore, queue_on
 
 
 async def test_a_named_group_starts_at_the_beginning(queue: Queue) -> None:
@@ -152,3 +153,21 @@ async def test_a_group_starts_at_one_place(queue: Queue) -> None:
     with pytest.raises(InvalidError, match="one of"):
         await queue.create_group("orders", "a", "new", offset=1)
     assert await queue.groups("orders") == []
+
+
+async def test_an_ephemeral_group_outlives_a_restart_if_its_consumer_comes_back() -> None:
+    """Soft state is rebuilt by the living: they have the session timeout for it."""
+    clock, store = ManualClock(), LastingStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "eph", ephemeral=True)
+        await queue.create_group("orders", "lonely", ephemeral=True)
+        await queue.heartbeat("orders", "eph", "c")
+    await clock.advance(3600)
+    async with queue_on(store, clock) as queue:
+        await clock.advance(9)
+        await queue.heartbeat("orders", "eph", "c")
+        await clock.advance(9)
+        assert [group.name for group in await queue.groups("orders")] == ["eph"]
+        await clock.advance(9)
+        assert await queue.groups("orders") == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from heapq import heappop, heappush
 from typing import Literal, TypeVar
 from uuid import uuid4
@@ -16,13 +17,15 @@ from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import LeaseLostError, NotFoundError, UnavailableError
 from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.names import DEFAULT_GROUP, TopicId
 from ortoo.model.replies import Columns, HistoryPage, Page
 
-from .admin import Admin, Time, to_position
+from .admin import Admin, Time, Where, to_position
 from .arguments import check_count
 from .receiving import Receiving
 from .stream import Stream
+
+log = logging.getLogger("ortoo.client")
 
 T = TypeVar("T")
 
@@ -141,27 +144,51 @@ class Streams(Admin, Receiving):
         """
         group = f"subscriber-{uuid4().hex}"
 
-        async def begin() -> None:
-            await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
+        async def begin(since: float | None = None) -> None:
+            at: Where | None = "new" if since is None else None
+            await self.create_group(topic, group, at, time=since, ephemeral=True, namespace=namespace)
             await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
 
-        return Stream(self._subscribe(topic, group, prefetch, wait, namespace), begin)
+        return Stream(self._subscribe(topic, group, prefetch, wait, namespace, begin), begin)
 
     async def _subscribe(
-        self, topic: str, group: str, prefetch: int, wait: float | None, namespace: str | None
+        self,
+        topic: str,
+        group: str,
+        prefetch: int,
+        wait: float | None,
+        namespace: str | None,
+        begin: Callable[[float | None], Awaitable[None]],
     ) -> AsyncGenerator[Received, None]:
+        newest = -1  # when the newest message that came was published, and which are of that very millisecond
+        seen: set[tuple[TopicId, int, int]] = set()
         try:
-            async for message in self.consume(
-                topic,
-                group=group,
-                prefetch=prefetch,
-                wait=wait,
-                auto_ack=True,
-                consumer=group,
-                start=None,  # were the group gone, a new one would begin somewhere else
-                namespace=namespace,
-            ):
-                yield message
+            while True:
+                messages = self.consume(
+                    topic,
+                    group=group,
+                    prefetch=prefetch,
+                    wait=wait,
+                    auto_ack=True,
+                    consumer=group,
+                    start=None,  # were the group gone, a new one would begin somewhere else
+                    namespace=namespace,
+                )
+                try:
+                    async for message in messages:
+                        place = (message.delivery.topic_id, message.partition, message.offset)
+                        if message.timestamp_ms > newest:
+                            newest, seen = message.timestamp_ms, {place}
+                        elif message.timestamp_ms == newest and place in seen:
+                            continue
+                        elif message.timestamp_ms == newest:
+                            seen.add(place)
+                        yield message
+                    return
+                except NotFoundError:  # the server took its consumer for gone; a topic that is gone ends it here
+                    await begin(None if newest < 0 else newest / 1000)
+                    where = "now" if newest < 0 else "its newest message"
+                    log.warning("the subscription to %r was lost, and is made again from %s on", topic, where)
         finally:
             try:
                 await self.delete_group(topic, group, namespace=namespace)

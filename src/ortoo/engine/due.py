@@ -114,6 +114,10 @@ def _members(slate: Slate, topic: Topic, ids: list[int], _: Budget) -> None:
         leave(slate, topic, group, gone)
         if slate.records and isinstance(slate.records[-1], GroupDeleted):
             return
+    until = slate.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
+    if group.ephemeral and not members.alive_until and until > slate.now:
+        slate.state.alarms.set(("members", topic.id, group.id), until)
+        return
     if group.ephemeral and not members.alive_until:
         slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
         return

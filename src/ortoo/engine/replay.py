@@ -29,6 +29,7 @@ def _restored(state: State, record: r.Restored) -> None:
 
 def _opened(state: State, record: r.Opened) -> None:
     state.epoch = record.epoch
+    state.opened = record.at
     state.lease_number = 0
 
 

@@ -77,6 +77,7 @@ class State:
         "names",
         "now",
         "number",
+        "opened",
         "past",
         "producers",
         "shifted",
@@ -88,6 +89,7 @@ class State:
         self.auto_create = auto_create
         self.now = 0
         self.epoch = 0
+        self.opened = 0  # when this epoch began
         self.number = 0  # the last given to a topic or group; never given again
         self.lease_number = 0  # the last given in this epoch
         self.topics: dict[TopicId, Topic] = {}
