@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from base64 import b64decode
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import zstandard
 from websockets.asyncio.client import connect
 
+from ortoo.doors.http import rendering
 from tests.doors.http.home import Home
 from tests.doors.watching import Watch
 
@@ -152,3 +155,37 @@ async def test_a_batch_on_a_socket_has_no_more_messages_than_another(home: Home)
             told = await socket.recv()
         assert "at most 10000 messages" in str(told)
         assert watch.longest_stall < TURN_SECONDS, watch
+
+
+async def test_a_large_answer_is_written_a_part_at_a_time(home: Home) -> None:
+    """As much as one answer takes, in binary, which has to be written as text."""
+    await home.queue.create_topic("t", partitions=1)
+    for number in range(30):
+        await home.queue.publish("t", bytes([number]) * MB)
+    await home.queue.publish("t", b"last")
+    parts = []
+
+    def watched(views: Any) -> bytes:
+        parts.append(len(views))
+        return msgspec.json.encode(views)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rendering, "_encode", watched)
+        response = await home.client.post("/v1/topics/t/groups/g/lease", json={"max_messages": 100})
+    messages = response.json()["messages"]
+    assert [b64decode(message["value_base64"])[:1] for message in messages] == [bytes([n]) for n in range(30)] + [b"l"]
+    assert max(parts) <= 5
+    assert sum(parts) == 31
+
+
+async def test_a_large_delivery_on_a_socket_is_whole(home: Home) -> None:
+    await home.queue.create_topic("t", partitions=1)
+    for number in range(10):
+        await home.queue.publish("t", bytes([number]) * MB)
+    async with connect(home.stream_url, max_size=None) as socket:
+        await socket.send('{"type":"subscribe","id":"s","topic":"t","credit":10,"max_messages":10}')
+        found: list[Any] = []
+        while len(found) < 10:
+            told = msgspec.json.decode(await socket.recv())
+            found += told.get("messages", [])
+        assert [message["offset"] for message in found] == list(range(10))

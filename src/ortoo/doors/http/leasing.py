@@ -16,7 +16,7 @@ from ortoo.model.runs import merge_runs, runs_of
 
 from .call import Call
 from .desk import HangUp
-from .rendering import render_runs
+from .rendering import encode_runs
 from .shapes import LeaseAnywhereBody, LeaseBody, MessageList, SettleBody, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "release", "extend", "ack_through"]
@@ -71,7 +71,7 @@ async def _lease(call: Call, command: Lease) -> bytes:
         if call.is_gone:
             await give_back(call.guest, command, runs)
             raise HangUp
-    return _encode(MessageList(render_runs(runs))) if runs else _NONE
+    return await encode_runs(_NONE, runs) if runs else _NONE
 
 
 async def give_back(guest: Guest, command: Lease, runs: list[LeasedRun]) -> None:

@@ -29,7 +29,7 @@ from .desk import Desk, Receive
 from .leasing import STARTS, Action, give_back, settle_receipts
 from .problems import to_problem, unexpected
 from .publishing import to_columns, to_placements
-from .rendering import render_runs
+from .rendering import encode_runs
 from .shapes import BODY_BYTES_MAX, SettleBody
 
 log = logging.getLogger("ortoo.http")
@@ -212,8 +212,8 @@ class Session:
                 del self._pushed[command.id]
 
     async def _deliver(self, id: str, pushed: Pushed, runs: list[LeasedRun]) -> None:
-        told = said.encode_told(said.Delivered(id=id, messages=render_runs(runs)))
         try:
+            told = await encode_runs(said.encode_told(said.Delivered(id=id, messages=[])), runs)
             await self._send({"type": "websocket.send", "text": told.decode()})
         except (asyncio.CancelledError, ClientDisconnected):
             await give_back(self._guest, pushed.command, runs)  # nothing was written: it waited until it could
