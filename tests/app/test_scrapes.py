@@ -49,6 +49,14 @@ async def test_a_counter_goes_on_from_its_zero() -> None:
         assert (await here.scrape()).value("ortoo_messages_dead_lettered_total", **labels) == 1
 
 
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\\n", "snö ☃", "a,b={}"])
+async def test_any_name_can_be_a_label(name: str) -> None:
+    async with world() as here:
+        await here.queue.publish(name, b"1")
+        found = await here.scrape()
+        assert found.value("ortoo_messages_published_total", namespace="default", topic=name) == 1
+
+
 def zeros(found: Scraped, name: str, **wanted: str) -> set[str]:
     matching = {labels: value for (metric, labels), value in found.samples.items() if metric == name}
     chosen = {dict(labels)["reason"]: value for labels, value in matching.items() if wanted.items() <= set(labels)}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import generate_latest
-from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
 from ortoo.model.histogram import Histogram
 
@@ -19,7 +17,7 @@ _process = ProcessCollector(registry=None)
 Labels = tuple[str, ...]
 
 
-class Readings(Collector):
+class Readings:
     """What is added under the same labels is summed up; so are the topics beyond the bound."""
 
     def __init__(self) -> None:
@@ -41,33 +39,37 @@ class Readings(Collector):
         merged.total += histogram.total
 
     def render(self) -> bytes:
-        return generate_latest(self)
-
-    def collect(self) -> Iterator[Metric]:
+        """Prometheus text. Written here, and not by its library: of a thousand topics it is tens of thousands of lines."""
+        lines: list[str] = []
         for family in FAMILIES.values():
-            yield self._metric(family)
-        yield from _process.collect()
-
-    def _metric(self, family: Family) -> Metric:
-        metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
-        for labels, value in self._numbers.get(family.name, {}).items():
-            metric.add_sample(family.name, dict(zip(family.labels, labels, strict=True)), value)
-        for labels, histogram in self._histograms.get(family.name, {}).items():
-            named = dict(zip(family.labels, labels, strict=True))
-            add = _add_quantiles if family.kind == "summary" else _add_buckets
-            add(metric, named, histogram)
-            metric.add_sample(f"{family.name}_count", named, histogram.count)
-            metric.add_sample(f"{family.name}_sum", named, histogram.total)
-        return metric
+            lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
+            for labels, value in self._numbers.get(family.name, {}).items():
+                lines.append(_line(family.name, _pairs(family, labels), value))
+            for labels, histogram in self._histograms.get(family.name, {}).items():
+                lines += _histogram_lines(family, _pairs(family, labels), histogram)
+        return "".join(lines).encode() + generate_latest(_process)
 
 
-def _add_buckets(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    seen = 0
-    for bound, count in zip([*histogram.bounds, "+Inf"], histogram.counts, strict=True):
-        seen += count
-        metric.add_sample(f"{metric.name}_bucket", {**labels, "le": str(bound)}, seen)
+def _histogram_lines(family: Family, pairs: list[str], histogram: Histogram) -> Iterator[str]:
+    if family.kind == "summary":
+        for share in _QUANTILES:
+            yield _line(family.name, [*pairs, f'quantile="{share}"'], histogram.quantile(share))
+    else:
+        seen = 0
+        for bound, count in zip([*histogram.bounds, "+Inf"], histogram.counts, strict=True):
+            seen += count
+            yield _line(f"{family.name}_bucket", [*pairs, f'le="{bound}"'], seen)
+    yield _line(f"{family.name}_count", pairs, histogram.count)
+    yield _line(f"{family.name}_sum", pairs, histogram.total)
 
 
-def _add_quantiles(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    for share in _QUANTILES:
-        metric.add_sample(metric.name, {**labels, "quantile": str(share)}, histogram.quantile(share))
+def _pairs(family: Family, labels: Labels) -> list[str]:
+    return [f'{name}="{_escaped(value)}"' for name, value in zip(family.labels, labels, strict=True)]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _line(name: str, pairs: list[str], value: float) -> str:
+    return f"{name}{{{','.join(pairs)}}} {float(value)}\n" if pairs else f"{name} {float(value)}\n"
