@@ -191,6 +191,20 @@ async def test_publishes_that_wait_for_room_do_not_hold_what_those_who_make_it_n
         assert home.budget.parked == 0
 
 
+async def test_small_publishes_that_wait_for_room_are_bounded_in_number() -> None:
+    async with serving_both(MB) as home, home.wire() as wire:
+        await home.queue.create_topic("full", max_depth=1)
+        await home.queue.create_group("full", "default")
+        await home.queue.publish("full", b"x")
+        wait = msgspec.to_builtins(p.PublishOrWait(publish(b"y"), 60_000))
+        wait["publish"]["topic"], wait["publish"]["batch"]["values"] = ["default", "full"], [b"y"]
+        wire.send(*((number, wait) for number in range(1, 1001)))
+        async with asyncio.timeout(LONG):
+            refused = [await wire.receive() for _ in range(700)]
+        assert {problem["code"] for _, _, problem in refused} == {"full"}
+        assert home.budget.parked > 0
+
+
 async def test_a_publish_over_http_that_waits_for_room_is_parked_and_published() -> None:
     async with serving_both(4 * MB) as home:
         await home.queue.create_topic("full", max_depth=1)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ortoo.doors.tcp import session
 from ortoo.model.commands import Lease
 from ortoo.wire import protocol as p
 from tests.doors.tcp.home import Home, Wire, serving, until
@@ -201,3 +204,13 @@ async def settled_leases(home: Home) -> int:
             return now
         last = now
         await until(lambda: bool(home.door.stalled))
+
+
+async def test_a_connection_has_so_many_subscriptions_and_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SUBSCRIPTIONS_MAX", 3)
+    await make_jobs(home)
+    async with home.wire() as wire:
+        wire.send(*((number, p.Subscribe(feed(), 5)) for number in range(1, 5)))
+        kind, request_id, problem = await wire.receive()
+        assert (kind, request_id, problem["code"]) == (p.ERROR, 4, "too_many")
+        assert await delivered_until_ping(wire) == []

@@ -14,7 +14,7 @@ from ortoo.broker import Gate, Guest, Share, Subscription
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease
-from ortoo.model.errors import InvalidError, OrtooError, ProtocolError
+from ortoo.model.errors import InvalidError, OrtooError, ProtocolError, TooManyError
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
 from ortoo.wire.outbox import Outbox
@@ -25,6 +25,8 @@ from .presence import Presence
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
+WAITING_BYTES = 2_048  # what a publish that waits weighs beside what it brings; so many small ones would weigh nothing
+SUBSCRIPTIONS_MAX = 10_000  # of one connection
 CREDIT_MAX = 1_000_000
 CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
@@ -241,6 +243,8 @@ class Session(asyncio.Protocol):
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
         if isinstance(request, Lease):
             self._note_consumer(request.consumer)
+        if isinstance(request, p.PublishOrWait):
+            size += WAITING_BYTES
         self._share.take(size)
         may_wait = isinstance(request, Lease | p.PublishOrWait)
         self._start(request_id, self._answer(request_id, request, size), may_wait, size)
@@ -291,7 +295,9 @@ class Session(asyncio.Protocol):
             check_command(request.lease)
             if request_id in self._polls or not 1 <= request.credit <= CREDIT_MAX:
                 raise InvalidError(f"a subscription needs an id of its own and a credit of 1 to {CREDIT_MAX}")
-        except InvalidError as error:
+            if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+                raise TooManyError(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions; open another")
+        except (InvalidError, TooManyError) as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         self._note_consumer(request.lease.consumer)
