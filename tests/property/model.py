@@ -149,6 +149,7 @@ class Topic:
     dedup: dict[str, tuple[int, MessageRef]] = field(default_factory=dict)
     window_since: int | None = None
     window_count: int = 0
+    is_trimmed_early: bool = False  # before age would have
     homes: dict[tuple[int, str], int] = field(default_factory=dict)  # (partitions, key) -> partition
 
     def __post_init__(self) -> None:

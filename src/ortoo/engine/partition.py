@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
 
 from ortoo.model.batch import Batch
 from ortoo.model.names import GroupId
@@ -11,6 +10,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Published
 from ortoo.model.topic import ANY_PRIORITY, TopicConfig
 
+from .due_dates import DueDates
 from .keys import KeyColumn
 from .timeline import Timeline
 from .wheel import Pair, Wheel
@@ -33,7 +33,7 @@ class Partition:
     keys        key hashes, kept only where the order asks for them
     trouble     why the store cannot vouch for it; then it is neither read nor written
     unsized     where drafted copies begin, whose values are on their way to the store (soft)
-    ripened     (due, offset) of messages that were delayed: retention counts their age from there
+    ripened     when messages that were delayed came due
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Partition:
         self.private: dict[int, GroupId] = {}
         self.lanes: dict[int, OffsetSet] = {}
         self.keys = KeyColumn()
-        self.ripened: deque[tuple[int, int]] = deque()
+        self.ripened = DueDates()
         self.timeline = Timeline()
         self.trimmed_at = 0
         self.trouble: str | None = None
@@ -178,7 +178,7 @@ class Partition:
     def ripen(self, now: int, upto: Pair | None = None) -> OffsetSet:
         """Takes out the delayed messages that are due."""
         due = [(when, offset) for when, offset in self.delays.pop(now, upto) if offset in self.delayed]
-        self.ripened.extend(due)
+        self.ripened.add(due)
         offsets = OffsetSet([offset for _, offset in due])
         self.delayed.subtract(offsets)
         return offsets
@@ -199,9 +199,8 @@ class Partition:
 
     def unripe_before(self, cutoff: int) -> int:
         """No offset from here on may be trimmed by an age limit: not due yet, or due only after `cutoff`."""
-        while self.ripened and self.ripened[0][0] < cutoff:
-            self.ripened.popleft()
-        bound = min((offset for _, offset in self.ripened), default=self.end)
+        bound = self.ripened.first_since(cutoff)
+        bound = self.end if bound is None else bound
         return min(bound, self.delayed.first()) if self.delayed else bound
 
     def trim(self, start: int) -> None:
@@ -215,4 +214,4 @@ class Partition:
             offsets.remove_span(0, start)
         self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         self.private = {offset: group for offset, group in self.private.items() if offset >= start}
-        self.ripened = deque(pair for pair in self.ripened if pair[1] >= start)
+        self.ripened.trim(start)

@@ -42,7 +42,7 @@ class PartitionDump(msgspec.Struct, array_like=True):
     deleted: bytes
     private: dict[int, int]
     lanes: dict[int, bytes]
-    ripened: list[tuple[int, int]]
+    ripened: list[tuple[int, ...]]  # due, first offset, last offset; an early version wrote a pair a message
     archived: int = 0
     trimmed_at: int | None = None  # unknown where an early version wrote it
 
@@ -167,7 +167,7 @@ def _dump_partition(p: Partition) -> PartitionDump:
         p.deleted.to_bytes(),
         {offset: int(group) for offset, group in p.private.items()},
         {lane: offsets.to_bytes() for lane, offsets in p.lanes.items()},
-        list(p.ripened),
+        list(p.ripened.spans),
         p.archived,
         p.trimmed_at,
     )
@@ -261,7 +261,8 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     partition.deleted = OffsetSet.from_bytes(dumped.deleted)
     partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
     partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
-    partition.ripened.extend(dumped.ripened)
+    for due, *offsets in dumped.ripened:
+        partition.ripened.add_span(due, offsets[0], offsets[-1])
     partition.archived = dumped.archived
     if dumped.trimmed_at is not None:
         partition.trimmed_at = dumped.trimmed_at
