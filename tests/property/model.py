@@ -992,15 +992,9 @@ class Model:
             if delivery.state in (DONE, DEAD, GONE):
                 delivery.reset(PENDING)
             delivery.state = PENDING
-            self._let_out(topic, group, message)
+            delivery.let_out = True
         self._bury(topic, deaths, now)
         return len(groups)
-
-    def _let_out(self, topic: Topic, group: Group, message: Message) -> None:
-        """A message asked for by name leaves the window buffer, and so do the earlier ones of its partition."""
-        for delivery in group.in_partition(message.partition):
-            if delivery.message.offset <= message.offset:
-                delivery.let_out = True
 
     def dead_letter(self, command: c.DeadLetter, now: int) -> int:
         topic, message = self.message(command.message)
@@ -1031,7 +1025,7 @@ class Model:
             delivery = group.deliveries[original.place]
             if delivery.state in (DONE, DEAD, GONE):
                 delivery.reset(PENDING)
-            self._let_out(topic, group, original)
+            delivery.let_out = True
             return command.origin
         again = self._append(topic, partition.index, now)
         again.only = group.id

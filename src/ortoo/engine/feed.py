@@ -34,6 +34,7 @@ class Failure(NamedTuple):
 
 class Feed:
     __slots__ = (
+        "ahead",
         "cursor",
         "dead",
         "early",
@@ -56,6 +57,7 @@ class Feed:
         self.fifo = ordering in ("partition", "strict")
         self.keys = KeyOrder() if ordering == "key" else None
         self.cursor = cursor
+        self.ahead = OffsetSet()  # from the cursor on, but asked for by name: looked at before their turn
         self.open = OffsetSet()  # admitted and not settled, in whatever state
         self.ready: dict[int, OffsetSet] = {}  # by lane; a partition in FIFO order has one, whatever the priorities
         self.leased = OffsetSet()
@@ -78,15 +80,25 @@ class Feed:
         if upto <= start:
             return 0
         fresh = OffsetSet.span(start, upto)
-        if self.dead or partition.has_gone():
+        if self.dead or self.ahead or partition.has_gone():
             fresh.subtract(self._gone())
         self.open.update(fresh)
         if partition.delayed:
             fresh.subtract(partition.delayed)
+        if self.ahead:  # later ones of their keys may be ready already
+            self.ahead.remove_span(0, upto)
+            for offset in fresh:
+                self.offer(offset)
+            return upto - start
         if self.keys is not None and partition.keys:
             fresh = self._first_of_keys(fresh, self.keys.states)
         self._make_ready(fresh)
         return upto - start
+
+    def admit_some(self, offsets: OffsetSet) -> None:
+        """Looks at just these of the messages that cannot be leased yet, and at all that can be."""
+        self.admit(min(offsets.last() + 1, self.partition.visible))
+        self.ahead.update(offsets.within(self.cursor, offsets.last() + 1))
 
     def _first_of_keys(self, fresh: OffsetSet, states: dict[int, KeyState]) -> OffsetSet:
         """Sets aside messages behind an earlier one of their key. The hot loop of key order: KeyOrder.offer, inlined."""
@@ -156,7 +168,7 @@ class Feed:
     # -- being delivered
 
     def take(self, offsets: OffsetSet) -> None:
-        self.admit(offsets.last() + 1)
+        self.admit(min(offsets.last() + 1, self.partition.visible))
         self._unready(offsets)
         self.leased.update(offsets)
         if self.keys is not None and self.partition.keys:
@@ -252,6 +264,7 @@ class Feed:
         self.close(self.open.within(0, start))
         self.dead.remove_span(0, start)
         self.early.remove_span(0, start)
+        self.ahead.remove_span(0, start)
         self.cursor = max(self.cursor, start)
 
     # -- asking
@@ -273,12 +286,16 @@ class Feed:
         start, end = max(self.cursor, self.partition.start), self.partition.end
         if start >= end:
             return 0
-        gone = self._gone().count_within(start, end) if self.dead or self.partition.has_gone() else 0
+        is_whole = not (self.dead or self.ahead or self.partition.has_gone())
+        gone = 0 if is_whole else self._gone().count_within(start, end)
         return end - start - gone
 
     def _gone(self) -> OffsetSet:
-        """Fresh ones among these are not to be delivered."""
-        return self.partition.gone_for(self.group) | self.dead
+        """What lies from the cursor on and is not fresh: not to be delivered, or looked at already."""
+        gone = self.partition.gone_for(self.group)
+        gone.update(self.dead)
+        gone.update(self.ahead)
+        return gone
 
     def unsettled(self, offsets: OffsetSet) -> OffsetSet:
         """Those of them that the group has not settled, fresh ones included."""

@@ -117,7 +117,7 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
                 feed.hasten(offset)
             del feed.failures[offset]
         feed.dead.subtract(again)
-        feed.reopen(again.within(0, feed.cursor))
+        feed.reopen(again.within(0, feed.cursor) | (again & feed.ahead))
 
 
 def _forget_leases(state: State, group: Group) -> None:
@@ -292,7 +292,7 @@ def _dropped(state: State, record: r.Dropped) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
     if record.reason == "moved":  # the others that were fresh are expired, which the log knows
-        group.feeds[record.partition].admit(record.offsets.last() + 1)
+        group.feeds[record.partition].admit_some(record.offsets)
     group.close(record.partition, record.offsets)
     topic.counters.count_dropped(record.reason, len(record.offsets))
 
@@ -307,7 +307,7 @@ def _dead_lettered(state: State, record: r.DeadLettered) -> None:
 
 def _redriven(state: State, record: r.Redriven) -> None:
     feed = state.topics[record.topic].groups[record.group].feeds[record.partition]
-    feed.admit(record.offsets.last() + 1)
+    feed.admit_some(record.offsets)
     feed.reopen(record.offsets - feed.open)
 
 
@@ -316,8 +316,8 @@ def _hastened(state: State, record: r.Hastened) -> None:
     group = topic.groups[record.group]
     group.revoke(record.partition, record.offsets)
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
+    feed.admit_some(record.offsets)
     for offset in record.offsets:
-        feed.admit(offset + 1)
         was_delayed = offset in partition.delayed and offset not in feed.early
         if was_delayed:
             feed.early.add(offset)

@@ -55,6 +55,7 @@ class FeedDump(msgspec.Struct, array_like=True):
     early: bytes
     failures: bytes  # offset, attempts, first, due; offset, ...
     skipped: int
+    ahead: bytes | None = None
 
 
 class LeaseDump(msgspec.Struct, array_like=True):
@@ -185,6 +186,7 @@ def _dump_feed(feed: Feed) -> FeedDump:
         feed.early.to_bytes(),
         failures.tobytes(),
         feed.skipped,
+        feed.ahead.to_bytes() if feed.ahead else None,
     )
 
 
@@ -330,6 +332,8 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
     feed.retrying = OffsetSet.from_bytes(dumped.retrying)
     feed.early = OffsetSet.from_bytes(dumped.early)
     feed.skipped = dumped.skipped
+    if dumped.ahead is not None:
+        feed.ahead = OffsetSet.from_bytes(dumped.ahead)
     failures = array("q", dumped.failures)
     for at in range(0, len(failures), 4):
         offset, attempts, first, due = failures[at : at + 4]

@@ -190,7 +190,7 @@ class State:
         return group
 
     def message(self, ref: MessageRef) -> tuple[Topic, Partition]:
-        """The place of a message that the log still has."""
+        """The place of a message that the log has, durably."""
         topic = self.topic_by_id(ref.topic)
         if ref.partition < len(topic.partitions):
             partition = topic.partitions[ref.partition]
@@ -198,9 +198,9 @@ class State:
                 raise UnavailableError(
                     f"partition {ref.partition} of {str(topic.name)!r} is quarantined: {partition.trouble}"
                 )
-            if partition.start <= ref.offset < partition.end and ref.offset not in partition.deleted:
+            if partition.start <= ref.offset < partition.durable and ref.offset not in partition.deleted:
                 return topic, partition
-        raise NotFoundError(f"there is no message {ref}; it never was, was deleted, or retention removed it")
+        raise NotFoundError(f"there is no message {ref}; it never was, is not durable yet, was deleted, or retention removed it")
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
         topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))

@@ -115,6 +115,7 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
             found.update(_fresh(feed, count, is_blocked=False))
         case "done":
             past = OffsetSet.span(partition.start, feed.cursor) if feed.cursor > partition.start else OffsetSet()
+            past.update(feed.ahead)
             found = past - feed.open - feed.dead - partition.gone_for(feed.group)
     return found if count is None else found.take(count)
 
@@ -128,6 +129,7 @@ def _fresh(feed: Feed, count: int | None, *, is_blocked: bool) -> OffsetSet:
     fresh = OffsetSet.span(start, partition.visible)
     fresh.subtract(partition.gone_for(feed.group))
     fresh.subtract(feed.dead)
+    fresh.subtract(feed.ahead)
     fresh.subtract(partition.delayed)
     if feed.fifo:
         return fresh if feed.is_held == is_blocked else OffsetSet()
@@ -161,11 +163,11 @@ def state_of(feed: Feed, offset: int) -> MessageState | None:
     if offset in feed.dead:
         return "dead"
     if is_pending:
-        if offset >= max(feed.cursor, partition.visible):
+        if offset >= max(feed.cursor, partition.visible) and offset not in feed.ahead:
             return None
         return "blocked" if _is_blocked(feed, offset) else "ready"
-    is_done = partition.start <= offset < feed.cursor and offset not in partition.gone_for(feed.group)
-    return "done" if is_done else None
+    is_past = partition.start <= offset < feed.cursor or offset in feed.ahead
+    return "done" if is_past and offset not in partition.gone_for(feed.group) else None
 
 
 def _is_blocked(feed: Feed, offset: int) -> bool:
