@@ -226,6 +226,7 @@ LIMITS: dict[str, str] = {
     "TRANSACTION_MESSAGES_MAX": "messages staged in one named transaction",
     "TRANSACTION_BYTES_MAX": "what is staged in one named transaction, with 32 bytes for each message",
     "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction may stay open",
+    "TRANSACTIONS_REMEMBERED_MAX": "named transactions that are remembered after they ended; the oldest go first",
     "TRANSACTION_REMEMBERED_MS": "how long an ended transaction's name is remembered",
     "PRODUCERS_MAX": "clients whose commands are known again when they are sent twice",
     "PRODUCER_REMEMBERED_MS": "how long a client's commands are known again after it was last heard of",

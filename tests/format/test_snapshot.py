@@ -106,7 +106,7 @@ class DiskMachine(EngineMachine):
     def compare_times(self, engine: Engine) -> None:
         for topic in self.engine.state.topics.values():
             for partition, again in zip(topic.partitions, engine.state.topics[topic.id].partitions, strict=True):
-                assert again.bytes_held == partition.bytes_held
+                assert again.bytes_held <= partition.bytes_held  # which counts whole instants, the log just what it has
                 assert list(again.expired) == list(partition.expired)
                 assert list(again.evicted) == list(partition.evicted)
                 assert again.private == partition.private

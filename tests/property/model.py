@@ -98,10 +98,10 @@ class Group:
     alive: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
 
-    def touch(self, consumer: str, now: int, wait_ms: int = 0, session_ms: int | None = None) -> None:
+    def touch(self, consumer: str, now: int, session_ms: int | None = None) -> None:
         if session_ms is not None:
             self.sessions[consumer] = session_ms
-        until = now + wait_ms + self.sessions.get(consumer, limits.SESSION_TIMEOUT_MS)
+        until = now + self.sessions.get(consumer, limits.SESSION_TIMEOUT_MS)
         self.alive[consumer] = max(until, self.alive.get(consumer, 0))
 
     def live_leases(self) -> list[Lease]:
@@ -610,7 +610,7 @@ class Model:
         left = list(reply.taken)
         for ahead, topic in enumerate(topics):
             group = topic.groups.get(command.group) or self._new_group(topic, command.group, command.start, now)
-            group.touch(command.consumer, now, command.wait_ms)
+            group.touch(command.consumer, now)
             runs = [run for run in left if run.topic_id == topic.id]
             left = [run for run in left if run.topic_id != topic.id]
             number = LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1)
@@ -942,7 +942,7 @@ class Model:
 
     def heartbeat(self, command: c.Heartbeat, now: int) -> None:
         group = self.group(self.topic(command.topic), command.group)
-        group.touch(command.consumer, now, 0, command.session_ms)
+        group.touch(command.consumer, now, command.session_ms)
 
     def leave(self, command: c.Leave, now: int) -> None:
         for topic, group in self.groups():
@@ -1029,6 +1029,7 @@ class Model:
             return command.origin
         again = self._append(topic, partition.index, now)
         again.only = group.id
+        again.key = command.key
         self._appended(topic, [again], now)
         ref = MessageRef(topic.id, partition.index, again.offset)
         self.copies[ref] = Origin(command.copy, command.group, "redriven", 0, None)

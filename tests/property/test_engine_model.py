@@ -897,11 +897,11 @@ class EngineMachine(RuleBasedStateMachine):
         self.do(command, lambda m, cmd, _: m.dead_letter(cmd, self.now))
 
     @precondition(lambda self: self.copies)
-    @rule(index=indexes)
-    def redrive(self, index: int) -> None:
+    @rule(index=indexes, key=st.sampled_from([None, "k1", "k2"]))
+    def redrive(self, index: int, key: str | None) -> None:
         copy = list(self.copies)[index % len(self.copies)]
         origin = self.copies[copy]
-        self.do(c.Redrive(copy, origin.message, origin.group), lambda m, cmd, _: m.redrive(cmd, self.now))
+        self.do(c.Redrive(copy, origin.message, origin.group, key), lambda m, cmd, _: m.redrive(cmd, self.now))
 
     @precondition(lambda self: self.turn % 3 == 0)
     @rule(copy=indexes, origin=indexes, beyond=st.integers(0, 3), group=groups)

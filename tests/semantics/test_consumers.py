@@ -200,3 +200,24 @@ async def test_more_consumers_than_partitions_leaves_some_idle(queue: Queue) -> 
     for consumer in ("a", "b", "c"):
         await queue.lease("orders", consumer=consumer)
     assert sorted(len(partitions) for partitions in (await owned(queue)).values()) == [0, 1, 1]
+
+
+async def test_a_poll_that_was_served_is_a_sign_of_life_of_that_moment(queue: Queue, clock: ManualClock) -> None:
+    """A consumer that is silent for its session timeout leaves, however long its last poll might have waited."""
+    await queue.create_topic("orders", partitions=1, ordering="partition")
+    await queue.publish("orders", b"1")
+    [message] = await queue.lease("orders", consumer="a", wait=60)
+    await queue.ack(message)
+    assert await queue.lease("orders", consumer="b") == []
+    await queue.publish("orders", b"2")
+    await clock.advance(11)
+    assert values(await queue.lease("orders", consumer="b")) == [b"2"]
+
+
+async def test_who_waits_is_alive(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders", partitions=1, ordering="partition")
+    polling = await poll(queue, consumer="a", wait=60)
+    await clock.advance(50)
+    assert await queue.lease("orders", consumer="b") == []
+    await queue.publish("orders", b"1")
+    assert values(await polling) == [b"1"]

@@ -256,3 +256,19 @@ async def test_the_dlq_of_one_group_is_no_matter_of_another(queue: Queue) -> Non
     assert values(await take(queue, "orders", group="good")) == [b"1"]
     assert (await queue.group("orders", "good")).dead == 0
     assert (await queue.group("orders", "bad")).dead == 1
+
+
+async def test_a_redriven_copy_keeps_its_place_in_the_order_of_its_key(queue: Queue, clock: ManualClock) -> None:
+    """If the original was trimmed, a copy is published that only that group sees; order by key holds for it, too."""
+    await queue.create_topic("orders", partitions=1, retention_seconds=60, max_attempts=1)
+    await queue.create_topic("orders.dlq", partitions=1, dlq=False)
+    await queue.publish("orders", b"1", key="k")
+    await queue.reject(await take(queue, "orders"))
+    await clock.advance(80)
+    await queue.redrive("orders")
+    await queue.publish("orders", b"2", key="k")
+    [copy] = await take(queue, "orders", max_messages=1)
+    assert (copy.value, copy.key) == (b"1", "k")
+    assert await take(queue, "orders") == []
+    await queue.ack(copy)
+    assert values(await take(queue, "orders")) == [b"2"]

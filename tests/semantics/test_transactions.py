@@ -3,9 +3,10 @@
 import pytest
 
 from ortoo import ExistsError, FullError, InvalidError, LeaseLostError, Message, NotFoundError, Queue, TooManyError
+from ortoo.broker import Broker
 from ortoo.model import limits
 from ortoo.model.commands import Begin
-from ortoo.testing import ManualClock
+from ortoo.testing import ManualClock, open_manual
 
 from .actors import publish, take, values
 from .stores import LastingStore, queue_on
@@ -275,3 +276,16 @@ async def test_an_empty_namespace_is_none(python_queue: Queue) -> None:
     with pytest.raises(InvalidError, match="a namespace must have 1 to 255 bytes, this one has 0"):
         await python_queue._link.call(Begin("job", "", 1000))
     assert (await python_queue.stats()).transactions == 0
+
+
+async def test_names_of_ended_transactions_are_remembered_up_to_a_number(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTIONS_REMEMBERED_MAX", 3)
+    async with open_manual(clock) as queue:
+        for number in range(10):
+            await (await queue.begin(f"t{number}")).commit()
+        broker = queue._link
+        assert isinstance(broker, Broker)
+        state = broker.engine.state
+        assert [name for _, name in state.ended] == ["t7", "t8", "t9"]

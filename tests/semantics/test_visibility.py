@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ortoo import Queue
+from ortoo import NotFoundError, Queue
+from ortoo.model.names import parse_message_id
 from ortoo.testing import ManualClock
 
 from .actors import settle, take, values
@@ -93,3 +94,22 @@ async def test_an_ack_returns_once_it_is_durable(slow: Queue, store: SlowStore) 
     assert not acking.done()
     store.writing.set()
     await acking
+
+
+async def test_a_message_on_its_way_to_the_disk_cannot_be_asked_for_by_name(clock: ManualClock) -> None:
+    """A message can be leased only once it is durable."""
+    store = SlowStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        first = await queue.publish("orders", b"1")
+        assert len(await take(queue, "orders")) == 1
+        store.writing.clear()
+        writing = asyncio.create_task(queue.publish("orders", b"2"))
+        await settle()
+        ahead = str(parse_message_id(first.id)._replace(offset=1))
+        with pytest.raises(NotFoundError, match="not durable"):
+            await queue.retry_now(ahead)
+        assert await take(queue, "orders") == []
+        store.writing.set()
+        assert (await writing).id == ahead
+        assert values(await take(queue, "orders")) == [b"2"]

@@ -75,3 +75,37 @@ async def test_a_count_alone_might_never_close(queue: Queue) -> None:
     """Hold messages until a batch fills or N seconds pass."""
     with pytest.raises(ConfigError, match="window_seconds"):
         await queue.create_topic("orders", window_count=10)
+
+
+async def test_a_message_asked_for_by_name_leaves_the_others_in_their_window(queue: Queue) -> None:
+    """New messages become leasable when the window closes; retry now lets out that one alone."""
+    await queue.create_topic("orders", partitions=1, window_seconds=60)
+    await queue.publish("orders", b"0")
+    assert await take(queue, "orders") == []
+    sent = await publish(queue, "orders", b"1", b"2", b"3")
+    await queue.retry_now(sent[1].id)
+    assert values(await take(queue, "orders")) == [b"2"]
+    assert await take(queue, "orders") == []
+
+
+async def test_the_window_closes_for_the_others_as_if_nobody_had_asked(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders", partitions=1, window_seconds=60)
+    await queue.publish("orders", b"0")
+    assert await take(queue, "orders") == []
+    sent = await publish(queue, "orders", b"1", b"2", b"3", key="k")
+    await queue.retry_now(sent[2].id)
+    [early] = await take(queue, "orders", lease=600)
+    await clock.advance(61)
+    assert values(await take(queue, "orders")) == [b"0"]  # its key is held
+    await queue.ack(early)
+    assert values(await take(queue, "orders")) == [b"1", b"2"]
+
+
+async def test_giving_one_up_by_name_lets_none_out(queue: Queue) -> None:
+    await queue.create_topic("orders", partitions=1, window_seconds=60, dlq=False)
+    await queue.publish("orders", b"0")
+    assert await take(queue, "orders") == []
+    sent = await publish(queue, "orders", b"1", b"2")
+    await queue.dead_letter(sent[1].id)
+    assert await take(queue, "orders") == []
+    assert (await queue.group("orders")).backlog == 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Never
 
@@ -21,9 +22,11 @@ from ortoo.model import limits
 from ortoo.model.commands import (
     ChangeTopic,
     Command,
+    Commit,
     CreateTopic,
     Lease,
     Once,
+    PlainCommand,
     Publish,
     Stage,
     Transact,
@@ -56,7 +59,10 @@ _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 _log = logging.getLogger("ortoo.broker")
 
-_PUBLISHING = (Publish, Stage, Transact)
+
+def _publishes(command: PlainCommand) -> bool:
+    """Whether it needs room. What only settles is let through when the disk is full."""
+    return bool(command.publishes) if isinstance(command, Transact) else isinstance(command, Publish | Stage | Commit)
 
 
 class Broker(Reader):
@@ -147,7 +153,11 @@ class Broker(Reader):
         wanted = plain(command)
         if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:
             self._check_can_encrypt()
-        if isinstance(wanted, _PUBLISHING) and (full := self.store.status().full) is not None:
+        if (
+            _publishes(wanted)
+            and (full := self.store.status().full) is not None
+            and not self.engine.has_answer(command)
+        ):
             raise FullError(f"{full}; nothing more is published until there is room, settling still works")
         now = self.now()
         self._do_due(now)
@@ -190,6 +200,11 @@ class Broker(Reader):
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
+
+    def parked(self, command: Lease) -> Callable[[], None]:
+        """A consumer waits, and is alive as long as it does. Returns what ends that."""
+        unpark = self.engine.park(command)
+        return lambda: unpark(self.now())
 
     # -- time
 

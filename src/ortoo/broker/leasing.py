@@ -35,6 +35,7 @@ class Shell(Protocol):
     def refusal(self) -> OrtooError | None: ...
     def submit(self, command: Command) -> Any: ...
     def find_topic(self, name: TopicName) -> Topic | None: ...
+    def parked(self, command: Lease) -> Callable[[], None]: ...
     async def flush(self) -> None: ...
 
 
@@ -100,6 +101,7 @@ class Leasing:
     async def _wait(self, command: Lease) -> LeaseTaken:
         future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
         remove = self.waiters.park(command, self._shell.clock.monotonic_ms() + command.wait_ms, future)
+        unpark = self._shell.parked(command)
         self._arm()
         try:
             return await future
@@ -109,6 +111,7 @@ class Leasing:
             raise
         finally:
             remove()
+            unpark()
 
     def _return(self, taken: LeaseTaken) -> None:
         if taken.taken and self._shell.refusal is None:

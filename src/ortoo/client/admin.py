@@ -288,7 +288,7 @@ class Admin:
         for letter in letters:
             copy = parse_message_id(letter.id)
             origin = parse_message_id(letter.headers["ortoo-origin"])
-            await self._link.call(Redrive(copy, origin, letter.headers["ortoo-group"]))
+            await self._link.call(Redrive(copy, origin, letter.headers["ortoo-group"], letter.key))
         return len(letters)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:

@@ -129,7 +129,7 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
     if command.session_ms is not None and not 1 <= command.session_ms <= limits.LEASE_MS_MAX:
         hours = limits.LEASE_MS_MAX // 3_600_000
         raise InvalidError(f"a session lasts 1 ms to {hours} hours, not {command.session_ms} ms")
-    joined = group.members.touch(command.consumer, now, 0, command.session_ms)
+    joined = group.members.touch(command.consumer, now, command.session_ms)
     if joined and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions(), now)
     state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())

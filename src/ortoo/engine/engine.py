@@ -39,6 +39,17 @@ class Engine:
     def _decide_plain(self, command: c.Command, now: int) -> Decision:
         return _DECIDE[type(command)](self.state, command, now)
 
+    def has_answer(self, command: c.Command) -> bool:
+        """Whether it was decided before, so that nothing happens now."""
+        if type(command) is not c.Once:
+            return False
+        producer = self.state.producers.get(command.producer)
+        return producer is not None and command.sequence in producer.answers
+
+    def park(self, command: c.Lease) -> Callable[[int], None]:
+        """The consumer of a lease that found nothing waits, which is a sign of life until what is returned is called."""
+        return lease.park(self.state, command)
+
     def apply(self, record: Record) -> None:
         apply(self.state, record)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from heapq import heapify, heappop, heappush
 
 from ortoo.model import limits
@@ -121,7 +121,7 @@ def _check_topic(topic: Topic, command: Lease) -> None:
 def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[Feed]:
     """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
     members, alarm = group.members, ("members", topic.id, group.id)
-    joined = members.touch(command.consumer, slate.now, command.wait_ms)
+    joined = members.touch(command.consumer, slate.now)
     slate.state.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
     if topic.config.is_fifo:
@@ -136,6 +136,23 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     return [
         feed for feed in feeds if (feed.ready or feed.cursor < feed.partition.durable) and not feed.partition.trouble
     ]
+
+
+def park(state: State, command: Lease) -> Callable[[int], None]:
+    waiting = [
+        (topic, group)
+        for topic in _topics(state, command)
+        if (group := topic.group_names.get(command.group)) is not None
+    ]
+    for _, group in waiting:
+        group.members.park(command.consumer)
+
+    def unpark(now: int) -> None:
+        for topic, group in waiting:
+            group.members.unpark(command.consumer, now)
+            state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+
+    return unpark
 
 
 def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:

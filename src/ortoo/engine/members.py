@@ -12,24 +12,37 @@ from ortoo.model import limits
 
 
 class Members:
-    __slots__ = ("_owned", "alive_until", "moving", "owners", "session_ms", "target")
+    __slots__ = ("_owned", "alive_until", "moving", "owners", "parked", "session_ms", "target")
 
     def __init__(self) -> None:
         self.alive_until: dict[str, int] = {}
         self.session_ms: dict[str, int] = {}
+        self.parked: dict[str, int] = {}  # who waits for messages, with how many polls
         self.owners: dict[int, str] = {}  # partition -> who may lease from it now
         self.target: dict[int, str] = {}  # partition -> who should
         self.moving: dict[int, int] = {}  # partition -> when its old owner's leases are revoked
         self._owned: dict[str, list[int]] | None = None  # what `owned` answers; None after a change
 
-    def touch(self, consumer: str, now: int, wait_ms: int = 0, session_ms: int | None = None) -> bool:
+    def touch(self, consumer: str, now: int, session_ms: int | None = None) -> bool:
         """A sign of life. Returns whether the consumer is new."""
         is_new = consumer not in self.alive_until
         if session_ms is not None:
             self.session_ms[consumer] = session_ms
-        lives = now + wait_ms + self.session_ms.get(consumer, limits.SESSION_TIMEOUT_MS)
+        lives = now + self.session_ms.get(consumer, limits.SESSION_TIMEOUT_MS)
         self.alive_until[consumer] = max(lives, self.alive_until.get(consumer, 0))
         return is_new
+
+    def park(self, consumer: str) -> None:
+        """Who waits is alive."""
+        self.parked[consumer] = self.parked.get(consumer, 0) + 1
+
+    def unpark(self, consumer: str, now: int) -> None:
+        """It waits no longer, and has its session's time to come again; unless it has left."""
+        self.parked[consumer] -= 1
+        if not self.parked[consumer]:
+            del self.parked[consumer]
+        if consumer in self.alive_until:
+            self.touch(consumer, now)
 
     def remove(self, consumers: Collection[str]) -> bool:
         """Returns whether any of them was known."""
@@ -43,10 +56,11 @@ class Members:
         return bool(known)
 
     def silent(self, now: int) -> set[str]:
-        return {consumer for consumer, until in self.alive_until.items() if until <= now}
+        return {name for name, until in self.alive_until.items() if until <= now and name not in self.parked}
 
     def next_deadline(self) -> int | None:
-        return min([*self.alive_until.values(), *self.moving.values()], default=None)
+        lives = [until for consumer, until in self.alive_until.items() if consumer not in self.parked]
+        return min([*lives, *self.moving.values()], default=None)
 
     def rebalance(self, partitions: int, held: dict[int, str], now: int) -> None:
         """Gives each member its share. `held` names the partitions with leased messages, and by whom."""

@@ -12,6 +12,7 @@ from ortoo.model.records import Deleted, Hastened, Origin, Published, Redriven
 from .bury import Death, bury
 from .decision import Decision, Slate
 from .group import Group
+from .keys import key_hashes
 from .lease import draft_group
 from .settle import Held, in_line, put_back
 from .state import State
@@ -92,7 +93,8 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         return Decision(slate.records, origin)
     ref = MessageRef(topic.id, origin.partition, slate.reserve(topic, origin.partition, 1))
     source = Origin(copy, command.group, "redriven", 0, None)
+    hashes = key_hashes([command.key]).tobytes() if command.key is not None and topic.config.ordering == "key" else None
     slate.records.append(
-        Published(now, topic.id, ref.partition, ref.offset, 1, 0, Batch([b""]), origins=[source], only_group=group.id)
+        Published(now, topic.id, *ref[1:], 1, 0, Batch([b""]), hashes, origins=[source], only_group=group.id)
     )
     return Decision(slate.records, ref)

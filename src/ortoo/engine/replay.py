@@ -345,10 +345,7 @@ def _transaction_ended(state: State, record: r.TransactionEnded) -> None:
     state.transactions.pop((record.namespace, record.transaction), None)
     state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
     state.ended[record.namespace, record.transaction] = (record.at, record.committed)
-    for name, (at, _) in list(state.ended.items()):
-        if record.at - at < limits.TRANSACTION_REMEMBERED_MS:
-            break
-        del state.ended[name]
+    state.forget_ended(record.at)
 
 
 _APPLY: dict[type, Callable[[State, Any], None]] = {

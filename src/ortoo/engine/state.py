@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
+from ortoo.model import limits
 from ortoo.model.batch import Outgoing, size_of
 from ortoo.model.commands import Publish
 from ortoo.model.errors import NotFoundError, UnavailableError
@@ -200,7 +201,9 @@ class State:
                 )
             if partition.start <= ref.offset < partition.durable and ref.offset not in partition.deleted:
                 return topic, partition
-        raise NotFoundError(f"there is no message {ref}; it never was, is not durable yet, was deleted, or retention removed it")
+        raise NotFoundError(
+            f"there is no message {ref}; it never was, is not durable yet, was deleted, or retention removed it"
+        )
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
         topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))
@@ -216,6 +219,17 @@ class State:
             for lease in group.leases.values():
                 self.leases_due.add(max(lease.until, now), lease.id)
         self.alarms.set(("leases",), self.leases_due.next())
+
+    def forget_ended(self, now: int) -> None:
+        """Transactions that ended too long ago, or too many ago, to be remembered; the oldest first."""
+        excess = len(self.ended) - limits.TRANSACTIONS_REMEMBERED_MAX
+        gone: list[tuple[str, str]] = []
+        for name, (at, _) in self.ended.items():
+            if now - at < limits.TRANSACTION_REMEMBERED_MS and len(gone) >= excess:
+                break
+            gone.append(name)
+        for name in gone:
+            del self.ended[name]
 
     def find_dedup_id(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
         """Where the first message with that id lies, if the topic, or one that it shares ids with, remembers it."""

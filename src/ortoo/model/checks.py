@@ -7,7 +7,7 @@ from math import isfinite
 
 from . import commands as c
 from . import limits
-from .batch import check_outgoing
+from .batch import check_outgoing, check_texts
 from .errors import InvalidError
 from .names import MessageRef
 
@@ -43,6 +43,7 @@ def check_command(command: c.Command) -> None:
         case c.Redrive():
             check_ref(command.copy)
             check_ref(command.origin)
+            check_texts("key", [command.key], limits.KEY_BYTES_MAX)
         case _:
             pass
 

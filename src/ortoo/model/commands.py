@@ -191,6 +191,7 @@ class Redrive(msgspec.Struct, frozen=True, tag=True):
     copy: MessageRef
     origin: MessageRef
     group: str
+    key: str | None = None  # of the dead letter, for the order of what is published when the original is gone
 
 
 PlainCommand = (

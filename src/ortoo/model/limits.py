@@ -30,6 +30,7 @@ TRANSACTION_MESSAGES_MAX = 5_000_000  # staged under one name
 TRANSACTION_BYTES_MAX = 1024 * 1024 * 1024  # the same; a commit is one frame on the disk, which has at most 2 GiB
 TRANSACTION_TIMEOUT_MS_MAX = 7 * 86_400_000
 TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time is a no-op
+TRANSACTIONS_REMEMBERED_MAX = 100_000  # that ended; those that ended first go first
 PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; those silent for longest go first
 PRODUCER_REMEMBERED_MS = 3_600_000  # a client that was away for longer does not send again
 PRODUCER_ANSWERS_MAX = 1_024  # of one producer; a client has fewer commands under way

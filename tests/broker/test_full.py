@@ -1,0 +1,63 @@
+"""A full disk refuses what needs room, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import ortoo
+from ortoo import FullError, Queue
+from ortoo.broker import Broker
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Once, Publish
+from ortoo.model.names import TopicName
+from ortoo.ports import StoreStatus
+from ortoo.stores.memory import MemoryStore
+from ortoo.testing import ManualClock
+
+
+class FillingStore(MemoryStore):
+    is_full = False
+
+    def status(self) -> StoreStatus:
+        return msgspec.structs.replace(super().status(), full="the disk is full" if self.is_full else None)
+
+
+async def test_a_commit_of_what_was_staged_is_refused_and_can_be_tried_again() -> None:
+    store = FillingStore()
+    async with Queue(Broker(store, ManualClock())) as queue:
+        transaction = await queue.begin("t")
+        await transaction.publish("orders", b"1")
+        store.is_full = True
+        with pytest.raises(FullError):
+            await transaction.commit()
+        store.is_full = False
+        await transaction.commit()
+        assert len(await queue.lease("orders")) == 1
+
+
+async def test_a_transaction_that_only_acks_goes_through() -> None:
+    store = FillingStore()
+    async with Queue(Broker(store, ManualClock())) as queue:
+        await queue.publish("orders", b"1")
+        messages = await queue.lease("orders")
+        store.is_full = True
+        async with queue.transaction() as transaction:
+            transaction.ack(messages[0])
+        assert (await queue.group("orders")).backlog == 0
+        with pytest.raises(FullError):
+            async with queue.transaction() as transaction:
+                transaction.publish("orders", b"2")
+
+
+async def test_what_was_answered_before_the_disk_filled_up_is_answered_again() -> None:
+    """Refused, its producer would think that it never happened."""
+    store = FillingStore()
+    broker = Broker(store, ManualClock())
+    async with Queue(broker):
+        command = Once("producer", 1, 0, Publish(TopicName("default", "orders"), Outgoing([b"1"])))
+        first = await broker.call(command)
+        store.is_full = True
+        assert await broker.call(command) == first
+        with pytest.raises(ortoo.FullError):
+            await broker.call(Once("producer", 2, 0, command.command))
