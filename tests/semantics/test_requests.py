@@ -1,12 +1,14 @@
 """Request and response."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from ortoo import ClosedError, InvalidError, NoReplyError, NotFoundError, Queue
+from ortoo import ClosedError, InvalidError, NoReplyError, NotFoundError, Queue, TopicInfo, UnavailableError
+from ortoo.testing import ManualClock
 
-from .actors import take
+from .actors import take, until
 
 
 async def answer(queue: Queue, count: int, **options: str) -> None:
@@ -94,3 +96,56 @@ async def test_closing_ends_requests_at_once(queue: Queue) -> None:
     await queue.close()
     with pytest.raises(ClosedError):
         await asyncio.wait_for(asking, 5)
+
+
+async def answered(queue: Queue) -> bytes:
+    """A request, and what a consumer answers to it."""
+    asking = asyncio.create_task(queue.request("auth", b"may I?", timeout=60))
+    [request] = await queue.lease("auth", wait=60)
+    await queue.reply(request, b"yes")
+    await request.ack()
+    return (await asking).value
+
+
+async def test_a_request_works_after_one_whose_inbox_could_not_be_made(
+    python_queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails once is tried again."""
+    queue, create = python_queue, python_queue.create_topic
+
+    async def fail(*args: Any, **settings: Any) -> TopicInfo:
+        monkeypatch.setattr(queue, "create_topic", create)
+        raise UnavailableError("not now")
+
+    await queue.create_topic("auth")
+    monkeypatch.setattr(queue, "create_topic", fail)
+    with pytest.raises(UnavailableError, match="not now"):
+        await queue.request("auth", b"may I?")
+    assert await answered(queue) == b"yes"
+
+
+async def test_a_request_works_after_its_inbox_was_deleted(python_queue: Queue) -> None:
+    """An inbox that is gone is made again."""
+    queue = python_queue
+    await queue.create_topic("auth")
+    assert await answered(queue) == b"yes"
+    [inbox] = [info for info in await queue.topics() if info.name.startswith("reply.")]
+    await queue.delete_topic(inbox.name)
+
+    async def is_back() -> bool:
+        return any(info.name == inbox.name for info in await queue.topics())
+
+    await until(is_back)
+    assert await answered(queue) == b"yes"
+
+
+async def test_the_inbox_of_a_client_that_was_killed_goes_by_itself(python_queue: Queue, clock: ManualClock) -> None:
+    """An inbox lives as long as somebody consumes it."""
+    queue = python_queue
+    for name in ("reply.killed", "reply.alive"):
+        await queue.create_topic(name, labels={"ortoo": "inbox"})
+        await queue.lease(name, consumer=f"{name} consumer")
+    for _ in range(6):
+        await clock.advance(9)
+        await queue.lease("reply.alive", consumer="reply.alive consumer")
+    assert [info.name for info in await queue.topics()] == ["reply.alive"]

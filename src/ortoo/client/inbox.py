@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ortoo.model.errors import ClosedError, NoReplyError, OrtooError
+from ortoo.model.errors import ClosedError, NoReplyError, NotFoundError, OrtooError
 from ortoo.model.message import CORRELATION_ID, REPLY_TO, Message, Received
 from ortoo.model.names import INBOX_LABELS
 
@@ -21,6 +21,7 @@ class Asking(Protocol):
     def consume(self, topic: str, *, auto_ack: bool, namespace: str) -> AsyncIterator[Received]: ...
 
 
+_PAUSE_SECONDS = 0.1
 _SETTINGS: dict[str, Any] = {
     "partitions": 1,
     "ordering": "none",
@@ -36,13 +37,13 @@ class Inbox:
         self._queue = queue
         self._namespace = namespace
         self._waiting: dict[str, asyncio.Future[Received]] = {}
+        self._making: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self.topic = f"reply.{uuid4().hex}"
 
     async def ask(self, message: Message, topic: str, timeout: float) -> Received:
         if self._listener is None:
-            self._listener = asyncio.create_task(self._listen(), name="ortoo-inbox")
-            await self._queue.create_topic(self.topic, namespace=self._namespace, **_SETTINGS)
+            await self._begin()
         correlation = uuid4().hex
         message.headers = {**(message.headers or {}), REPLY_TO: self.topic, CORRELATION_ID: correlation}
         future = self._waiting[correlation] = asyncio.get_running_loop().create_future()
@@ -54,6 +55,18 @@ class Inbox:
         finally:
             self._waiting.pop(correlation, None)
 
+    async def _begin(self) -> None:
+        """Once for all who ask meanwhile. After a failure, whoever asks next tries again."""
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._make())
+            self._making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._making)
+
+    async def _make(self) -> None:
+        await self._queue.create_topic(self.topic, namespace=self._namespace, **_SETTINGS)
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen(), name="ortoo-inbox")
+
     async def _listen(self) -> None:
         while True:
             try:
@@ -61,13 +74,23 @@ class Inbox:
                     future = self._waiting.get(reply.correlation_id or "")
                     if future is not None and not future.done():
                         future.set_result(reply)
-            except OrtooError:  # not made yet, or the link is away: the requests' own timeouts tell the callers
-                await asyncio.sleep(0.01)
+            except NotFoundError:  # somebody deleted it, or the server took us for gone
+                await self._make_again()
+            except OrtooError:  # the link is away: the requests' own timeouts tell the callers
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _make_again(self) -> None:
+        try:
+            await self._make()
+        except OrtooError:
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.gather(self._listener, return_exceptions=True)
+        begun = [task for task in (self._making, self._listener) if task is not None]
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+        if begun:
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ClosedError("the queue was closed before an answer came"))

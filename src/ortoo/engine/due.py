@@ -13,8 +13,8 @@
 from __future__ import annotations
 
 from ortoo.model import limits
-from ortoo.model.names import GroupId, LeaseId, TopicId
-from ortoo.model.records import CameDue, Expired, GroupDeleted, TransactionEnded, WindowClosed
+from ortoo.model.names import INBOX_LABELS, GroupId, LeaseId, TopicId
+from ortoo.model.records import CameDue, Expired, GroupDeleted, TopicDeleted, TransactionEnded, WindowClosed
 
 from .admin import leave
 from .alarms import Alarm
@@ -24,6 +24,7 @@ from .group import Group
 from .picker import Budget
 from .retention import retain
 from .settle import expire_lease, give_up_lease
+from .state import State
 from .topic import Topic
 from .wheel import Pair, Wheel
 
@@ -191,7 +192,17 @@ def _transactions(slate: Slate, budget: Budget) -> None:
     state.alarms.set(("transactions",), min(left, default=None))
 
 
+def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
+    """The inbox of a client that went without a word: nobody consumes it, and whoever would has had time to come back."""
+    if topic.config.labels != INBOX_LABELS or now < max(topic.created, state.opened) + limits.SESSION_TIMEOUT_MS:
+        return False
+    return not any(group.members.alive_until for group in topic.groups.values())
+
+
 def _retention(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+    if _is_abandoned(slate.state, topic, slate.now):
+        slate.records.append(TopicDeleted(slate.now, topic.id))
+        return
     cost = 4 + 2 * len(topic.groups)
     first, count = ids[0], max(1, budget.left // cost)
     slate.records.extend(retain(topic, range(first, min(first + count, len(topic.partitions))), slate.now))
