@@ -12,6 +12,8 @@ from .group import Group
 from .keys import NO_KEY, KeyState
 from .topic import Topic
 
+_FRESH_COUNTED = 1_000
+
 
 def topic_info(topic: Topic) -> TopicInfo:
     partitions = [
@@ -84,9 +86,11 @@ def blocked_in(feed: Feed) -> OffsetSet:
 
 
 def count_blocked(feed: Feed) -> int:
+    """Of many fresh messages only the first are looked at; the others count as ready."""
+    fresh = len(_fresh(feed, _FRESH_COUNTED, is_blocked=True))
     if feed.keys is not None:
-        return sum(len(state.waiting) for state in _held_keys(feed).values() if state.waiting)
-    return len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0
+        return fresh + sum(len(state.waiting) for state in _held_keys(feed).values() if state.waiting)
+    return fresh + (len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0)
 
 
 def oldest_pending(group: Group) -> int | None:
@@ -99,6 +103,7 @@ def oldest_pending(group: Group) -> int | None:
 
 def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) -> OffsetSet:
     """With `count` the lowest so many, found among a bounded number of fresh messages."""
+    scanned = None if count is None else limits.SCAN_MESSAGES_MAX
     partition = feed.partition
     match state:
         case "leased":
@@ -107,12 +112,12 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
             found = delayed_in(feed)
         case "blocked":
             found = blocked_in(feed)
-            found.update(_fresh(feed, count, is_blocked=True))
+            found.update(_fresh(feed, scanned, is_blocked=True))
         case "dead":
             found = feed.dead.copy()
         case "ready":
             found = feed.open - feed.leased - delayed_in(feed) - blocked_in(feed)
-            found.update(_fresh(feed, count, is_blocked=False))
+            found.update(_fresh(feed, scanned, is_blocked=False))
         case "done":
             past = OffsetSet.span(partition.start, feed.cursor) if feed.cursor > partition.start else OffsetSet()
             past.update(feed.ahead)
@@ -120,7 +125,7 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
     return found if count is None else found.take(count)
 
 
-def _fresh(feed: Feed, count: int | None, *, is_blocked: bool) -> OffsetSet:
+def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
     """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not."""
     partition = feed.partition
     start = max(feed.cursor, partition.start)
@@ -136,7 +141,7 @@ def _fresh(feed: Feed, count: int | None, *, is_blocked: bool) -> OffsetSet:
     held = _held_keys(feed)
     if not held:
         return OffsetSet() if is_blocked else fresh
-    offsets = (fresh if count is None else fresh.take(limits.SCAN_MESSAGES_MAX)).to_array()
+    offsets = (fresh if scanned is None else fresh.take(scanned)).to_array()
     keys = partition.keys.of(offsets)
     return OffsetSet([offset for offset, key in zip(offsets, keys, strict=True) if (key in held) == is_blocked])
 
