@@ -13,6 +13,7 @@ from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
 from ortoo.model import limits
+from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
 from .actors import take, until
@@ -228,3 +229,28 @@ async def test_a_trace_does_not_go_through_all_that_is_delayed(queue: Queue, mon
         events = (await queue.trace(sent.id)).events
         ahead = [(event.what, event.reason, round(event.time - events[0].time)) for event in events[1:]]
         assert ahead == [("due", None, 7), ("expires", "ttl", 107), ("expires", "max_wait", 507)]
+
+
+async def test_redriving_many_waits_for_few_commits(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters are redriven, and purged, many at a time."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [b"%d" % number for number in range(200)])
+        await queue.reject(await take(queue, "orders", 200))
+        appends: list[int] = []
+        append = MemoryStore.append
+
+        async def counted(store: MemoryStore, records: Any) -> Any:
+            appends.append(len(records))
+            return await append(store, records)
+
+        monkeypatch.setattr(MemoryStore, "append", counted)
+        assert await queue.redrive("orders") == 200
+        assert len(appends) <= 10
+        again = await take(queue, "orders", 200)
+        assert [int(message.value) for message in again] == list(range(200))
+        await queue.reject(again)
+        appends.clear()
+        assert await queue.purge_dead_letters("orders") == 200
+        assert len(appends) <= 10
+        assert await queue.dead_letters("orders") == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal, get_args
 
 from ortoo.model import limits
@@ -11,6 +13,7 @@ from ortoo.model.commands import (
     END,
     START,
     ChangeTopic,
+    Command,
     CreateGroup,
     CreateTopic,
     DeadLetter,
@@ -34,6 +37,8 @@ from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_time, to_error_text, to_ms, to_topic_name
 from .link import Link
+
+_AT_ONCE = 500  # commands under way together
 
 Time = float | datetime
 Where = Literal["start", "end", "all", "new"]
@@ -244,6 +249,15 @@ class Admin:
 
     # -- dead letters
 
+    async def _call_all(self, commands: Iterable[Command]) -> None:
+        """One after the other, without waiting for each answer. The first that fails is raised, once those beside it are done."""
+        left = iter(commands)
+        while some := list(islice(left, _AT_ONCE)):
+            answers = await asyncio.gather(*map(self._link.call, some), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+
     async def dead_letters(
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
@@ -285,15 +299,19 @@ class Admin:
             for missing in set(ids) - known.keys():
                 raise NotFoundError(f"topic {topic!r} has no dead letter {missing}")
             letters = [known[letter_id] for letter_id in dict.fromkeys(ids)]
-        for letter in letters:
-            copy = parse_message_id(letter.id)
-            origin = parse_message_id(letter.headers["ortoo-origin"])
-            await self._link.call(Redrive(copy, origin, letter.headers["ortoo-group"], letter.key))
+        await self._call_all(
+            Redrive(
+                parse_message_id(letter.id),
+                parse_message_id(letter.headers["ortoo-origin"]),
+                letter.headers["ortoo-group"],
+                letter.key,
+            )
+            for letter in letters
+        )
         return len(letters)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         """Deletes all dead letters of a topic; returns how many there were."""
         letters = await self.dead_letters(topic, limit=2**62, namespace=namespace)
-        for letter in letters:
-            await self.delete_message(letter.id)
+        await self._call_all(DeleteMessage(parse_message_id(letter.id)) for letter in letters)
         return len(letters)

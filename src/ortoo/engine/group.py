@@ -55,7 +55,10 @@ class Holders:
 
     def _stretches(self, offsets: OffsetSet) -> Iterable[int]:
         """Those from the first to the last message, or if they lie far apart, just theirs."""
-        spanned = range(offsets.first() >> self._BITS, (offsets.last() >> self._BITS) + 1)
+        first, last = offsets.first() >> self._BITS, offsets.last() >> self._BITS
+        if first == last:
+            return (first,)
+        spanned = range(first, last + 1)
         return spanned if len(spanned) <= len(offsets) + 1 else {offset >> self._BITS for offset in offsets}
 
     def add(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:

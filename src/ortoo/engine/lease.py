@@ -158,7 +158,7 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
 def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
     """Runs of (partition, offsets) in the order of delivery."""
     heads: list[tuple[int, int, int]] = []  # (lane, time of the next message, which picker)
-    share = max(1, wanted // max(1, len(pickers)))  # what to look at for a start
+    share = max(1, min(wanted, limits.SCAN_MESSAGES_MAX // max(1, len(pickers))))  # what to look at for a start
     for which, picker in enumerate(pickers):
         if (head := picker.head(share)) is not None:
             heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))

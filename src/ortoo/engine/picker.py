@@ -121,7 +121,7 @@ class Picker:
         ready = self.ready.get(lane)
         have = ready.count_within(floor, before) if ready is not None else 0
         if have < count and feed.cursor < before and not self._must_see_all():
-            self._look_further(min(count - have, before - feed.cursor))
+            self._look_further(count - have)
             ready = self.ready.get(lane)
         chosen = ready.within(floor, before).take(count).to_array() if ready is not None else array("Q")
         if feed.keys is not None and feed.partition.keys:
