@@ -254,3 +254,40 @@ async def test_redriving_many_waits_for_few_commits(queue: Queue, monkeypatch: p
         assert await queue.purge_dead_letters("orders") == 200
         assert len(appends) <= 10
         assert await queue.dead_letters("orders") == []
+
+
+async def test_leases_that_were_settled_are_not_watched_for_ever(queue: Queue) -> None:
+    """A wheel keeps what is in flight, not what once was; an extension replaces what it extends."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [b"1"] * 6000)
+        [held] = await queue.lease("orders", lease=3600)
+        for _ in range(3000):
+            await queue.ack(await queue.lease("orders", lease=3600))
+            await queue.extend(held, 1800)
+        wheel = queue._link.engine.state.leases_due  # type: ignore[attr-defined]
+        assert len(wheel) == len(wheel.entries()) <= 1200
+
+
+async def test_a_lease_that_is_held_is_still_watched(queue: Queue, clock: ManualClock) -> None:
+    """Whatever was settled beside it."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1, backoff_initial=0.0)
+        await queue.publish_many("orders", [b"%d" % n for n in range(4000)])
+        [held] = await queue.lease("orders", lease=600)
+        for _ in range(3000):
+            await queue.ack(await queue.lease("orders", lease=300))
+        await clock.advance(600)
+        [again] = await queue.lease("orders")
+        assert (again.id, again.attempt) == (held.id, 2)
+
+
+async def test_times_to_live_of_messages_that_are_gone_are_swept_away(queue: Queue) -> None:
+    """The wheel of expiries keeps in step with the log."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1, ttl=86_400)
+        for _ in range(20):
+            await queue.publish_many("orders", [b"1"] * 500)
+            await queue.purge("orders")
+        [topic] = queue._link.engine.state.topics.values()  # type: ignore[attr-defined]
+        assert len(topic.partitions[0].expiries) <= 4 * 500 + 1024

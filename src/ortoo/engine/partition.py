@@ -15,6 +15,7 @@ from .keys import KeyColumn
 from .timeline import Timeline
 from .wheel import Pair, Wheel
 
+_FEW = 1_024  # pairs that are not worth sweeping
 TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's item
 
 
@@ -174,6 +175,8 @@ class Partition:
             dues = batch.dues or [record.at] * record.count
             for offset, due in enumerate(dues, base):
                 self.expiries.add(max(due, record.at) + wait, offset << 1 | MAX_WAIT)
+        if len(self.expiries) > 4 * (self.end - self.start) + _FEW:  # two a message at most: the others were trimmed
+            self.expiries.sweep(4 * record.count + 64, lambda _, item: item >> 1 >= self.start)
 
     def ripen(self, now: int, upto: Pair | None = None) -> OffsetSet:
         """Takes out the delayed messages that are due."""

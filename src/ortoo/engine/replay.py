@@ -235,8 +235,7 @@ def _leased(state: State, record: r.Leased) -> None:
         lease = group.leases[record.lease] = LeaseState(record.lease, record.consumer, record.at, record.until)
         state.lease_groups[record.lease] = (record.topic, record.group)
         state.lease_number = max(state.lease_number, record.lease % LEASES_PER_EPOCH)
-        state.leases_due.add(record.until, record.lease)
-        state.alarms.set(("leases",), record.until)
+        state.watch_lease(record.lease, record.until)
     group.hold(lease, record.partition, record.offsets.copy())
     group.feeds[record.partition].take(record.offsets)
     topic.counters.delivered += len(record.offsets)
@@ -244,10 +243,9 @@ def _leased(state: State, record: r.Leased) -> None:
 
 def _extended(state: State, record: r.Extended) -> None:
     lease = state.topics[record.topic].groups[record.group].leases.get(record.lease)
-    if lease is not None:
+    if lease is not None and lease.until != record.until:
         lease.until = record.until
-        state.leases_due.add(record.until, record.lease)
-        state.alarms.set(("leases",), record.until)
+        state.watch_lease(record.lease, record.until)
 
 
 def _delivery(state: State, record: Any) -> tuple[TopicCounters, Group, Feed, LeaseState]:

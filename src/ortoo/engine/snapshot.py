@@ -307,8 +307,7 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
     group.settled = {lease.id: lease for lease in map(_load_lease, dumped.settled)}
     for lease in group.leases.values():
         state.lease_groups[lease.id] = (topic.id, group.id)
-        state.leases_due.add(lease.until, lease.id)
-        state.alarms.set(("leases",), lease.until)
+        state.watch_lease(lease.id, lease.until)
         for partition, offsets in lease.held.items():
             group.feeds[partition].leased.update(offsets)
             group.hold(lease, partition, offsets)

@@ -23,6 +23,7 @@ from .topic import Topic, TopicCounters
 from .wheel import Wheel
 
 Label = tuple[str, str]
+_FEW = 1_024  # pairs of a wheel that are not worth sweeping
 
 
 class Transaction:
@@ -204,6 +205,17 @@ class State:
         raise NotFoundError(
             f"there is no message {ref}; it never was, is not durable yet, was deleted, or retention removed it"
         )
+
+    def watch_lease(self, lease: LeaseId, until: int) -> None:
+        """It runs out then, unless it is settled or extended: what the wheel has of those is swept away in time."""
+        self.leases_due.add(until, lease)
+        self.alarms.set(("leases",), until)
+        if len(self.leases_due) > 2 * len(self.lease_groups) + _FEW:
+            self.leases_due.sweep(64, self._is_watched)
+
+    def _is_watched(self, until: int, lease: int) -> bool:
+        found = self.find_lease(LeaseId(lease))[2]
+        return found is not None and found.until == until
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
         topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))

@@ -13,34 +13,43 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 
 BITS = 6
 LEVELS = 7
+_SWEPT = 16  # slots at a time
 
 Pair = tuple[int, int]  # when, item
 Place = tuple[int, int]  # begin, minus the level: of two slots that begin together the wider one comes first
 
 
 class Wheel:
-    __slots__ = ("heap", "now", "ordered", "slots")
+    __slots__ = ("count", "heap", "now", "ordered", "slots")
 
     def __init__(self) -> None:
         self.slots: dict[Place, array[int]] = {}  # when, item, when, item, ...
         self.heap: list[Place] = []
         self.ordered: set[Place] = set()  # slots one millisecond wide whose items descend
         self.now = 0
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
 
     def add(self, when: int, item: int) -> None:
         slot = self._slot(when)
         slot.append(when)
         slot.append(item)
+        self.count += 1
 
     def add_all(self, when: int, items: Iterable[int]) -> None:
         """Many items with one instant: the slot is looked up once."""
         slot = self._slot(when)
+        before = len(slot)
         for item in items:
             slot.append(when)
             slot.append(item)
+        self.count += (len(slot) - before) // 2
 
     def _slot(self, when: int) -> array[int]:
         distance = (when - self.now) >> BITS
@@ -103,6 +112,7 @@ class Wheel:
                 break
             self._remove_first()
         self.now = max(self.now, now)
+        self.count -= len(due)
         return due
 
     def _in_order(self, place: Place) -> array[int]:
@@ -125,15 +135,25 @@ class Wheel:
         del slot[-2 * limit :]
         if not slot:
             self._remove_first()
+        self.count -= len(moving) // 2
         for at in range(0, len(moving), 2):
             self.add(moving[at], moving[at + 1])
         return len(moving) // 2
 
-    def keep(self, is_live: Callable[[int], bool]) -> None:
-        """Throws out the items that nobody asks for any more."""
-        for place, slot in self.slots.items():
-            pairs = zip(slot[0::2], slot[1::2], strict=True)
-            self.slots[place] = array("q", [number for pair in pairs if is_live(pair[1]) for number in pair])
+    def sweep(self, limit: int, is_live: Callable[[int, int], bool]) -> None:
+        """Looks at so many pairs, at others each time, and throws out those that nobody asks for any more."""
+        for place in list(islice(self.slots, _SWEPT)):
+            slot = self.slots.pop(place)
+            some = slot[: 2 * limit]
+            del slot[: 2 * limit]
+            live = [pair for pair in zip(some[0::2], some[1::2], strict=True) if is_live(*pair)]
+            slot.extend(number for pair in live for number in pair)
+            self.slots[place] = slot  # at the end: the others have their turn before it comes again
+            self.ordered.discard(place)
+            self.count -= len(some) // 2 - len(live)
+            limit -= len(some) // 2
+            if limit <= 0:
+                return
 
     def find(self, item: int) -> int | None:
         """When it is due. Goes through all pairs, but not one by one."""
@@ -143,9 +163,6 @@ class Wheel:
                 if at % 2:
                     return slot[at - 1]
         return None
-
-    def __len__(self) -> int:
-        return sum(map(len, self.slots.values())) // 2
 
     def entries(self) -> list[Pair]:
         return sorted((slot[at], slot[at + 1]) for slot in self.slots.values() for at in range(0, len(slot), 2))
