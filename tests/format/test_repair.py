@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
-from tests.format.directory import KEYS, Truth, opened
+from tests.format.directory import KEYS, Truth, opened, small_files
 from tests.format.worn import END, STAGED, Files, Worn, readable, wear
 
 
@@ -165,6 +166,9 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
         if not problems:
             assert all(worn.ever.get(ref) == value for ref, value in seen.messages.items())
         path = put(hurt.files, root / "data")
+        if seed % 3 == 0 and not seen.refusal:
+            worn = await go_on(worn, path)
+            seen = await look(put(take(path), root / "again"))
         repair = await asyncio.to_thread(repair_directory, path, KEYS)
         for ref in seen.messages.keys() - (await look_quietly(path)).keys():
             assert is_listed(repair, ref, 1 << 60), f"{ref} could be read before"
@@ -173,6 +177,26 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
         error.add_note(f"seed {seed}: {hurt.what}")
         raise
     return "closed" if seen.refusal else "problems" if problems else "well"
+
+
+async def go_on(worn: Worn, path: Path) -> Worn:
+    """The queue works on beside what is quarantined, with checkpoints that leave it behind."""
+    published: Truth = {}
+    with small_files():
+        for _ in range(2):
+            async with opened(RealDisk(path), clock=ManualClock(END)) as one:
+                for topic in await one.queue.topics():
+                    for partition in range(len(topic.partitions)):
+                        with suppress(OrtooError):
+                            sent = await one.queue.publish(topic.name, b"later", partition=partition)
+                            ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
+                            published[ref] = (b"later", None, None, 5, False)
+                await one.checkpoint()
+    return worn._replace(truth=worn.truth | published, ever=worn.ever | published)
+
+
+def take(root: Path) -> Files:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 async def look_quietly(path: Path) -> Truth:
