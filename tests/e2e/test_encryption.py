@@ -289,6 +289,23 @@ async def test_a_key_that_was_replaced_under_its_name_is_refused_before_it_write
     assert values(await take(queue, "secret")) == [b"x"]
 
 
+@pytest.mark.parametrize("locked", [False, True], ids=["", "the key was missing in between"])
+async def test_dedup_ids_outlive_their_messages_and_are_found_in_no_file(home: Home, locked: bool) -> None:
+    queue = await home.open()
+    await queue.create_topic("secret", encrypted=True, partitions=1)
+    first = await queue.publish("secret", b"1", dedup_id=f"dedup {MARKER}")
+    await queue.purge("secret")
+    for keys in (OLD, {} if locked else OLD, OLD | NEW, NEW | OLD):  # each opening stands on what the last one kept
+        for number in range(2):
+            await queue.publish("plain", b"so that a checkpoint may come, %d" % number)
+        await home.end()
+        assert_no_trace(home)
+        home.keys = keys
+        queue = await home.open()
+    again = await queue.publish("secret", b"2", dedup_id=f"dedup {MARKER}")
+    assert (again.offset, again.duplicate) == (first.offset, True)
+
+
 async def test_encryption_cannot_be_switched_off(home: Home) -> None:
     queue = await home.open()
     await queue.create_topic("secret", encrypted=True, partitions=1)

@@ -84,6 +84,7 @@ def test_the_tables_of_the_state() -> None:
         snapshot.WheelDump,
         commit.Section,
         crypto.Sealed,
+        crypto.Secret,
         r.Origin,
     ],
     ids=lambda kind: kind.__name__,

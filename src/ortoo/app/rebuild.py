@@ -92,7 +92,7 @@ class Rebuild:
             config = self._catalog.configs.get(log.entry.topic, TopicConfig())
             indexes.append(self._load(log, manifest.at - round(config.dedup_window * 1000)))
         self._copy_histories(manifest)
-        self._apply(r.Restored(manifest.at, snapshot, indexes))
+        self._apply(r.Restored(manifest.at, snapshot, indexes, self._salvage.secrets(manifest)))
         for log in logs:
             self._note_gaps(log)
 
@@ -371,7 +371,7 @@ class Rebuild:
         )
         staged = list(self._staged())
         state.transactions.clear()
-        self._draft.finish(self._number, self._engine.snapshot(), state.now, staged)
+        self._draft.finish(self._number, self._engine.snapshot(), state.now, self._engine.secrets(), staged)
 
     def _staged(self) -> Iterator[list[r.Record]]:
         """The open transactions, as commits."""

@@ -115,7 +115,7 @@ class Broker(Reader):
         await asyncio.gather(self._committer, return_exceptions=True)
         self._committer = None
         if checkpoint and self.store.status().checkpoint_useful:
-            await self.store.checkpoint(self.engine.snapshot(), self.engine.state.now)
+            await self.store.checkpoint(*self._snapshot())
         await self.store.close()
 
     async def kill(self) -> None:
@@ -307,8 +307,8 @@ class Broker(Reader):
         """Returns when everything submitted so far is durable."""
         await self._commits.flush()
 
-    def _snapshot(self) -> tuple[bytes, int]:
-        return self.engine.snapshot(), self.engine.state.now
+    def _snapshot(self) -> tuple[bytes, int, dict[TopicId, bytes]]:
+        return self.engine.snapshot(), self.engine.state.now, self.engine.secrets()
 
     def _confirm(self, commit: PendingCommit, records: list[Record]) -> None:
         self._pause_ms = 0

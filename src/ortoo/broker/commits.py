@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 
 from ortoo.model.errors import OrtooError
-from ortoo.model.names import TopicName
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Extended, Leased, Record
 from ortoo.ports import Alarm, Clock, Store
 
@@ -21,6 +21,9 @@ _PATIENT = (Leased, Extended)  # records that free nothing, and that no reply wa
 _LINGER_MS = 5
 
 _log = logging.getLogger("ortoo.broker")
+
+
+Snapshot = tuple[bytes, int, dict[TopicId, bytes]]
 
 
 class PendingCommit:
@@ -59,8 +62,8 @@ class PendingCommit:
 class Committer:
     """Appends one commit after the other, for ever.
 
-    snapshot  the engine's state and its instant, when a checkpoint is due; taken when all that is in it is in this commit
-              or an earlier one
+    snapshot  the engine's state, its instant and what of it is secret, when a checkpoint is due; taken when all that is in it
+              is in this commit or an earlier one
     durable   the commit is on disk, with its copies filled in
     failed    something broke: what was written is unknown. It returns when there is a new beginning
     """
@@ -70,7 +73,7 @@ class Committer:
         store: Store,
         clock: Clock,
         meters: Meters,
-        snapshot: Callable[[], tuple[bytes, int]],
+        snapshot: Callable[[], Snapshot],
         durable: Callable[[PendingCommit, list[Record]], None],
         failed: Callable[[Exception], Awaitable[None]],
     ) -> None:
@@ -143,7 +146,7 @@ class Committer:
             await self._store.append(records)
             self._meters.commit(perf_counter() - began, len(records))
         if snapshot is not None:
-            await self._checkpoint(*snapshot)
+            await self._checkpoint(snapshot)
         self._in_flight = None
         self._durable(commit, records)
         if (
@@ -151,16 +154,16 @@ class Committer:
         ):  # it may be what makes room, so it must not wait for a commit
             self._dirty.set()
 
-    def _take_snapshot(self) -> tuple[bytes, int] | None:
+    def _take_snapshot(self) -> Snapshot | None:
         try:
             return self._snapshot()
         except Exception:  # commits go on without a checkpoint
             _log.exception("a snapshot could not be taken")
             return None
 
-    async def _checkpoint(self, snapshot: bytes, at: int) -> None:
+    async def _checkpoint(self, snapshot: Snapshot) -> None:
         try:
-            await self._store.checkpoint(snapshot, at)
+            await self._store.checkpoint(*snapshot)
         except Exception:  # the commit is durable all the same
             _log.exception("a checkpoint failed")
 

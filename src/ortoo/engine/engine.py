@@ -16,7 +16,7 @@ from .due import decide_due
 from .once import decide_once
 from .picker import Budget
 from .replay import apply
-from .snapshot import dump
+from .snapshot import dump, dump_secrets
 from .state import State
 
 _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
@@ -63,6 +63,10 @@ class Engine:
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""
         return dump(self.state)
+
+    def secrets(self) -> dict[TopicId, bytes]:
+        """What belongs to a snapshot, by topic, and has to be encrypted where it is kept."""
+        return dump_secrets(self.state)
 
     def tick(self, now: int, budget: Budget | None = None) -> list[Record] | None:
         """What one due alarm makes happen; None when none is due any more. Apply the records before asking again.

@@ -24,7 +24,7 @@ def apply(state: State, record: r.Record) -> None:
 
 
 def _restored(state: State, record: r.Restored) -> None:
-    load(state, record.snapshot, record.logs)
+    load(state, record.snapshot, record.logs, record.secrets)
 
 
 def _opened(state: State, record: r.Opened) -> None:

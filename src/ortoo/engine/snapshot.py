@@ -23,6 +23,8 @@ from .state import Producer, State, Transaction
 from .topic import Topic
 from .wheel import Wheel
 
+DedupId = tuple[str, int, int, int]  # id, instant, partition, offset
+
 
 class WheelDump(msgspec.Struct, array_like=True):
     now: int
@@ -87,7 +89,7 @@ class TopicDump(msgspec.Struct, array_like=True):
     spread: int
     window_since: int | None
     window_count: int
-    dedup_ids: list[tuple[str, int, int, int]]  # id, instant, partition, offset: of messages that the log no longer has
+    dedup_ids: list[DedupId]  # of messages that the log no longer has
 
 
 class StateDump(msgspec.Struct, array_like=True):
@@ -102,6 +104,7 @@ class StateDump(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(StateDump)
+_secrets_decoder = msgspec.msgpack.Decoder(list[DedupId])
 
 
 def peek(data: bytes) -> StateDump:
@@ -123,6 +126,12 @@ def dump(state: State) -> bytes:
     )
 
 
+def dump_secrets(state: State) -> dict[TopicId, bytes]:
+    """What belongs to a snapshot, and must not be read in it: such ids of encrypted topics. A store encrypts them."""
+    ids = {topic.id: list(_dump_dedup_ids(topic)) for topic in state.topics.values() if topic.config.encrypted}
+    return {topic: _encode(found) for topic, found in ids.items() if found}
+
+
 def _dump_topic(topic: Topic) -> TopicDump:
     return TopicDump(
         topic.id,
@@ -134,15 +143,13 @@ def _dump_topic(topic: Topic) -> TopicDump:
         topic.spread,
         topic.window_since,
         topic.window_count,
-        list(_dump_dedup_ids(topic)),
+        [] if topic.config.encrypted else list(_dump_dedup_ids(topic)),
     )
 
 
 def _dump_dedup_ids(topic: Topic) -> Iterator[tuple[str, int, int, int]]:
-    """Ids outlive their messages. Those of an encrypted topic do not: a snapshot is not encrypted."""
+    """Ids outlive their messages."""
     newest = max(partition.trimmed_at for partition in topic.partitions)
-    if topic.config.encrypted:
-        return
     for dedup_id, (at, ref) in topic.dedup.seen.items():  # oldest first
         if at > newest:
             return
@@ -207,14 +214,16 @@ def _dump_group(group: Group) -> GroupDump:
     )
 
 
-def load(state: State, data: bytes, logs: list[LogIndex]) -> None:
+def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[int, bytes]]) -> None:
     """Fills an empty state. The logs tell what the snapshot leaves to them."""
     dumped = _decoder.decode(data)
     state.now, state.epoch, state.number = dumped.now, dumped.epoch, dumped.number
     indexes = {(log.topic, log.partition): log for log in logs}
     for topic_dump in dumped.topics:
         _load_topic(state, topic_dump, indexes)
-    _load_dedup_ids(state, dumped.topics, logs)
+    ids = {topic.id: topic.dedup_ids for topic in dumped.topics}
+    ids |= {topic: _secrets_decoder.decode(secret) for topic, secret in secrets}
+    _load_dedup_ids(state, ids, logs)
     for namespace, name, until in dumped.transactions:
         state.transactions[namespace, name] = Transaction(until)
         state.alarms.set(("transactions",), until)
@@ -282,11 +291,11 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
         partition.keys.append(base, count, array("Q", hashes) if hashes else None)
 
 
-def _load_dedup_ids(state: State, topics: list[TopicDump], logs: list[LogIndex]) -> None:
+def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:
     found = [
-        (at, dedup_id, MessageRef(TopicId(topic.id), partition, offset))
-        for topic in topics
-        for dedup_id, at, partition, offset in topic.dedup_ids
+        (at, dedup_id, MessageRef(TopicId(topic), partition, offset))
+        for topic, known in ids.items()
+        for dedup_id, at, partition, offset in known
     ]
     for log in logs:
         found.extend(

@@ -47,6 +47,7 @@ class Restored(msgspec.Struct, frozen=True, tag=True):
     at: int
     snapshot: bytes
     logs: list[LogIndex]
+    secrets: list[tuple[int, bytes]] = []  # by topic: what an encrypted one has that must not lie in a snapshot
 
 
 class TopicCreated(msgspec.Struct, frozen=True, tag=True):

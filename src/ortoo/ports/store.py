@@ -1,6 +1,6 @@
 """The storage port. The contract every store must keep is the suite in `ortoo.testing.store_contract`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -67,8 +67,11 @@ class Store(Protocol):
 
     def status(self) -> StoreStatus: ...
 
-    async def checkpoint(self, snapshot: bytes, at: int) -> None:
-        """The engine's state as of the last append. Returns soon; the work goes on beside the appends."""
+    async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
+        """The engine's state as of the last append. Returns soon; the work goes on beside the appends.
+
+        `secrets`: by topic, what belongs to the state and has to be encrypted. A Restored record brings both back.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from ortoo.model import limits
@@ -179,7 +179,7 @@ class MemoryStore:
     def status(self) -> StoreStatus:
         return _STATUS
 
-    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+    async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         raise NotImplementedError("a memory store never asks for a checkpoint")
 
     async def close(self) -> None:

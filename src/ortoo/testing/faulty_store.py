@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
 from ortoo.model.names import TopicId
@@ -69,8 +69,8 @@ class FaultyStore:
     def status(self) -> StoreStatus:
         return self._view.status()
 
-    async def checkpoint(self, snapshot: bytes, at: int) -> None:
-        await self._view.checkpoint(snapshot, at)
+    async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
+        await self._view.checkpoint(snapshot, at, secrets)
 
     async def close(self) -> None:
         pass

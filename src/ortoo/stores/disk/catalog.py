@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ortoo.model import records as r
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.topic import TopicConfig
 
-from .crypto import KeyRing
+from .crypto import KeyRing, Secret
 from .files import Disk
 from .happenings import DiskHistory
 from .log import DiskLog, LogEntry
@@ -29,6 +31,7 @@ class Catalog:
         self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
         self.frees = False  # something was trimmed or deleted: a checkpoint makes room
         self.quarantine = Quarantine()
+        self.secrets: dict[TopicId, Secret] = {}  # as the checkpoint has them
         self.unreadable: dict[Place, LogEntry] = {}  # logs that could not be loaded: their files stay as they are
 
     def secret_topic(self, record: r.Record) -> int:
@@ -80,6 +83,7 @@ class Catalog:
         self.unreadable = {place: entry for place, entry in self.unreadable.items() if place[0] != topic}
         self.configs.pop(topic, None)
         self.names.pop(topic, None)
+        self.secrets.pop(topic, None)
         self.quarantine.forget(topic)
         self.doomed += [f"logs/{topic}/", f"history/{topic}/"]
 
@@ -87,6 +91,18 @@ class Catalog:
         place = (entry.topic, entry.partition)
         self.logs.pop(place).close()
         self.unreadable[place] = entry
+
+    def keep_secrets(self, secrets: Mapping[TopicId, bytes], ring: KeyRing) -> list[Secret]:
+        """Those of a quarantined topic stay as they are: nobody may have been able to read them."""
+        held = self.quarantine.topics
+        kept = {topic: secret for topic, secret in self.secrets.items() if topic in held}
+        new = {
+            topic: Secret(topic, *ring.seal(data, Secret.context(topic)))
+            for topic, data in secrets.items()
+            if topic not in held and ring.current is not None
+        }
+        self.secrets = kept | new
+        return list(self.secrets.values())
 
     def ring_of(self, topic: TopicId, ring: KeyRing) -> KeyRing | None:
         """The ring, when the topic is encrypted."""

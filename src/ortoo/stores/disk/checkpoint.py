@@ -8,6 +8,7 @@ from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.topic import TopicConfig
 
+from .crypto import Secret
 from .files import Disk
 from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
 from .happenings import HistoryEntry
@@ -34,6 +35,7 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     histories: list[HistoryEntry]
     transactions: list[tuple[str, str, int]]  # open ones: namespace, name, and the commit that began it
     behind: list[Behind] = []  # quarantined
+    secrets: list[Secret] = []  # of encrypted topics: what belongs to the state, encrypted
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -30,6 +31,18 @@ class Sealed(msgspec.Struct, array_like=True, frozen=True):
 
     key: str
     nonce: bytes  # the salt of a derived key and a counter; as format 1 has it, 12 random bytes for the key itself
+
+
+class Secret(NamedTuple):
+    """What an encrypted topic has in the state of a checkpoint."""
+
+    topic: int
+    sealed: Sealed
+    data: bytes
+
+    @staticmethod
+    def context(topic: int) -> bytes:
+        return b"checkpoint %d" % topic
 
 
 class KeyRing:

@@ -6,11 +6,14 @@ settled when the cut is taken, and files go only when a durable checkpoint does 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from ortoo.model.names import TopicId
 
 from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry
-from .crypto import KeyRing
+from .crypto import KeyRing, Secret
 from .happenings import DiskHistory
 from .log import DiskLog, LogEntry
 from .quarantine import Behind
@@ -26,6 +29,7 @@ class Cut(NamedTuple):
     transactions: list[tuple[str, str, int]]
     topics: list[TopicEntry]
     behind: list[Behind]
+    secrets: list[Secret]
     doomed: list[str]
     frees: bool
     bytes: int  # how many the write-ahead log had got
@@ -39,6 +43,7 @@ class Cut(NamedTuple):
             [history.entry(start) for history, start, _ in self.histories],
             self.transactions,
             self.behind,
+            self.secrets,
         )
         return Checkpoint(self.number, manifest, self.snapshot)
 
@@ -48,7 +53,15 @@ class Cut(NamedTuple):
         catalog.frees = catalog.frees or self.frees
 
 
-def take_cut(catalog: Catalog, ring: KeyRing, number: int, written: int, snapshot: bytes, at: int) -> Cut:
+def take_cut(
+    catalog: Catalog,
+    ring: KeyRing,
+    number: int,
+    written: int,
+    snapshot: bytes,
+    at: int,
+    secrets: Mapping[TopicId, bytes],
+) -> Cut:
     for log in catalog.logs.values():
         log.begin_flush()
     for history in catalog.histories.values():
@@ -71,6 +84,7 @@ def take_cut(catalog: Catalog, ring: KeyRing, number: int, written: int, snapsho
         [(namespace, name, begun) for (namespace, name), begun in catalog.transactions.items()],
         [TopicEntry(topic, *catalog.names[topic], config) for topic, config in catalog.configs.items()],
         catalog.quarantine.behind(),
+        catalog.keep_secrets(secrets, ring),
         catalog.doomed,
         catalog.frees,
         written,

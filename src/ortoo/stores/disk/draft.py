@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ortoo.model.names import TopicId
 from ortoo.model.records import Published, Record
 
 from .catalog import Catalog
@@ -43,12 +44,19 @@ class Draft:
                 history.finish_flush(history.flush(self.catalog.ring_of(history.topic, self._ring)))
         self._pending = 0
 
-    def finish(self, number: int, snapshot: bytes, at: int, commits: Iterable[Sequence[Record]]) -> None:
+    def finish(
+        self,
+        number: int,
+        snapshot: bytes,
+        at: int,
+        secrets: Mapping[TopicId, bytes],
+        commits: Iterable[Sequence[Record]],
+    ) -> None:
         """`number`: of the last commit in it; `commits` come after that."""
         self.flush()
         self._write_wal(number + 1, commits)
         self.catalog.transactions.clear()  # they are in the commits
-        cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at)
+        cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at, secrets)
         write_checkpoint(self.disk, cut.checkpoint())
         for log, start, _ in cut.logs:
             for path in log.drop_before(start):

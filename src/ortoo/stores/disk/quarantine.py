@@ -67,6 +67,10 @@ class Quarantine:
         self._reasons = {place: reason for place, reason in self._reasons.items() if place[0] != topic}
         self._places = {place: runs for place, runs in self._places.items() if place[0] != topic}
 
+    @property
+    def topics(self) -> set[TopicId]:
+        return {topic for topic, _ in self._places}
+
     def covers(self, record: Record) -> bool:
         """Whether the record builds on something that is lost."""
         topic, partition = place_of(record)

@@ -12,7 +12,7 @@ from ortoo.model.topic import TopicConfig
 from .catalog import Catalog
 from .checkpoint import Checkpoint
 from .commit import decode_commit, decode_touched
-from .crypto import KeyRing
+from .crypto import KeyRing, Secret
 from .files import Disk
 from .happenings import HistoryEntry
 from .log import LogEntry
@@ -80,7 +80,16 @@ class Recovery:
         for history in manifest.histories:
             loaded = self._catalog.history(history.topic, history.partition)
             self.problems.extend(loaded.load(HistoryEntry(*history)))
-        return r.Restored(manifest.at, checkpoint.snapshot, indexes)
+        return r.Restored(manifest.at, checkpoint.snapshot, indexes, list(self._open_secrets(manifest.secrets)))
+
+    def _open_secrets(self, secrets: list[Secret]) -> Iterator[tuple[int, bytes]]:
+        for secret in secrets:
+            topic = TopicId(secret.topic)
+            self._catalog.secrets[topic] = Secret(*secret)
+            try:
+                yield topic, self._ring.open(secret.sealed, secret.data, Secret.context(topic))
+            except OrtooError as error:
+                self._isolate(topic, WHOLE, str(error))
 
     def _load_log(self, entry: LogEntry, at: int) -> r.LogIndex | None:
         log = self._catalog.log(entry.topic, entry.partition)

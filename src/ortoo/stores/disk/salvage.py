@@ -22,7 +22,7 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .commit import decode_commit, decode_touched
-from .crypto import KeyRing
+from .crypto import KeyRing, Secret
 from .files import Disk
 from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, scan_frames
 from .happenings import HistoryEntry
@@ -99,6 +99,15 @@ class Salvage:
                 self.complain(f"the state in {path} is damaged: what groups had done is not known any more")
             return SavedCheckpoint(frame.fixed.number, manifest, frame.body)
         return None
+
+    def secrets(self, manifest: Manifest) -> list[tuple[int, bytes]]:
+        found = []
+        for topic, sealed, data in manifest.secrets:
+            try:
+                found.append((topic, self.ring.open(sealed, data, Secret.context(topic))))
+            except CorruptionError as error:
+                self.complain(f"dedup ids of topic number {topic} cannot be read: {error}")
+        return found
 
     # -- messages
 

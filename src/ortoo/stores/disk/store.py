@@ -13,7 +13,7 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter
 from typing import Any, NoReturn
@@ -254,7 +254,7 @@ class DiskStore:
     def segment_bytes(self) -> int:
         return sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
 
-    async def checkpoint(self, snapshot: bytes, at: int) -> None:
+    async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         self._check_owner()
         number, written = self._wal.next_number - 1, self._wal.bytes_total
         await self._in(self._writer, self._sync)
@@ -263,7 +263,7 @@ class DiskStore:
         except OSError as error:
             self._checkpoint_failed(error)
             return
-        cut = take_cut(self._catalog, self.ring, number, written, snapshot, at)
+        cut = take_cut(self._catalog, self.ring, number, written, snapshot, at, secrets or {})
         if self._flusher is None:
             await self._run_checkpoint(cut)
         else:
