@@ -15,7 +15,8 @@ import ortoo
 from ortoo import Queue
 from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
-from ortoo.stores.disk import DiskStore, log
+from ortoo.stores.disk import DiskStore, RealDisk, log
+from ortoo.stores.disk.files import make_durable_dir
 
 from .journal import Journal, Line
 from .load import Load, drain
@@ -117,3 +118,24 @@ async def test_a_new_directory_is_itself_durable(tmp_path: Path, monkeypatch: py
     async with ortoo.open(data) as queue:
         await queue.publish("t", b"1")
     assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b", data, data / "wal"} <= synced
+
+
+async def test_so_is_one_whose_folders_were_made_by_a_process_that_came_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    (data / "wal").mkdir(parents=True)
+    (data / "logs" / "1" / "0").mkdir(parents=True)
+    synced: set[Path] = set()
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        fsync(fd)
+        synced.add(path_of(fd))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    disk = RealDisk(data)
+    make_durable_dir(data)
+    disk.make_dir("wal")
+    disk.make_dir("logs/1/0")
+    assert {tmp_path, data, data / "logs", data / "logs" / "1"} <= synced

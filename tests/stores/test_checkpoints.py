@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 
-from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
+from ortoo import CorruptionError, FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.broker import Broker
 from ortoo.stores.disk import DiskStore, KeyRing
 from ortoo.stores.disk import log as logs
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
-from ortoo.testing.simulated_disk import DiskFault, SimulatedDisk
+from ortoo.testing.simulated_disk import DiskFault, SimulatedCrash, SimulatedDisk
 
 NEVER = 1 << 40
 KEY = {"k": bytes(32)}
@@ -345,3 +346,67 @@ async def test_a_commit_that_is_damaged_stays_known_as_such_after_checkpoints(si
     await site.checkpoint()
     assert not any(b"after" in site.disk.names[path].now for path in site.disk.names)
     await settle()
+
+
+# -- what a crash, or somebody, has left
+
+
+async def test_what_was_cut_off_at_the_end_of_the_log_is_told(site: Site) -> None:
+    queue = await site.open()
+    await queue.publish("t", b"1")
+    [*_, last] = site.files("wal/")
+    site.disk.names[last].now += b"half a commit"
+    queue = await site.open()
+    [problem] = (await queue.stats()).problems
+    assert "13 bytes" in problem
+    assert "never confirmed" in problem
+    assert (await site.open()) is not queue
+    assert site.store.status().problems == ()
+
+
+async def test_a_directory_that_has_lost_its_log_is_refused_however_young_it_is(site: Site) -> None:
+    queue = await site.open()
+    await queue.publish("t", b"1")
+    for path in site.files("wal/"):
+        del site.disk.names[path]
+    before = dict(site.disk.names)
+    with pytest.raises(CorruptionError, match=r"missing.*restore"):
+        await site.open()
+    assert site.disk.names == before
+
+
+@pytest.mark.parametrize("fault", ["crash before", "crash after"])
+async def test_a_directory_whose_making_was_interrupted_anywhere_is_made(site: Site, fault: DiskFault) -> None:
+    for stop in range(30):
+        disk = site.disk = SimulatedDisk(Random(stop))
+        disk.plan = lambda operation, _, stop=stop: fault if operation == stop else "none"  # type: ignore[misc]
+        with suppress(SimulatedCrash):
+            _ = [commit async for commit in DiskStore(disk, in_threads=False, reserve_bytes=0).recover()]
+        disk.plan = lambda _, __: "none"
+        site.broker = None
+        disk.power_off()
+        queue = await site.open()
+        await queue.publish("t", b"1")
+
+
+@pytest.mark.parametrize("when", ["recovering", "checkpoint"])
+async def test_a_sync_of_the_folder_of_the_log_that_fails_is_not_tried_again(site: Site, when: str) -> None:
+    """Of a file, or of the folder: the system may have forgotten what it failed to write."""
+    failures: list[OSError] = []
+    queue = await site.open(on_sync_failure=failures.append)
+    await queue.publish("t", b"1")
+    left = ["sync fails"]
+    broken = site.disk.sync_dir
+
+    def sync_dir(folder: str) -> None:
+        if folder == "wal" and left:
+            raise OSError(left.pop())
+        broken(folder)
+
+    site.disk.sync_dir = sync_dir  # type: ignore[method-assign]
+    if when == "checkpoint":
+        await site.checkpoint()
+    else:
+        with pytest.raises(UnavailableError):
+            await site.open(on_sync_failure=failures.append)
+    assert [str(error) for error in failures] == ["sync fails"]

@@ -9,6 +9,7 @@ import pytest
 from ortoo import CorruptionError
 from ortoo.broker import Broker
 from ortoo.client import Queue
+from ortoo.model.names import TopicId
 from ortoo.stores.disk import DiskStore
 from ortoo.testing import ManualClock
 from ortoo.testing.simulated_disk import SimulatedDisk
@@ -48,3 +49,24 @@ async def test_the_readable_ones_of_a_lease_are_delivered_and_the_damaged_one_en
         [letter] = await queue.dead_letters("orders")
         assert "damaged at byte" in letter.headers["ortoo-damaged"]
         assert (await queue.group("orders")).backlog == 0
+
+
+async def test_a_message_that_is_not_where_it_must_be_is_told_and_its_dead_letter_says_so() -> None:
+    disk, clock = SimulatedDisk(Random(1)), ManualClock()
+    store = DiskStore(disk, in_threads=False, reserve_bytes=0)
+    broker = Broker(store, clock)
+    async with Queue(broker) as queue:
+        await queue.create_topic("orders", partitions=1, ordering="none", max_attempts=1, lease=10.0)
+        for value in (b"good-1", b"gone", b"good-2"):
+            await queue.publish("orders", value)
+            await store.checkpoint(broker.engine.snapshot(), broker.now())
+        log = store._catalog.log(TopicId(1), 0)
+        del log.segments[0].bases[1], log.segments[0].positions[1]  # the index has lost it
+        log._cached = None
+        leased = await queue.lease("orders", max_messages=10)
+        assert [message.value for message in leased] == [b"good-1", b"good-2"]
+        assert any("message 1.0.1 is missing" in problem for problem in (await queue.stats()).problems)
+        await queue.ack(leased)
+        await clock.advance(11)
+        [letter] = await queue.dead_letters("orders")
+        assert "message 1.0.1 is not in the log any more" in letter.headers["ortoo-damaged"]

@@ -70,6 +70,7 @@ class Broker(Reader):
 
     def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
         self.store = store
+        self.missing = []
         self.clock = clock
         self.meters = Meters()
         self._leasing = Leasing(self, self._read, self._arm)

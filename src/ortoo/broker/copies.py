@@ -53,7 +53,7 @@ async def _original(ref: MessageRef, before: Sequence[Record], store: Store) -> 
             at = ref.offset - record.base
             if 0 <= at < record.count:
                 return _row(record.batch, at)
-    return b"", None, None, ANY_PRIORITY, False
+    return b"", None, {"ortoo-damaged": f"message {ref} is not in the log any more"}, ANY_PRIORITY, False
 
 
 def _row(columns: Columns | Batch, at: int) -> Row:

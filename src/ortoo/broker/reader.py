@@ -34,9 +34,12 @@ from .trace import compose
 from .turns import Turns
 from .waiters import Waiters
 
+_MISSING_MAX = 100
+
 
 class Reader:
     engine: Engine
+    missing: list[str]  # messages that the store should have, in words
     store: Store
     waiters: Waiters
 
@@ -86,18 +89,38 @@ class Reader:
 
     def problems(self) -> list[str]:
         """What an operator should know."""
-        return list(self.store.status().problems)
+        return [*self.store.status().problems, *self.missing]
 
     async def _read(self, run: Taken, offsets: list[int]) -> Columns:
         if not offsets:
             return Columns([], [], [])
         try:
-            return await self.store.read(run.topic_id, run.partition, offsets)
+            columns = await self.store.read(run.topic_id, run.partition, offsets)
         except CorruptionError:
-            readable = await self._readable(run, offsets)
-            if not len(readable):
+            columns = await self._readable(run, offsets)
+            if not len(columns):
                 raise
-            return readable
+        else:
+            if len(columns) < len(offsets):
+                self._check_missing(run, set(offsets) - set(columns.offsets), is_all=not len(columns))
+        return columns
+
+    def _check_missing(self, run: Taken, offsets: set[int], is_all: bool) -> None:
+        """A store leaves out what is gone: trimmed or deleted since it was leased. What the engine counts on must be there."""
+        topic = self.engine.state.topics.get(run.topic_id)
+        log = topic.partitions[run.partition] if topic is not None else None
+        lost = sorted(
+            offset for offset in offsets if log is not None and offset >= log.start and offset not in log.deleted
+        )
+        if not lost:
+            return
+        problem = (
+            f"message {MessageRef(run.topic_id, run.partition, lost[0])} is missing in the store; check the directory"
+        )
+        if problem not in self.missing and len(self.missing) < _MISSING_MAX:
+            self.missing.append(problem)
+        if is_all:
+            raise CorruptionError(problem)
 
     async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
         """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""

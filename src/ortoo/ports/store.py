@@ -47,7 +47,8 @@ class Store(Protocol):
         ...
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        """Those messages, in the order asked for (ascending); offsets that are not there any more are left out."""
+        """Those messages, in the order asked for (ascending); offsets that are not there any more are left out.
+        CorruptionError when one that is there cannot be read."""
         ...
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:

@@ -25,7 +25,6 @@ from ortoo.model.errors import (
     ExistsError,
     FullError,
     LeaseLostError,
-    NotFoundError,
     OrtooError,
     OutcomeUnknownError,
     RequestError,
@@ -308,7 +307,9 @@ class Simulation:
 
     async def _drain(self) -> None:
         self.world.calm()
-        await settle()
+        await self.clock.advance(60.0)
+        if (refusal := self.broker.refusal) is not None and not self.world.crashed.is_set():
+            self.broken.append(f"it does not come back: {refusal}")
         await self._reboot()
         await self._settle_store()
         for unsure in self.unsure:
@@ -330,7 +331,7 @@ class Simulation:
         await self.queue.close()
         await self._boot()  # and once more, to see what is left
         await self._settle_store()
-        self.broken = self.world.complaints()
+        self.broken += self.world.complaints()
         await self.queue.close()
 
     async def _settle_store(self) -> None:
@@ -340,8 +341,7 @@ class Simulation:
         with suppress(FullError):
             for _ in range(100):
                 await self.queue.publish(SCRATCH, self.random.randbytes(8_000))
-        with suppress(NotFoundError):
-            await self.queue.delete_topic(SCRATCH)
+        await self.queue.delete_topic(SCRATCH)
         for _ in range(4):
             await self.clock.advance(100.0)
             while self.world.is_busy:

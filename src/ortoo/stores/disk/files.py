@@ -81,11 +81,13 @@ def read_heads(file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
 
 
 def make_durable_dir(path: Path) -> None:
-    """Makes the folder and those above it. A new folder's name is in the one above, which is synced for it."""
-    if path.is_dir():
-        return
-    make_durable_dir(path.parent)
-    path.mkdir(exist_ok=True)
+    """Makes the folder and those above it. A folder's name is in the one above, which is synced for it: also when it is there
+    already, for whoever made it may have come no further."""
+    if not path.is_dir():
+        make_durable_dir(path.parent)
+        path.mkdir(exist_ok=True)
+    elif not os.access(path.parent, os.R_OK):
+        return  # not ours, and we may not
     _sync_dir(path.parent)
 
 
@@ -150,6 +152,7 @@ os.register_at_fork(after_in_child=_leave_files_to_parent)
 class RealDisk:
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._durable: set[str] = set()  # folders whose names are surely on the disk
 
     def __str__(self) -> str:
         return str(self.root)
@@ -167,7 +170,18 @@ class RealDisk:
             return []
 
     def make_dir(self, folder: str) -> None:
-        make_durable_dir(self.root / folder)
+        if folder in self._durable:
+            return
+        above, _, _ = folder.rpartition("/")
+        if above:
+            self.make_dir(above)
+        path = self.root / folder
+        known = [folder]
+        if path.is_dir():  # then so are its neighbours, and one sync is enough for all
+            known = [f"{above}/{name}".lstrip("/") for name in self.list(above)]
+        path.mkdir(exist_ok=True)
+        _sync_dir(path.parent)
+        self._durable.update(known)
 
     def rename(self, old: str, new: str) -> None:
         (self.root / old).replace(self.root / new)
@@ -184,6 +198,7 @@ class RealDisk:
                 path.unlink(missing_ok=True)
         if (self.root / folder).is_dir():
             (self.root / folder).rmdir()
+        self._durable.discard(folder)
 
     def sync_dir(self, folder: str) -> None:
         _sync_dir(self.root / folder)

@@ -123,6 +123,8 @@ class DiskStore:
             yield [await self._in(self._flusher, recovery.load, checkpoint)]
         for records in recovery.replay():
             yield records
+        if self._wal.torn is not None:
+            self._report(self._wal.torn)
         recovery.lock_up_without_key()
         for record in self._catalog.quarantine.records():
             yield [record]
@@ -189,12 +191,20 @@ class DiskStore:
             self._lock.check_owner()
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        self._check_owner()
-        return self._catalog.log(topic, partition).read(offsets, self.ring)
+        return self._read(topic, partition, lambda log: log.read(offsets, self.ring))
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        return self._read(topic, partition, lambda log: log.scan(start, count, self.ring))
+
+    def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
         self._check_owner()
-        return self._catalog.log(topic, partition).scan(start, count, self.ring)
+        try:
+            if (topic, partition) in self._catalog.unreadable:
+                raise CorruptionError(f"logs/{topic}/{partition} could not be loaded, and is quarantined")
+            return read(self._catalog.log(topic, partition))
+        except CorruptionError as error:
+            self._report(str(error))
+            raise
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
         return self._catalog.history(topic, partition).history(offset, self.ring)

@@ -89,6 +89,7 @@ class Wal:
         self.bytes_since_rotation = 0
         self.bytes_total = 0  # of commits after the checkpoint that was recovered
         self.bytes_written = 0  # of them, those that a later checkpoint contains
+        self.torn: str | None = None  # what recovery had to cut off
         self._synced = 0
 
     def find(self, after: int, kept: Sequence[Run] = ()) -> None:
@@ -103,8 +104,10 @@ class Wal:
                 f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {needed} on are "
                 "needed; a file before it, or the checkpoint, is missing: restore it"
             )
-        if not self.files and (after > 0 or self._disk.list("logs")):
-            raise CorruptionError(f"{file_name(after + 1)} and all later files of the write-ahead log are missing")
+        if not self.files:
+            raise CorruptionError(
+                f"{file_name(after + 1)} and all later files of the write-ahead log are missing; restore them, or a backup"
+            )
 
     def recover(self, after: int, kept: Sequence[Run] = ()) -> Iterator[WalCommit | WalDamage]:
         """The commits with numbers above `after`, and those `kept`, in order. A torn tail is cut; damage before good frames
@@ -130,8 +133,9 @@ class Wal:
         """Cuts the file where its torn end begins."""
         whole = without_torn_end(found, number)
         if len(whole) < len(found):
-            file = self._disk.open(path)
-            file.truncate(found[len(whole)].position)
+            file, position = self._disk.open(path), found[len(whole)].position
+            self.torn = f"{file.size() - position} bytes at the end of {path} were never confirmed, and are cut off"
+            file.truncate(position)
             self._durably(file.sync)
             file.close()
         return whole
