@@ -9,6 +9,7 @@ from ortoo import Queue
 from ortoo.engine import Engine
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import LeaseState
+from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
@@ -291,3 +292,24 @@ async def test_times_to_live_of_messages_that_are_gone_are_swept_away(queue: Que
             await queue.purge("orders")
         [topic] = queue._link.engine.state.topics.values()  # type: ignore[attr-defined]
         assert len(topic.partitions[0].expiries) <= 4 * 500 + 1024
+
+
+async def test_leaving_looks_at_no_group_that_the_consumer_is_not_in(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many groups there are."""
+    async with queue:
+        for number in range(30):
+            await queue.publish(f"t{number}", b"1")
+            await queue.create_group(f"t{number}", "default")
+        await queue.lease("t7", consumer="me", auto_ack=True)
+        asked: list[Any] = []
+        remove = Members.remove
+
+        def counted(members: Members, consumers: Any) -> bool:
+            asked.append(consumers)
+            return remove(members, consumers)
+
+        monkeypatch.setattr(Members, "remove", counted)
+        await queue.leave("me")
+        assert len(asked) == 1

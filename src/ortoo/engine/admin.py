@@ -138,9 +138,12 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
 
 def decide_leave(state: State, command: Leave, now: int) -> Decision:
     slate = Slate(state, now)
-    for topic, group in state.groups():
-        if (command.topic is None or topic.name == command.topic) and command.group in (None, group.name):
-            leave(slate, topic, group, [command.consumer])
+    named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
+    for topic in named:
+        for group in topic.groups.values():
+            is_here = command.consumer in group.members.alive_until or bool(group.leases)
+            if is_here and command.group in (None, group.name):
+                leave(slate, topic, group, [command.consumer])
     return Decision(slate.records)
 
 

@@ -83,6 +83,8 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
         group = draft_group(slate, topic, command.group, command.start)
         slate.state.joining[topic.id, group.name] = group.members
     feeds = _eligible(slate, topic, group, command)
+    if not feeds:
+        return []
     key = None if command.key is None else key_hash(command.key)
     runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
     if not runs:
