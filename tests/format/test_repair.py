@@ -17,7 +17,7 @@ from ortoo import Queue
 from ortoo.app.repair import Repair, repair_directory
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import MessageRef
-from ortoo.stores.disk import KeyRing, RealDisk
+from ortoo.stores.disk import KeyRing, RealDisk, draft
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
@@ -169,7 +169,11 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
         if seed % 3 == 0 and not seen.refusal:
             worn = await go_on(worn, path)
             seen = await look(put(take(path), root / "again"))
-        repair = await asyncio.to_thread(repair_directory, path, KEYS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                draft, "FLUSH_BYTES", 40 if seed % 2 else 1 << 40
+            )  # what is written on the way, and at the end
+            repair = await asyncio.to_thread(repair_directory, path, KEYS)
         for ref in seen.messages.keys() - (await look_quietly(path)).keys():
             assert is_listed(repair, ref, 1 << 60), f"{ref} could be read before"
         await check_repaired(worn, hurt, repair, path)
