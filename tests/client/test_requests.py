@@ -233,16 +233,17 @@ async def test_a_publish_waits_for_room(home: Home) -> None:
 
 async def test_publishes_that_wait_for_room_do_not_hold_up_those_who_make_it(home: Home) -> None:
     """A consumer of a full topic acks over the connection on which more publishes wait than may be under way."""
-    await home.queue.create_topic("jobs", max_depth=1)
+    await home.queue.create_topic("jobs", max_depth=60)
     await home.queue.create_group("jobs", "default")
     async with home.connect() as queue:
-        publishing = [asyncio.create_task(queue.publish("jobs", b"%d" % n, wait=60)) for n in range(600)]
+        publishing = [asyncio.create_task(queue.publish("jobs", b"%d" % n, wait=600)) for n in range(600)]
         found: set[bytes] = set()
-        while len(found) < 600:
-            messages = await queue.lease("jobs", wait=10)
-            found.update(message.value for message in messages)
-            await asyncio.wait_for(queue.ack(messages), 60)
-        await asyncio.gather(*publishing)
+        async with asyncio.timeout(600):
+            while len(found) < 600:
+                messages = await queue.lease("jobs", max_messages=60, wait=10)
+                found.update(message.value for message in messages)
+                await queue.ack(messages)
+            await asyncio.gather(*publishing)
 
 
 @pytest.mark.parametrize("settle", ["nack", "reject", "release", "extend"])
