@@ -174,7 +174,7 @@ def _topic(state: State, topic: Topic) -> Picture:
             ]
             for group in topic.groups.values()
         },
-        "dedup": {} if topic.config.encrypted else {key: ref.offset for key, (at, ref) in ids if now - at < window},
+        "dedup": {key: ref.offset for key, (at, ref) in ids if now - at < window},
     }
 
 
