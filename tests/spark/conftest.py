@@ -26,6 +26,9 @@ QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # For some hundred rows it takes longer to compile a query to Java than to run it uncompiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
