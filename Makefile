@@ -41,8 +41,9 @@ bench-spark: .venv/.ready ## Run the benchmarks of the pipeline on Spark (ARGS p
 rivals: .venv/.ready ## Install the other queues that the benchmarks compare with
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group rivals
 
-soak: .venv/.ready ## Run the long randomised tests
+soak: .venv/.ready ## Run the long randomised tests, then a server under mixed load for an hour
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
+	$(BIN)/python -m bench.soak
 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
