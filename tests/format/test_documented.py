@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from ortoo.engine import snapshot
+from ortoo.engine import leases, snapshot
 from ortoo.model import records as r
 from ortoo.model.batch import Batch
 from ortoo.stores.disk import checkpoint, codec, commit, crypto, format, frame, happenings, log, quarantine, segment
@@ -66,7 +66,7 @@ def test_the_tables_of_the_state() -> None:
         "partition": snapshot.PartitionDump,
         "group": snapshot.GroupDump,
         "feed": snapshot.FeedDump,
-        "lease": snapshot.LeaseDump,
+        "lease": leases.LeaseDump,
     }
     told = rows(section("Checkpoints").partition("**Body**")[2])
     assert {name: told[name].split(", ") for name in dumps} == {name: fields(dump) for name, dump in dumps.items()}

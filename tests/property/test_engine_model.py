@@ -180,7 +180,7 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
             "held": sorted((partition, offset) for partition, held in lease.held.items() for offset in held),
             "acked": sorted((partition, offset) for partition, acked in lease.acked.items() for offset in acked),
         }
-        for lease in [*group.leases.values(), *group.settled.values()]
+        for lease in [*group.leases.values(), *group.settled]
     }
     info = group_info(group)
     return {

@@ -8,7 +8,7 @@ import ortoo
 from ortoo import Queue
 from ortoo.engine import Engine
 from ortoo.engine.feed import Feed
-from ortoo.engine.group import LeaseState
+from ortoo.engine.leases import LeaseState
 from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
@@ -208,6 +209,8 @@ async def _serve(settings: Settings, listening: Callable[[Server], None]) -> int
         await asyncio.gather(starting, return_exceptions=True)
         return 0
     starting.result()
+    gc.collect()
+    gc.freeze()  # what was loaded to start stays for good: the garbage collector need not visit it each time
     try:
         listening(server)
         await _until(stopping, server.watch.broken)

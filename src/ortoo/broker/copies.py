@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ortoo.model.batch import Batch, message_sizes
+from ortoo.model.batch import Batch, content_bytes
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef
 from ortoo.model.records import Origin, Published, Record
@@ -31,7 +31,7 @@ async def fill_copies(records: list[Record], store: Store) -> list[Record]:
         if isinstance(record, Published) and record.origins:
             rows = [await _original(origin.message, filled, store) for origin in record.origins]
             batch = _batch(rows, record.origins)
-            size = sum(message_sizes(batch.values, batch.keys, batch.headers))
+            size = content_bytes(batch.values, batch.keys, batch.headers)
             filled.append(msgspec.structs.replace(record, batch=batch, size=size))
         else:
             filled.append(record)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import accumulate
 
 import msgspec
 
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
-from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, message_sizes
+from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, content_bytes, message_sizes
 from ortoo.model.commands import Lease, Run
 from ortoo.model.records import Happening, encode_records
 from ortoo.model.replies import Columns, LeasedRun, Taken
@@ -36,16 +37,18 @@ def bound_count(topic: Topic, partition: int, count: int) -> int:
 
 def fit(columns: Columns, room: int) -> int:
     """How many of the first messages take that many bytes together; one at least."""
-    sizes = _sizes(columns)
-    if sum(sizes) <= room:
-        return len(columns)
-    return max(1, sum(1 for size in accumulate(sizes) if size <= room))
+    return _fit(columns, room)[0]
 
 
-def _sizes(columns: Columns) -> list[int]:
-    """Everything that an answer holds of each message."""
-    contents = message_sizes(columns.values, columns.keys, columns.headers)
-    return [size + MESSAGE_OVERHEAD_BYTES for size in contents]
+def _fit(columns: Columns, room: int) -> tuple[int, int]:
+    """So many messages, and the bytes that an answer with them takes: with everything it holds."""
+    contents = (columns.values, columns.keys, columns.headers)
+    total = content_bytes(*contents) + MESSAGE_OVERHEAD_BYTES * len(columns)
+    if total <= room:
+        return len(columns), total
+    ends = list(accumulate(size + MESSAGE_OVERHEAD_BYTES for size in message_sizes(*contents)))
+    count = max(1, bisect_right(ends, room))
+    return count, ends[count - 1]
 
 
 class Portion:
@@ -65,16 +68,16 @@ class Portion:
 
     def add(self, taken: Taken, read: list[int], columns: Columns) -> None:
         """`read` is what was asked for; what could not be read is missing in `columns`, and stays with its lease."""
-        count = fit(columns, self._room) if columns.offsets and (self._room > 0 or not self.runs) else 0
+        has_room = columns.offsets and (self._room > 0 or not self.runs)
+        count, size = _fit(columns, self._room) if has_room else (0, 0)
         kept = taken.offsets.index(columns.offsets[count]) if count < len(columns) else len(read)
         if kept < len(taken.offsets):
             ids = (taken.topic_id, taken.group_id, taken.lease, taken.partition)
             self.rest.append(Run(*ids, taken.offsets[kept:]))
             taken = msgspec.structs.replace(taken, offsets=taken.offsets[:kept])
         if kept:
-            columns = cut_columns(columns, count)
-            self._room -= sum(_sizes(columns))
-            self.runs.append(LeasedRun(taken, columns))
+            self._room -= size
+            self.runs.append(LeasedRun(taken, cut_columns(columns, count)))
 
 
 def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, message_sizes, pick
+from ortoo.model.batch import Batch, Outgoing, content_bytes, pick
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
@@ -41,7 +41,7 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
         base = slate.reserve(topic, index, len(chosen))
         whole = len(chosen) == len(outgoing)
         part = batch if whole else pick(batch, chosen)
-        size = sum(message_sizes(part.values, part.keys, part.headers))
+        size = content_bytes(part.values, part.keys, part.headers)
         keyed = None
         if hashes is not None and topic.config.ordering == "key":
             keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()

@@ -11,7 +11,8 @@ from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
 from ortoo.model.offsets import OffsetSet
 
 from .feed import Feed
-from .group import Group, LeaseState
+from .group import Group
+from .leases import LeaseState
 from .once import remember
 from .snapshot import load
 from .state import State, Transaction

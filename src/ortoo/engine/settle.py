@@ -18,8 +18,9 @@ from ortoo.model.replies import Settled
 from .bury import Death, bury
 from .decision import Decision, Slate
 from .feed import Feed
-from .group import Group, LeaseState
+from .group import Group
 from .keys import NO_KEY
+from .leases import LeaseState
 from .publish import check_healthy
 from .retry import backoff_ms
 from .state import State

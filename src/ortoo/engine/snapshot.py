@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId
+from ortoo.model.names import GroupId, MessageRef, TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 from ortoo.model.topic import TopicConfig
 
 from .feed import Failure, Feed
-from .group import Group, LeaseState
+from .group import Group
 from .keys import NO_KEY, KeyState
+from .leases import LeaseDump, dump_lease, load_lease
 from .partition import Partition
 from .state import Producer, State, Transaction
 from .topic import Topic
@@ -60,22 +61,13 @@ class FeedDump(msgspec.Struct, array_like=True):
     ahead: bytes | None = None
 
 
-class LeaseDump(msgspec.Struct, array_like=True):
-    id: int
-    consumer: str
-    at: int
-    until: int
-    held: dict[int, bytes]
-    acked: dict[int, bytes]
-
-
 class GroupDump(msgspec.Struct, array_like=True):
     id: int
     name: str
     ephemeral: bool
     feeds: list[FeedDump]
     leases: list[LeaseDump]
-    settled: list[LeaseDump]
+    settled: list[msgspec.Raw]  # of the same shape
 
 
 class TopicDump(msgspec.Struct, array_like=True):
@@ -197,20 +189,14 @@ def _dump_feed(feed: Feed) -> FeedDump:
     )
 
 
-def _dump_lease(lease: LeaseState) -> LeaseDump:
-    held = {partition: offsets.to_bytes() for partition, offsets in lease.held.items()}
-    acked = {partition: offsets.to_bytes() for partition, offsets in lease.acked.items()}
-    return LeaseDump(lease.id, lease.consumer, lease.at, lease.until, held, acked)
-
-
 def _dump_group(group: Group) -> GroupDump:
     return GroupDump(
         group.id,
         group.name,
         group.ephemeral,
         [_dump_feed(feed) for feed in group.feeds],
-        [_dump_lease(lease) for lease in group.leases.values()],
-        [_dump_lease(lease) for lease in group.settled.values()],
+        [dump_lease(lease) for lease in group.leases.values()],
+        group.settled.dump(),
     )
 
 
@@ -312,8 +298,8 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
     group = Group(GroupId(dumped.id), dumped.name, topic.config.ordering, dumped.ephemeral)
     topic.add_group(group, [feed.cursor for feed in dumped.feeds])
-    group.leases = {lease.id: lease for lease in map(_load_lease, dumped.leases)}
-    group.settled = {lease.id: lease for lease in map(_load_lease, dumped.settled)}
+    group.leases = {lease.id: lease for lease in map(load_lease, dumped.leases)}
+    group.settled.load(dumped.settled)
     for lease in group.leases.values():
         state.lease_groups[lease.id] = (topic.id, group.id)
         state.watch_lease(lease.id, lease.until)
@@ -325,13 +311,6 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
         state.alarms.set(("retries", topic.id, feed.partition.index, group.id), feed.retries.next())
     if group.ephemeral:
         state.alarms.set(("members", topic.id, group.id), state.now)
-
-
-def _load_lease(dumped: LeaseDump) -> LeaseState:
-    lease = LeaseState(LeaseId(dumped.id), dumped.consumer, dumped.at, dumped.until)
-    lease.held = {partition: OffsetSet.from_bytes(offsets) for partition, offsets in dumped.held.items()}
-    lease.acked = {partition: OffsetSet.from_bytes(offsets) for partition, offsets in dumped.acked.items()}
-    return lease
 
 
 def _load_feed(feed: Feed, dumped: FeedDump) -> None:

@@ -16,7 +16,8 @@ from ortoo.model.topic import TopicConfig
 
 from .alarms import Alarms
 from .dedup import SharedIds, unshare
-from .group import Group, LeaseState
+from .group import Group
+from .leases import LeaseState
 from .members import Members
 from .partition import Partition
 from .topic import Topic, TopicCounters

@@ -89,10 +89,22 @@ MESSAGE_OVERHEAD_BYTES = (
 )
 
 
+def content_bytes(
+    values: list[bytes], keys: list[str | None] | None, headers: list[dict[str, str] | None] | None
+) -> int:
+    """The bytes of values, keys and headers together, at C speed where there are no headers."""
+    size = sum(map(len, values))
+    if keys is not None:
+        size += _text_bytes("".join(filter(None, keys)))
+    if headers is not None:
+        size += sum(map(_header_bytes, filter(None, headers)))
+    return size
+
+
 def message_sizes(
     values: list[bytes], keys: list[str | None] | None, headers: list[dict[str, str] | None] | None
 ) -> list[int]:
-    """The bytes of each message: of its value, its key and its headers."""
+    """The same, message by message."""
     sizes = list(map(len, values))
     if keys is not None:
         sizes = [size + _text_bytes(key) if key else size for size, key in zip(sizes, keys, strict=True)]
@@ -112,7 +124,7 @@ def _header_bytes(headers: dict[str, str]) -> int:
 
 def size_of(batch: Outgoing) -> int:
     """The bytes it takes as a record; never fewer than it will be."""
-    size = sum(message_sizes(batch.values, batch.keys, batch.headers)) + MESSAGE_OVERHEAD_BYTES * len(batch)
+    size = content_bytes(batch.values, batch.keys, batch.headers) + MESSAGE_OVERHEAD_BYTES * len(batch)
     return size + _text_bytes("".join(filter(None, batch.dedup_ids or ())))
 
 
