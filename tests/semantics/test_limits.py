@@ -1,11 +1,17 @@
 """Limits: each has its own error, with words that say what to do, and nothing is changed."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
+import ortoo
 from ortoo import FullError, InvalidError, Message, Queue, Received, TooManyError
+from ortoo.broker import Broker
 from ortoo.model import limits
+from ortoo.model.commands import Publish, plain
 
-from .actors import take, values
+from .actors import settle, take, values
 from .refusing import refused
 
 
@@ -71,3 +77,31 @@ async def test_a_stranger_in_the_dlq_is_no_dead_letter(queue: Queue) -> None:
     letters: list[Received] = await queue.dead_letters("orders")
     assert values(letters) == [b"1"]
     assert await queue.redrive("orders") == 1
+
+
+async def test_no_more_producers_are_woken_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of hundreds would try and wait again, for every message that is settled."""
+    async with ortoo.open() as queue:
+        await queue.create_topic("orders", max_depth=1)
+        await queue.publish("orders", b"first")
+        broker = queue._link
+        assert isinstance(broker, Broker)
+        waiting = [asyncio.create_task(queue.publish("orders", b"%d" % number, wait=60)) for number in range(50)]
+        await settle(200)
+        tries = 0
+        submit = broker.submit
+
+        def counted(command: Any) -> Any:
+            nonlocal tries
+            tries += isinstance(plain(command), Publish)
+            return submit(command)
+
+        monkeypatch.setattr(broker, "submit", counted)
+        got: list[bytes] = []
+        while len(got) < 51:
+            messages = await queue.lease("orders", wait=30)
+            await queue.ack(messages)
+            got += values(messages)
+        await asyncio.gather(*waiting)
+        assert got == [b"first", *(b"%d" % number for number in range(50))]  # first come, first served
+        assert tries <= 2 * 50

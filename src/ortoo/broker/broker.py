@@ -181,14 +181,14 @@ class Broker(Reader):
         """With `wait_ms`, waits that long for room in a full topic."""
         wanted = plain(command)
         assert isinstance(wanted, Publish)
-        deadline = self.clock.monotonic_ms() + wait_ms
+        deadline, ticket = self.clock.monotonic_ms() + wait_ms, self._rooms.ticket()
         while True:
             try:
                 reply: Placed = self.submit(command)
             except FullError:
                 if self.clock.monotonic_ms() >= deadline:
                     raise
-                await self._rooms.wait(wanted.topic, deadline)
+                await self._rooms.wait(wanted.topic, ticket, deadline)
             else:
                 if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
                     topic.counters.duplicates += sum(reply.duplicates)
@@ -323,7 +323,14 @@ class Broker(Reader):
     def _stir(self, name: TopicName, partitions: set[int] | None = None) -> None:
         if self._refusal is None:
             self.waiters.stir(describe(self.engine.state, name, partitions))
-            self._rooms.look(name)
+            if name in self._rooms:
+                self._rooms.look(name, self._room_in(name))
+
+    def _room_in(self, name: TopicName) -> int | None:
+        topic = self.engine.state.names.get(name)
+        if topic is None or topic.config.max_depth is None:
+            return None
+        return max(0, topic.config.max_depth - topic.depth())
 
     def _stir_shifted(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""

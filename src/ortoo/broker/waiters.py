@@ -9,8 +9,11 @@ the event loop makes a bounded number of tries, line by line in rotation; the re
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Callable, Collection, Iterator
 from heapq import heappop, heappush
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -262,27 +265,49 @@ class Waiters:
 
 
 class Rooms:
-    """Producers that wait for room in a topic that is full."""
+    """Producers that wait for room in a topic that is full: first come, first served, no more woken than there is room for."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[TopicName, dict[asyncio.Future[None], None]] = {}  # in order of arrival
+        self._waiting: dict[TopicName, list[tuple[int, asyncio.Future[None]]]] = {}  # by ticket
+        self._tickets = count()
 
-    async def wait(self, topic: TopicName, deadline: int) -> None:
-        """Until the topic stirs, or the monotonic clock shows the deadline."""
+    def ticket(self) -> int:
+        """A place in line, kept by one that was woken in vain."""
+        return next(self._tickets)
+
+    async def wait(self, topic: TopicName, ticket: int, deadline: int) -> None:
+        """Until there may be room, or the monotonic clock shows the deadline."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(topic, {})[future] = None
+        place = (ticket, future)
+        insort(self._waiting.setdefault(topic, []), place, key=itemgetter(0))
         alarm = self._clock.call_later(deadline - self._clock.monotonic_ms(), lambda: let_go(future))
         try:
             await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.look(topic, 1)  # another may have what this one does not want any more
+            raise
         finally:
             alarm.cancel()
-            waiting = self._waiting.get(topic)
-            if waiting is not None and waiting.pop(future, 0) is None and not waiting:
-                del self._waiting[topic]
+            self._forget(topic, place)
 
-    def look(self, topic: TopicName) -> None:
-        for future in self._waiting.pop(topic, {}):
+    def _forget(self, topic: TopicName, place: tuple[int, asyncio.Future[None]]) -> None:
+        waiting = self._waiting.get(topic, [])
+        if place in waiting:
+            waiting.remove(place)
+        if not waiting:
+            self._waiting.pop(topic, None)
+
+    def __contains__(self, topic: TopicName) -> bool:
+        return topic in self._waiting
+
+    def look(self, topic: TopicName, room: int | None = None) -> None:
+        """There is room for so many messages; None: for who knows how many."""
+        waiting = self._waiting.get(topic, [])
+        woken = waiting[: len(waiting) if room is None else room]
+        del waiting[: len(woken)]
+        for _, future in woken:
             let_go(future)
 
     def look_all(self) -> None:
