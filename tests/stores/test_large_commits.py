@@ -1,4 +1,4 @@
-"""What a large transaction publishes at once must stay easy to read: in frames of the usual size."""
+"""What a large transaction publishes at once must stay easy to read: in frames of the usual size. And reading over gaps."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ def test_a_large_record_becomes_many_frames_of_the_same_messages(tmp_path: Path,
         for stretch in log.tail:
             assert len(stretch.values) <= 2 * FRAME_MESSAGES
             assert stretch.size <= 2 * FRAME_BYTES
+
+
+@pytest.mark.parametrize("written", [0, 1, 2, 3], ids=["tail", "writing and tail", "writing", "files"])
+def test_what_lies_in_a_gap_is_left_out_wherever_its_neighbours_are(tmp_path: Path, written: int) -> None:
+    log, ring = DiskLog(RealDisk(tmp_path), TopicId(1), 0), KeyRing({})
+    for number, base in enumerate((0, 5)):
+        log.append(Published(1, TopicId(1), 0, base, 2, 2, Batch([b"a", b"b"])))
+        if written > number:
+            log.begin_flush()
+    if written == 3:
+        log.finish_flush(log.flush(None))
+    assert log.scan(0, 10, ring).offsets == [0, 1, 5, 6]
+    for offset in range(8):
+        expected = [offset] if offset in (0, 1, 5, 6) else []
+        assert log.read([offset], ring).offsets == expected
+    log.close()

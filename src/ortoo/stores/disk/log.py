@@ -134,7 +134,8 @@ class DiskLog:
     def _in_memory(self, offset: int) -> TailStretch | None:
         for stretches in (self.tail, self.writing):
             if stretches and stretches[0].base <= offset < stretches[-1].end:
-                return stretches[bisect_right(stretches, offset, key=lambda stretch: stretch.base) - 1]
+                stretch = stretches[bisect_right(stretches, offset, key=lambda stretch: stretch.base) - 1]
+                return stretch if offset < stretch.end else None  # in a gap that a repair left
         return None
 
     def _on_disk(self, offset: int, ring: KeyRing) -> Columns | None:
