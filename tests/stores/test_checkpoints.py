@@ -248,6 +248,27 @@ async def test_a_quarantined_partition_does_not_stop_checkpoints(site: Site) -> 
         assert bytes(site.disk.names[path].now) == before
 
 
+async def test_dedup_ids_of_an_encrypted_topic_survive_restarts_beside_a_quarantined_partition(site: Site) -> None:
+    site.keys = KEY
+    queue = await site.open(1)
+    await queue.create_topic("secret", partitions=2, encrypted=True, dedup_window=86_400.0, retention_seconds=30.0)
+    await queue.publish("secret", b"damaged", partition=1)
+    await queue.publish("other", b"makes a checkpoint")
+    [path] = site.files("logs/1/1/")
+    site.disk.names[path].now[40] ^= 0xFF
+    queue = await site.open(1)
+    assert "quarantined" in (await queue.stats()).problems[0]
+    await queue.publish("secret", b"once", partition=0, dedup_id="X")
+    await site.clock.advance(60)
+    await site.clock.advance(60)
+    assert (await queue.topic("secret")).partitions[0].start == 1  # it is trimmed
+    for _ in range(3):
+        for _ in range(3):
+            await queue.publish("other", b"makes a checkpoint")
+        queue = await site.open(1)
+        assert (await queue.publish("secret", b"once", partition=0, dedup_id="X")).duplicate
+
+
 async def test_a_topic_whose_key_is_missing_for_a_while_loses_nothing_by_checkpoints(site: Site) -> None:
     site.keys = KEY
     queue = await site.open()

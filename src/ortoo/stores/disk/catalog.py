@@ -93,8 +93,8 @@ class Catalog:
         self.unreadable[place] = entry
 
     def keep_secrets(self, secrets: Mapping[TopicId, bytes], ring: KeyRing) -> list[Secret]:
-        """Those of a quarantined topic stay as they are: nobody may have been able to read them."""
-        held = self.quarantine.topics
+        """Those of a topic that is quarantined as a whole stay as they are: nobody may have been able to read them."""
+        held = self.quarantine.whole_topics
         kept = {topic: secret for topic, secret in self.secrets.items() if topic in held}
         new = {
             topic: Secret(topic, *ring.seal(data, Secret.context(topic)))

@@ -68,8 +68,9 @@ class Quarantine:
         self._places = {place: runs for place, runs in self._places.items() if place[0] != topic}
 
     @property
-    def topics(self) -> set[TopicId]:
-        return {topic for topic, _ in self._places}
+    def whole_topics(self) -> set[TopicId]:
+        """Not those of which only partitions are quarantined."""
+        return {topic for topic, partition in self._places if partition == WHOLE}
 
     def covers(self, record: Record) -> bool:
         """Whether the record builds on something that is lost."""
