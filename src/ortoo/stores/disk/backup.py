@@ -3,6 +3,9 @@
 Sealed segments never change, so they are linked, not copied, where the target is on the same file system. Everything else
 is copied as far as the checkpoint counts it. The queue goes on meanwhile, and a checkpoint takes away what it replaces: so
 all that a backup needs is held by links of its own first, which takes no time, however long the copying takes.
+
+A copy gets its FORMAT last, when everything else is synced: without it nobody takes one that was killed for a whole one, in
+which the write-ahead log merely has a torn end.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from ortoo.model.errors import ExistsError, NotFoundError, UnavailableError
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
-from .format import NAME, PIN_PREFIX, PIN_SUFFIX
+from .files import make_durable_dir
+from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
 from .keys import NAME as KEYS
 from .view import ViewDisk
 from .wal import FOLDER as WAL_FOLDER
@@ -35,9 +39,10 @@ def back_up(source: Path, target: Path, progress: Progress = lambda _: None) -> 
     try:
         for _ in range(TRIES):
             _clear(target)
+            _begin(source, target)
             if _try(source, target, progress):
-                _sync_tree(target)
-                return sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+                _finish(target)
+                return _bytes_in(target)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)  # half a backup is worse than none
         raise
@@ -49,16 +54,17 @@ def restore(backup: Path, target: Path, progress: Progress = lambda _: None) -> 
     """Copies a backup to where a queue may open it. The backup stays as it is."""
     _check_source(backup)
     _check_target(target)
-    target.mkdir(parents=True, exist_ok=True)
-    total = 0
-    for path in sorted(backup.rglob("*")):
-        if path.is_file() and path.name != "LOCK" and not path.relative_to(backup).parts[0].startswith(PIN_PREFIX):
-            place = target / path.relative_to(backup)
-            progress(str(path.relative_to(backup)))
-            _copy(backup, target, str(path.relative_to(backup)))
-            total += place.stat().st_size
-    _sync_tree(target)
-    return total
+    try:
+        _begin(backup, target)
+        for path in sorted(path.relative_to(backup) for path in backup.rglob("*") if path.is_file()):
+            if path.name not in ("LOCK", NAME) and not path.parts[0].startswith(PIN_PREFIX):
+                progress(str(path))
+                _copy(backup, target, str(path))
+        _finish(target)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    return _bytes_in(target)
 
 
 def _check_source(source: Path) -> None:
@@ -74,7 +80,23 @@ def _check_target(target: Path) -> None:
 def _clear(target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
-    target.mkdir(parents=True)
+
+
+def _begin(source: Path, target: Path) -> None:
+    make_durable_dir(target)
+    fd = os.open(target / UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as writer:
+        writer.write((source / NAME).read_bytes())
+
+
+def _finish(target: Path) -> None:
+    _sync_tree(target)
+    (target / UNFINISHED).rename(target / NAME)
+    _sync(target)
+
+
+def _bytes_in(target: Path) -> int:
+    return sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
 
 
 class _Part(NamedTuple):
@@ -145,7 +167,6 @@ def _checkpoints(source: Path) -> list[str]:
 
 
 def _parts(source: Path) -> Iterator[_Part]:
-    yield _Part(NAME, None)
     if (source / KEYS).exists():
         yield _Part(KEYS, None)
     checkpoint = read_checkpoint(ViewDisk(source))
@@ -197,8 +218,12 @@ def _link_or_copy(source: Path, target: Path, path: str) -> None:
 
 def _sync_tree(target: Path) -> None:
     for path in [target, *target.rglob("*")]:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ortoo.model.errors import OrtooError
+from ortoo.model.errors import NotFoundError, OrtooError
 from ortoo.model.records import Record
 
 from .catalog import Catalog
@@ -18,7 +18,7 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import read_checkpoint
 from .crypto import KeyRing
 from .files import Disk
-from .format import NAME, refuse_strangers
+from .format import NAME, refuse_strangers, refuse_unknown
 from .happenings import DiskHistory
 from .keys import bind_keys
 from .log import DiskLog
@@ -67,10 +67,10 @@ class Directory:
 
 def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _: None) -> Report:
     report = Report(problems=[])
-    if NAME not in disk.list(""):
-        report.complain(f"{disk} is not a data directory of Ortoo: the file {NAME} is missing")
-        return report
     try:
+        refuse_unknown(disk)
+        if NAME not in disk.list(""):
+            raise NotFoundError(f"{disk} is not a data directory of Ortoo: the file {NAME} is missing")
         refuse_strangers(disk)
     except OrtooError as error:
         report.complain(str(error))

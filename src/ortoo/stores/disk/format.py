@@ -1,29 +1,43 @@
 """The version of the directory as a whole. Every change of any file's layout raises it; docs/format.md tells the rest."""
 
+import re
+
 from ortoo.model.errors import CorruptionError, UnavailableError
 
 from .files import Disk
 
 FORMAT = b"ortoo data directory, format 2\n"
 _OLDER = (b"ortoo data directory, format 1\n",)  # all that they have, this format has, too
+_VERSION = re.compile(rb"ortoo data directory, format [0-9]+\n")
 NAME = "FORMAT"
+UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
 _WAL = "wal"
 _FIRST = f"{_WAL}/{1:020d}.wal"
 PIN_PREFIX, PIN_SUFFIX = "backup-", ".tmp"  # folders of links, in which a backup holds what it needs
 
 
+def refuse_unknown(disk: Disk) -> None:
+    """Refuses what can be neither opened nor repaired: a copy that was never finished, and what a newer version wrote."""
+    present = disk.list("")
+    if UNFINISHED in present and NAME not in present:
+        raise UnavailableError(
+            f"{disk} is half a copy, by a backup or a restore that was never finished; remove it, and copy again"
+        )
+    found = disk.read(NAME) if NAME in present else FORMAT
+    if found != FORMAT and found not in _OLDER and _VERSION.fullmatch(found):
+        raise UnavailableError(
+            f"the file FORMAT has {found.decode().strip()!r}; this program reads formats 1 and 2: use a newer one"
+        )
+
+
 def refuse_strangers(disk: Disk) -> None:
     """Refuses a directory that another version wrote, or that is not ours at all. Touches nothing."""
+    refuse_unknown(disk)
     present = disk.list("")
     if NAME in present:
-        found = disk.read(NAME)
-        if found == FORMAT or found in _OLDER:
-            return
-        if found.startswith(b"ortoo data directory, format "):
-            raise UnavailableError(
-                f"the file FORMAT has {found.decode(errors='replace').strip()!r}; this program reads formats 1 and 2"
-            )
-        raise CorruptionError("the file FORMAT of the data directory is damaged")
+        if disk.read(NAME) not in (FORMAT, *_OLDER):
+            raise CorruptionError("the file FORMAT of the data directory is damaged; repair it")
+        return
     if set(present) - {"LOCK", f"{NAME}.tmp", _WAL} or any(disk.read(f"{_WAL}/{name}") for name in disk.list(_WAL)):
         raise UnavailableError(f"{disk} has files, but none of Ortoo's; give an empty or a new one")
 
