@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
 import os
 import re
+import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +415,117 @@ def test_backup_and_restore_refuse_a_target_that_holds_something(data: Path, tmp
     for command in ("backup", "restore"):
         assert isinstance(run(command, data, tmp_path / "full").exception, ortoo.ExistsError)
     assert (tmp_path / "full" / "file").read_text() == "mine"
+
+
+def is_killed(work: Callable[[], object]) -> bool:
+    """Runs it in a process of its own; whether it was killed."""
+    child = os.fork()
+    if child:
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    try:
+        work()
+    finally:
+        os._exit(0)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_within(at: int, work: Callable[[Path, Path], object], source: Path, target: Path) -> None:
+    """Dies when half of that file is copied."""
+    copied, real = itertools.count(), backup._copy
+
+    def copy(source: Path, target: Path, path: str, size: int | None = None) -> None:
+        if next(copied) == at:
+            real(source, target, path, (source / path).stat().st_size // 2)
+            die()
+        real(source, target, path, size)
+
+    backup._copy = copy
+    work(source, target)
+
+
+@pytest.mark.parametrize("work", [backup.back_up, backup.restore])
+def test_a_copy_that_was_killed_anywhere_does_not_pass_for_a_whole_one(
+    work: Callable[[Path, Path], object], tmp_path: Path
+) -> None:
+    source = tmp_path / "data"
+    with ortoo.open_sync(source) as queue:  # all of it in one file of the write-ahead log
+        for _ in range(20):
+            queue.publish_many("orders", [b"x"] * 100)
+    at = 0
+    while is_killed(partial(killed_within, at, work, source, target := tmp_path / f"target-{at}")):
+        assert run("check", target).exit_code == 1
+        for use in (ortoo.open_sync, repair_directory):
+            with pytest.raises(ortoo.UnavailableError, match="never finished; remove it, and copy again"):
+                use(target)
+        at += 1
+    assert at > 0
+    assert run("check", target).exit_code == 0
+
+
+def test_a_restore_that_fails_leaves_nothing(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(source: Path, target: Path, path: str, size: int | None = None) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(backup, "_copy", copy)
+    with pytest.raises(OSError, match="no space left"):
+        backup.restore(data, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+def test_no_new_directory_is_made_where_a_repair_was_killed_in_the_middle_of_the_exchange(data: Path) -> None:
+    def repair() -> None:
+        real = Path.rename
+
+        def rename(old: Path, new: Path) -> None:
+            real(old, new)
+            die()
+
+        Path.rename = rename  # type: ignore[method-assign,assignment]
+        repair_directory(data)
+
+    assert is_killed(repair)
+    for use in (ortoo.open_sync, repair_directory):
+        with pytest.raises(ortoo.UnavailableError, match="rename that one to data and repair it again"):
+            use(data)
+    assert not data.exists()
+    (data.parent / "data.damaged-1").rename(data)
+    assert run("repair", data).exit_code == 0
+    assert run("check", data).exit_code == 0
+
+
+def test_a_repair_that_cannot_put_the_new_directory_in_place_leaves_the_old_one(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, before = Path.rename, contents(data)
+
+    def rename(old: Path, new: Path) -> Path:
+        if old.name == "data.repairing-1":
+            raise OSError(errno.EIO, "cannot be renamed")
+        return real(old, new)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(OSError, match="cannot be renamed"):
+        repair_directory(data)
+    assert contents(data) == before
+    assert [path.name for path in data.parent.iterdir()] == ["data"]
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_directory_of_a_newer_format_is_not_repaired(data: Path) -> None:
+    (data / "FORMAT").write_bytes(b"ortoo data directory, format 3\n")
+    before = contents(data)
+    with pytest.raises(ortoo.UnavailableError, match="format 3"):
+        repair_directory(data)
+    assert contents(data) == before
+    (data / "FORMAT").write_bytes(b"ortoo data directory, for")
+    repair_directory(data)
+    assert run("check", data).exit_code == 0
 
 
 def test_an_error_is_one_line_and_an_exit_code(

@@ -19,6 +19,7 @@ from ortoo.model.errors import OrtooError
 from ortoo.model.names import MessageRef
 from ortoo.stores.disk import KeyRing, RealDisk, draft
 from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.format import FORMAT
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
@@ -59,6 +60,11 @@ def hurt(data: bytes, random: Random) -> tuple[str, bytes | None]:
     return f"{how} {at}", data[:at]
 
 
+def names_a_version(data: bytes | None) -> bool:
+    """A newer one is not damage to be repaired."""
+    return data is not None and data[:-2] == FORMAT[:-2] and data[-2:-1].isdigit() and data[-1:] == b"\n"
+
+
 def damage(worn: Worn, seed: int) -> Damaged:
     """One to three files, of any kind."""
     random = Random(seed)
@@ -70,7 +76,7 @@ def damage(worn: Worn, seed: int) -> Damaged:
         path = random.choice([path for path in worn.files if path.startswith(kind)] or ["FORMAT"])
         how, data = hurt(worn.files[path], random)
         what.append(f"{path}: {how}")
-        if data == worn.files[path]:
+        if data == worn.files[path] or (path == "FORMAT" and names_a_version(data)):
             continue
         paths.add(path)
         files.pop(path, None)

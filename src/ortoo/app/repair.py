@@ -15,6 +15,8 @@ from ortoo.engine import Engine
 from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, OrtooError, UnavailableError
 from ortoo.stores.disk import KeyRing, RealDisk, load_keys
 from ortoo.stores.disk.check import Directory
+from ortoo.stores.disk.directory import DAMAGED, refuse_interrupted_repair
+from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.stores.disk.view import ViewDisk
 
@@ -26,18 +28,18 @@ __all__ = ["Loss", "LostCommit", "Repair", "repair_directory"]
 
 def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Repair:
     """Repairs in place: afterwards `path` is whole, and the damaged directory lies beside it."""
+    refuse_interrupted_repair(path)
     if not path.is_dir():
         raise NotFoundError(f"there is no directory {path}")
     if not (path / "FORMAT").exists() and not (path / "wal").is_dir():
         raise NotFoundError(f"{path} is not a data directory of Ortoo, so there is nothing to repair")
+    refuse_unknown(ViewDisk(path))
     lock = DirectoryLock(path)
     lock.acquire()
-    draft, aside = _beside(path, "repairing"), _beside(path, "damaged")
+    draft, aside = _beside(path, "repairing"), _beside(path, DAMAGED)
     try:
         repair = _rebuild(path, draft, KeyRing(load_keys(keys)))
-        path.rename(aside)
-        draft.rename(path)
-        _sync(path.parent)
+        _exchange(path, draft, aside)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         lock.release()
@@ -51,6 +53,17 @@ def _beside(path: Path, word: str) -> Path:
         if not candidate.exists():
             return candidate
     raise ExistsError(f"there are too many {word} directories beside {path}; remove some")
+
+
+def _exchange(path: Path, draft: Path, aside: Path) -> None:
+    """When it ends in between, opening tells how to go on."""
+    path.rename(aside)
+    try:
+        draft.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
+    _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:
