@@ -1,9 +1,12 @@
 """However large the messages, one answer stays within bounds, and nothing is lost by that."""
 
 from pathlib import Path
+from random import Random
+
+import pytest
 
 import ortoo
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.broker import Access, Broker, Budget, Gate, portion
 from ortoo.model import limits
 from ortoo.model.settings import LimitSettings
 from ortoo.stores.memory import MemoryStore
@@ -141,3 +144,30 @@ async def test_bytes_are_the_same_after_dead_letters_and_a_restart(tmp_path: Pat
         assert min(before) > 1000
     async with ortoo.open(tmp_path) as queue:
         assert [info.bytes for info in await queue.topics()] == before
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_is_large_each_answer_is_bounded_and_each_message_comes_once(
+    seed: int, auto_ack: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, random = 5_000, Random(seed)
+    monkeypatch.setattr(portion, "ROOM", room)
+
+    def message() -> ortoo.Message:
+        value, key, header = random.randrange(3_000), random.randrange(300), random.randrange(3_000)
+        return ortoo.Message(bytes(value), key="k" * key or None, headers={"h": "x" * header})
+
+    async with ortoo.open() as queue:
+        await queue.create_topic("orders", partitions=2, ordering="none", labels={"task": "t"})
+        for _ in range(10):
+            await queue.publish_many("orders", [message() for _ in range(6)])
+        seen: list[str] = []
+        while found := await queue.lease(labels={"task": "t"}, max_messages=random.randrange(1, 60), auto_ack=auto_ack):
+            taken = [len(m.value) + len(m.key or "") + sum(map(len, m.headers.values())) for m in found]
+            assert len(found) == 1 or sum(taken) <= room
+            assert {m.attempt for m in found} == {1}
+            seen += [m.id for m in found]
+            if not auto_ack:
+                await queue.ack(found)
+        assert len(seen) == len(set(seen)) == 60

@@ -58,6 +58,7 @@ FEATURES: list[dict[str, Any]] = [
     {"max_depth": 6},
     {"dlq": False},
     {"dlq_topic": "graves"},
+    {"dlq_topic": "graves", "max_attempts": 1},
     {"dlq_topic": "graves", "encrypted": True},
     {"encrypted": True},
     {"delay": 1.0},
@@ -385,6 +386,7 @@ class EngineMachine(RuleBasedStateMachine):
         first=batches,
         second=batches,
         lazy=st.booleans(),
+        secret=st.booleans(),
     )
     def begin_with_topics(
         self,
@@ -392,9 +394,13 @@ class EngineMachine(RuleBasedStateMachine):
         first: list[dict[str, Any]],
         second: list[dict[str, Any]],
         lazy: bool,
+        secret: bool,
     ) -> None:
         self.lazy = lazy
-        for name, laid in ((MAIN, chosen), ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves"}])):
+        for name, laid in (
+            (MAIN, chosen),
+            ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves", "encrypted": secret}]),
+        ):
             config = merged(ORDERS.get(self.topic(name).name, "key"), laid)
             self.do(c.CreateTopic(self.topic(name), config), lambda m, cmd, _: m.create_topic(cmd))
         self.publish(MAIN, first)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import ortoo.testing
 from ortoo import Queue
+from ortoo.broker import Broker
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk
 
 from .actors import publish
 
@@ -51,3 +56,34 @@ async def test_ids_are_forgotten_after_their_time_also_where_none_comes_any_more
         state = queue._link.engine.state  # type: ignore[attr-defined]
         assert [len(topic.dedup.seen) for topic in state.topics.values()] == [0, 0]
         assert state.dedups == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"dedup_window": 5.0}, {"dedup_window": 3600.0}],
+        [{"dedup_count": 0}, {"dedup_count": 1000}],
+        [{"dedup_scope": "namespace"}],
+    ],
+)
+async def test_what_a_change_of_settings_made_forget_stays_forgotten(
+    tmp_path: Path, changes: list[dict[str, Any]]
+) -> None:
+    clock = ortoo.testing.ManualClock()
+
+    async def open_queue() -> Queue:
+        store = DiskStore(RealDisk(tmp_path), KeyRing({}), checkpoint_bytes=1, in_threads=False)
+        return await Queue(Broker(store, clock)).open()
+
+    queue = await open_queue()
+    await queue.publish("orders", b"1", dedup_id="a")
+    await clock.advance(30)
+    for change in changes:
+        await queue.update_topic("orders", **change)
+        await queue.publish("orders", b"2")
+    await queue.publish("orders", b"3", dedup_id="b")
+    await queue.close()
+    queue = await open_queue()
+    assert not (await queue.publish("orders", b"1", dedup_id="a")).duplicate
+    assert (await queue.publish("orders", b"3", dedup_id="b")).duplicate
+    await queue.close()

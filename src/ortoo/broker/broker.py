@@ -19,15 +19,18 @@ from ortoo.engine import Engine
 from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
 from ortoo.model import limits
+from ortoo.model.checks import check_types
 from ortoo.model.commands import (
     ChangeTopic,
     Command,
     Commit,
     CreateTopic,
+    Extend,
     Lease,
     Once,
     PlainCommand,
     Publish,
+    Settle,
     Stage,
     Transact,
     plain,
@@ -59,6 +62,8 @@ _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 _log = logging.getLogger("ortoo.broker")
 
+_FREQUENT = (Publish, Lease, Settle, Extend, Stage, Transact)  # whose fields are checked where they are made
+
 
 def _publishes(command: PlainCommand) -> bool:
     """Whether it needs room. What only settles is let through when the disk is full."""
@@ -87,12 +92,15 @@ class Broker(Reader):
             "the queue is not open yet; use it in `async with`, or await its open()"
         )
         self._committer: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._has_failed = False  # while it closed: what the engine holds is not what the store has
         self._pause_ms = 0  # before the next try to recover
         self._suspended: dict[TopicId, str] = {}  # topics whose due work could not be applied, and why
 
     async def open(self) -> None:
         if self._committer is not None:
             return
+        self._is_closing = self._has_failed = False
         try:
             await self._recover()
         except OSError as error:
@@ -110,12 +118,14 @@ class Broker(Reader):
         if self._committer is None:
             return
         checkpoint = checkpoint and self._refusal is None
+        self._is_closing = True
         self._refuse(ClosedError("the queue was closed"))
-        await self.flush()
+        with suppress(OutcomeUnknownError, UnavailableError):  # told to those whose commit it was
+            await self.flush()
         self._committer.cancel()
         await asyncio.gather(self._committer, return_exceptions=True)
         self._committer = None
-        if checkpoint and self.store.status().checkpoint_useful:
+        if checkpoint and not self._has_failed and self.store.status().checkpoint_useful:
             await self.store.checkpoint(*self._snapshot())
         await self.store.close()
 
@@ -152,6 +162,8 @@ class Broker(Reader):
         if self._refusal is not None:
             raise self._refusal
         wanted = plain(command)
+        if not isinstance(wanted, _FREQUENT):
+            check_types(wanted)
         if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:
             self._check_can_encrypt()
         if (
@@ -344,6 +356,9 @@ class Broker(Reader):
             StoreFailedError(f"the store failed ({error}); nothing was written, try again"),
         )
         self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
+        if self._is_closing:
+            self._has_failed = True
+            return None
         _log.error("the store failed, recovering", extra={"error": str(error)})
         self.meters.recoveries += 1
         while True:

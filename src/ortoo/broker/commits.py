@@ -147,12 +147,10 @@ class Committer:
             self._meters.commit(perf_counter() - began, len(records))
         if snapshot is not None:
             await self._checkpoint(snapshot)
-        self._in_flight = None
         self._durable(commit, records)
-        if (
-            not with_checkpoint and self._store.status().checkpoint_due
-        ):  # it may be what makes room, so it must not wait for a commit
-            self._dirty.set()
+        self._in_flight = None
+        if not with_checkpoint and self._store.status().checkpoint_due:
+            self._dirty.set()  # it may be what makes room, so it must not wait for a commit
 
     def _take_snapshot(self) -> Snapshot | None:
         try:

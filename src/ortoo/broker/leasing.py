@@ -85,8 +85,8 @@ class Leasing:
         return portion.runs
 
     async def _acked(self, runs: list[LeasedRun]) -> list[LeasedRun]:
-        """Those that could still be acked: a lease may have run out while its messages were read."""
-        merged = runs_of(run.taken for run in runs)
+        """Those that could be read, and still be acked: a lease may have run out meanwhile. The others fail by themselves."""
+        merged = runs_of(msgspec.structs.replace(run.taken, offsets=run.columns.offsets) for run in runs)
         settled: Settled = self._settle("ack", merged)
         await self._shell.flush()
         for run, lost in zip(merged, settled.lost or (), strict=False):

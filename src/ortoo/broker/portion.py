@@ -68,8 +68,9 @@ class Portion:
 
     def add(self, taken: Taken, read: list[int], columns: Columns) -> None:
         """`read` is what was asked for; what could not be read is missing in `columns`, and stays with its lease."""
-        has_room = columns.offsets and (self._room > 0 or not self.runs)
-        count, size = _fit(columns, self._room) if has_room else (0, 0)
+        count, size = _fit(columns, self._room) if columns.offsets else (0, 0)
+        if self.runs and size > self._room:  # only the very first message may be too large by itself
+            count, size = 0, 0
         kept = taken.offsets.index(columns.offsets[count]) if count < len(columns) else len(read)
         if kept < len(taken.offsets):
             ids = (taken.topic_id, taken.group_id, taken.lease, taken.partition)

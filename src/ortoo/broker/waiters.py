@@ -22,7 +22,7 @@ from ortoo.engine.lease import is_wanted
 from ortoo.engine.state import State
 from ortoo.model import limits
 from ortoo.model.commands import Lease
-from ortoo.model.errors import OrtooError, TooManyError
+from ortoo.model.errors import NotFoundError, OrtooError, TooManyError, UnavailableError
 from ortoo.model.names import TopicName
 from ortoo.model.replies import LeaseTaken
 from ortoo.ports import Clock
@@ -222,16 +222,18 @@ class Waiters:
     def _serve(self) -> None:
         """Makes a turn's worth of tries; the next turn goes on."""
         tries, room = limits.TRIES_PER_TURN, limits.SCAN_MESSAGES_MAX
-        while self._tries and tries > 0 and room > 0:
-            which = next(iter(self._tries))
-            del self._tries[which]
-            go_on, cost = self._try(which)
-            tries, room = tries - 1, room - cost
-            if go_on:
-                self._tries[which] = None  # at the end: the other lines first
-        self._goes_on = bool(self._tries)
-        if self._goes_on:
-            asyncio.get_running_loop().call_soon(self._serve)
+        try:
+            while self._tries and tries > 0 and room > 0:
+                which = next(iter(self._tries))
+                del self._tries[which]
+                go_on, cost = self._try(which)
+                tries, room = tries - 1, room - cost
+                if go_on:
+                    self._tries[which] = None  # at the end: the other lines first
+        finally:
+            self._goes_on = bool(self._tries)
+            if self._goes_on:
+                asyncio.get_running_loop().call_soon(self._serve)
 
     def _try(self, which: Try) -> tuple[bool, int]:
         """Whether the line is to be tried once more, and how many messages this try has cost."""
@@ -249,15 +251,23 @@ class Waiters:
             command = msgspec.structs.replace(command, topic=topic.name, labels=None)
         try:
             taken = self._attempt(command)
+        except (NotFoundError, UnavailableError) as error:
+            if wish.topic is None:  # there are others with these labels
+                return False, 0
+            return self._refuse(wish, number, waiter, error)
         except OrtooError as error:
-            waiter.future.set_exception(error)
-            self._remove(wish, number)
-            return True, 0
+            return self._refuse(wish, number, waiter, error)
         if taken.taken:
             waiter.future.set_result(taken)
             self._remove(wish, number)
             return True, sum(len(run.offsets) for run in taken.taken)
         return taken.more, limits.SCAN_MESSAGES_MAX if taken.more else 0
+
+    def _refuse(self, wish: Wish, number: int, waiter: Waiter, error: OrtooError) -> tuple[bool, int]:
+        if not waiter.future.done():  # all who wait may have been told already, that the queue recovers
+            waiter.future.set_exception(error)
+        self._remove(wish, number)
+        return True, 0
 
     def all(self) -> Iterator[Waiter]:
         for line in list(self._lines.values()):

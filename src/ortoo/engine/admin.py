@@ -131,7 +131,7 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
         raise InvalidError(f"a session lasts 1 ms to {hours} hours, not {command.session_ms} ms")
     joined = group.members.touch(command.consumer, now, command.session_ms)
     if joined and topic.config.is_fifo:
-        group.members.rebalance(len(group.feeds), group.held_partitions(), now)
+        group.members.rebalance(len(group.feeds), group.held_partitions, now)
     state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
     return Decision([], group.members.owned(command.consumer))
 
@@ -158,7 +158,10 @@ def leave(slate: Slate, topic: Topic, group: Group, consumers: Collection[str]) 
         deaths.extend(give_up_lease(slate, topic, group, lease, "left"))
     bury(slate, topic, deaths)
     if known and topic.config.is_fifo:
-        held = {partition: who for partition, who in group.held_partitions().items() if who not in consumers}
-        group.members.rebalance(len(group.feeds), held, slate.now)
+        group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), slate.now)
         slate.state.shifted.add(topic.name)
         slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+
+
+def _held_by_others(group: Group, consumers: Collection[str]) -> dict[int, str]:
+    return {partition: who for partition, who in group.held_partitions().items() if who not in consumers}

@@ -13,12 +13,16 @@ SharedIds = dict[str, TopicId]
 
 
 class DedupTable:
-    """Bounded by age and by count. A dict keeps the order of insertion, which is the order of age."""
+    """Bounded by age and by count. A dict keeps the order of insertion, which is the order of age.
 
-    __slots__ = ("seen",)
+    What was forgotten stays so: `forgotten` is the instant up to which a log's own ids count for nothing.
+    """
+
+    __slots__ = ("forgotten", "seen")
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[int, MessageRef]] = {}
+        self.forgotten = 0
 
     def find(self, dedup_id: str, now: int, window_ms: int) -> MessageRef | None:
         entry = self.seen.get(dedup_id)
@@ -36,9 +40,14 @@ class DedupTable:
             if now - at < window_ms and len(gone) >= excess:
                 break
             gone.append(dedup_id)
-        for dedup_id in gone:
-            del self.seen[dedup_id]
+        newest = max((self.seen.pop(dedup_id)[0] for dedup_id in gone), default=0)
+        oldest = next(iter(self.seen.values()))[0] if self.seen else newest + 1
+        self.forgotten = max(self.forgotten, min(newest, oldest - 1))
         return gone
+
+    def clear(self) -> None:
+        self.forgotten = max([self.forgotten, *(at for at, _ in self.seen.values())])
+        self.seen.clear()
 
 
 def unshare(shared: SharedIds, topic: TopicId, dedup_ids: Iterable[str]) -> None:

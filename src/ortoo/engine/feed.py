@@ -23,6 +23,8 @@ from .keys import NO_KEY, KeyOrder, KeyState
 from .partition import Partition
 from .wheel import Pair, Wheel
 
+_FEW = 1_024  # pairs of a wheel that are not worth sweeping
+
 
 class Failure(NamedTuple):
     """A message that failed at least once: how often, when it was first delivered, when its retry is due."""
@@ -198,6 +200,12 @@ class Feed:
         else:
             self.retrying.add(offset)
             self.retries.add(due, offset)
+            if len(self.retries) > 2 * len(self.retrying) + _FEW:
+                self.retries.sweep(64, self._is_due_then)
+
+    def _is_due_then(self, when: int, offset: int) -> bool:
+        failure = self.failures.get(offset)
+        return offset in self.retrying and failure is not None and failure.due == when
 
     def retries_due(self, now: int, upto: Pair | None = None) -> None:
         for when, offset in self.retries.pop(now, upto):

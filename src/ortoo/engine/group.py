@@ -43,16 +43,21 @@ class Group:
         if lease.acked:
             self.settled.remember(lease)
 
-    def revoke(self, partition: int, offsets: OffsetSet) -> None:
-        """Takes messages out of whatever leases hold them; the receipts go stale."""
+    def revoke(self, partition: int, offsets: OffsetSet) -> list[LeaseId]:
+        """Takes messages out of whatever leases hold them; the receipts go stale. Returns the leases that ended."""
         leased = offsets & self.feeds[partition].leased
+        ended = []
         for lease in self.holders.find(partition, leased) if leased else ():
             lease.drop(partition, leased)
             self.retire(lease)
+            if not lease.held:
+                ended.append(lease.id)
+        return ended
 
-    def close(self, partition: int, offsets: OffsetSet) -> None:
-        self.revoke(partition, offsets)
+    def close(self, partition: int, offsets: OffsetSet) -> list[LeaseId]:
+        ended = self.revoke(partition, offsets)
         self.feeds[partition].close(offsets)
+        return ended
 
     def reset(self, cursors: list[int]) -> None:
         """A new start at these cursors: every receipt stale, every attempt forgotten."""

@@ -128,7 +128,7 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     feeds = group.feeds
     if topic.config.is_fifo:
         if joined or len(members.target) != len(feeds):
-            members.rebalance(len(feeds), group.held_partitions(), slate.now)
+            members.rebalance(len(feeds), group.held_partitions, slate.now)
             slate.state.alarms.set(alarm, members.next_deadline())
         for partition in [partition for partition in members.moving if not feeds[partition].leased]:
             members.hand_over(partition)
@@ -152,7 +152,7 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
     def unpark(now: int) -> None:
         for topic, group in waiting:
             group.members.unpark(command.consumer, now)
-            state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+            state.alarms.set(("members", topic.id, group.id), group.members.alive_until.get(command.consumer))
 
     return unpark
 

@@ -6,16 +6,19 @@ leased messages of pauses (nobody leases more of it) until these are settled or 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from heapq import heappop, heappush
 
 from ortoo.model import limits
 
 
 class Members:
-    __slots__ = ("_owned", "alive_until", "moving", "owners", "parked", "session_ms", "target")
+    __slots__ = ("_lives", "_owned", "_queued", "alive_until", "moving", "owners", "parked", "session_ms", "target")
 
     def __init__(self) -> None:
         self.alive_until: dict[str, int] = {}
+        self._lives: list[tuple[int, str]] = []  # a heap; an entry counts that is also in `_queued`
+        self._queued: dict[str, int] = {}  # whose end is looked for, and when: not later than it is
         self.session_ms: dict[str, int] = {}
         self.parked: dict[str, int] = {}  # who waits for messages, with how many polls
         self.owners: dict[int, str] = {}  # partition -> who may lease from it now
@@ -30,11 +33,18 @@ class Members:
             self.session_ms[consumer] = session_ms
         lives = now + self.session_ms.get(consumer, limits.SESSION_TIMEOUT_MS)
         self.alive_until[consumer] = max(lives, self.alive_until.get(consumer, 0))
+        self._queue(consumer)
         return is_new
+
+    def _queue(self, consumer: str) -> None:
+        if consumer not in self._queued and consumer not in self.parked:
+            until = self._queued[consumer] = self.alive_until[consumer]
+            heappush(self._lives, (until, consumer))
 
     def park(self, consumer: str) -> None:
         """Who waits is alive."""
         self.parked[consumer] = self.parked.get(consumer, 0) + 1
+        self._queued.pop(consumer, None)
 
     def unpark(self, consumer: str, now: int) -> None:
         """It waits no longer, and has its session's time to come again; unless it has left."""
@@ -49,6 +59,7 @@ class Members:
         known = [consumer for consumer in consumers if consumer in self.alive_until]
         for consumer in known:
             del self.alive_until[consumer]
+            self._queued.pop(consumer, None)
             self.session_ms.pop(consumer, None)
         if known:
             self.owners = {partition: owner for partition, owner in self.owners.items() if owner not in consumers}
@@ -56,14 +67,35 @@ class Members:
         return bool(known)
 
     def silent(self, now: int) -> set[str]:
-        return {name for name, until in self.alive_until.items() if until <= now and name not in self.parked}
+        """Those whose time is over. Each of them must be touched or removed."""
+        found: set[str] = set()
+        while (until := self._next_end()) is not None and until <= now:
+            _, consumer = heappop(self._lives)
+            del self._queued[consumer]
+            found.add(consumer)
+        return found
+
+    def _next_end(self) -> int | None:
+        """When the next consumer is silent for too long. Looks again at those that gave a sign of life since."""
+        while self._lives:
+            until, consumer = self._lives[0]
+            if self._queued.get(consumer) == until == self.alive_until.get(consumer):
+                return until
+            heappop(self._lives)
+            if self._queued.get(consumer) == until:
+                del self._queued[consumer]
+                self._queue(consumer)
+        return None
 
     def next_deadline(self) -> int | None:
-        lives = [until for consumer, until in self.alive_until.items() if consumer not in self.parked]
-        return min([*lives, *self.moving.values()], default=None)
+        ends = [end for end in (self._next_end(),) if end is not None]
+        return min([*ends, *self.moving.values()], default=None)
 
-    def rebalance(self, partitions: int, held: dict[int, str], now: int) -> None:
-        """Gives each member its share. `held` names the partitions with leased messages, and by whom."""
+    def rebalance(self, partitions: int, held_partitions: Callable[[], dict[int, str]], now: int) -> None:
+        """Gives each member its share. `held_partitions` names those with leased messages, and by whom."""
+        if self._is_settled(partitions):
+            return
+        held = held_partitions()
         self._owned = None
         self.target = _shares(sorted(self.alive_until), self.owners, partitions)
         for partition, consumer in self.target.items():
@@ -76,6 +108,16 @@ class Members:
                 self.hand_over(partition)
         for partition in self.owners.keys() - self.target.keys():
             del self.owners[partition]
+
+    def _is_settled(self, partitions: int) -> bool:
+        """There are more members than partitions, and each partition has an owner of its own: nothing would move."""
+        owners = set(self.owners.values())
+        return (
+            len(self.alive_until) > partitions == len(owners) == len(self.owners)
+            and not self.moving
+            and self.owners == self.target
+            and all(owner in self.alive_until for owner in owners)
+        )
 
     def hand_over(self, partition: int) -> None:
         self._owned = None

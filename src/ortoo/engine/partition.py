@@ -129,6 +129,8 @@ class Partition:
             self._append_lanes(base, batch.priorities)
         if batch.dues:
             self._append_delays(base, batch.dues, record.at)
+            if len(self.delays) > 2 * len(self.delayed) + _FEW:  # the larger part is not there any more
+                self.delays.sweep(4 * record.count + 64, lambda _, offset: offset in self.delayed)
         if batch.expires or config.max_wait is not None:
             self._append_expiries(base, record, config)
 
@@ -218,3 +220,6 @@ class Partition:
         self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         self.private = {offset: group for offset, group in self.private.items() if offset >= start}
         self.ripened.trim(start)
+        if not self.delayed and self.delays:
+            self.delays, now = Wheel(), self.delays.now
+            self.delays.now = now

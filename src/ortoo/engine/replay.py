@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.model import limits
 from ortoo.model import records as r
-from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
+from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, MessageRef
 from ortoo.model.offsets import OffsetSet
 
 from .feed import Feed
@@ -121,6 +121,11 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
         feed.reopen(again.within(0, feed.cursor) | (again & feed.ahead))
 
 
+def _end_leases(state: State, ended: list[LeaseId]) -> None:
+    for lease in ended:
+        state.lease_groups.pop(lease, None)
+
+
 def _forget_leases(state: State, group: Group) -> None:
     for lease in group.leases:
         state.lease_groups.pop(lease, None)
@@ -194,7 +199,7 @@ def _expired(state: State, record: r.Expired) -> None:
 def _deleted(state: State, record: r.Deleted) -> None:
     topic = state.topics[record.topic]
     for group in topic.groups.values():
-        group.close(record.partition, record.offsets)
+        _end_leases(state, group.close(record.partition, record.offsets))
         group.feeds[record.partition].dead.subtract(record.offsets)
     partition = topic.partitions[record.partition]
     partition.deleted.update(record.offsets)
@@ -206,7 +211,7 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
     partition = topic.partitions[record.partition]
     for group in topic.groups.values():
         feed = group.feeds[record.partition]
-        group.revoke(record.partition, feed.open.within(0, record.start))
+        _end_leases(state, group.revoke(record.partition, feed.open.within(0, record.start)))
         feed.start_at(record.start)
     partition.trim(record.start)
 
@@ -292,14 +297,14 @@ def _dropped(state: State, record: r.Dropped) -> None:
     group = topic.groups[record.group]
     if record.reason == "moved":  # the others that were fresh are expired, which the log knows
         group.feeds[record.partition].admit_some(record.offsets)
-    group.close(record.partition, record.offsets)
+    _end_leases(state, group.close(record.partition, record.offsets))
     topic.counters.count_dropped(record.reason, len(record.offsets))
 
 
 def _dead_lettered(state: State, record: r.DeadLettered) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
-    group.revoke(record.partition, record.offsets)
+    _end_leases(state, group.revoke(record.partition, record.offsets))
     group.feeds[record.partition].bury(record.offsets)
     topic.counters.count_dead(record.reason, len(record.offsets))
 
@@ -313,7 +318,7 @@ def _redriven(state: State, record: r.Redriven) -> None:
 def _hastened(state: State, record: r.Hastened) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
-    group.revoke(record.partition, record.offsets)
+    _end_leases(state, group.revoke(record.partition, record.offsets))
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
     feed.admit_some(record.offsets)
     for offset in record.offsets:

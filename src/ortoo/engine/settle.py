@@ -211,7 +211,7 @@ def _keep_alive(state: State, held: Held, now: int) -> None:
     """An extension is a sign of life; after a restart it may be the first one of the consumer."""
     topic, group = held.topic, held.group
     if group.members.touch(held.lease.consumer, now) and topic.config.is_fifo:
-        group.members.rebalance(len(group.feeds), group.held_partitions(), now)
+        group.members.rebalance(len(group.feeds), group.held_partitions, now)
     state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
 
 

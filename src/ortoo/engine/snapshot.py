@@ -82,6 +82,7 @@ class TopicDump(msgspec.Struct, array_like=True):
     window_since: int | None
     window_count: int
     dedup_ids: list[DedupId]  # of messages that the log no longer has
+    dedup_forgotten: int = 0
 
 
 class StateDump(msgspec.Struct, array_like=True):
@@ -136,6 +137,7 @@ def _dump_topic(topic: Topic) -> TopicDump:
         topic.window_since,
         topic.window_count,
         [] if topic.config.encrypted else list(_dump_dedup_ids(topic)),
+        topic.dedup.forgotten,
     )
 
 
@@ -226,6 +228,7 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     state.add_topic(topic)
     state.alarms.set(("retention", topic.id, 0), state.now)
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
+    topic.dedup.forgotten = dumped.dedup_forgotten
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
         _load_partition(partition, values, index, state.now)
@@ -289,7 +292,7 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
         )
     for at, dedup_id, ref in sorted(found):  # a table is ordered by age
         topic = state.topics.get(ref.topic)
-        if topic is not None:
+        if topic is not None and at > topic.dedup.forgotten:
             state.remember_dedup_id(topic, dedup_id, at, ref)
     for topic in state.topics.values():
         state.prune_dedup_ids(topic, state.now)

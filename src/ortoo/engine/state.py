@@ -269,7 +269,7 @@ class State:
 
     def forget_dedup_ids(self, topic: Topic) -> None:
         self._unshare(topic, topic.dedup.seen)
-        topic.dedup.seen.clear()
+        topic.dedup.clear()
 
     def _unshare(self, topic: Topic, gone: Iterable[str]) -> None:
         shared = self.dedups.get(topic.name.namespace)

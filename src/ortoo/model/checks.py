@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import isfinite
 
+import msgspec
+
 from . import commands as c
 from . import limits
 from .batch import check_outgoing, check_texts
@@ -46,6 +48,14 @@ def check_command(command: c.Command) -> None:
             check_texts("key", [command.key], limits.KEY_BYTES_MAX)
         case _:
             pass
+
+
+def check_types(command: c.PlainCommand) -> None:
+    """Each field has the type that its record will have, or what is stored could not be read again."""
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"{type(command).__name__} cannot be done: {error}") from None
 
 
 def check_position(position: c.Position | None) -> None:
