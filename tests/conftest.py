@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True, database=None)
-settings.register_profile("searching", derandomize=False, print_blob=True)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("searching", derandomize=False, print_blob=True, deadline=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

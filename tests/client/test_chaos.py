@@ -22,7 +22,7 @@ from ortoo.doors.tcp import server, session
 from tests.client.proxy import Proxy
 from tests.doors.tcp.home import Home, until
 
-HANGS_SECONDS = 100  # a call that has not ended by then never will
+HANGS_SECONDS = 300  # a call that has not ended by then never will
 
 
 @pytest.fixture(autouse=True)
