@@ -148,9 +148,8 @@ class Attacker:
         match random.randrange(8):
             case 0:
                 lines.append(b"transfer-encoding: chunked")
-                body = (
-                    b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in self._pieces(body) if part) + b"0\r\n\r\n"
-                )
+                chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in self._pieces(body) if part]
+                body = b"".join([*chunks, b"0\r\n", self._trailers(), b"\r\n"])
             case 1:
                 lines += [b"transfer-encoding: chunked", b"content-length: %d" % len(body)]
             case 2:
@@ -162,6 +161,11 @@ class Attacker:
             case _:
                 lines.append(b"content-length: %d" % len(body))
         return body
+
+    def _trailers(self) -> bytes:
+        random = self._random
+        trailer = random.choice((b"", b"a:b\r\n", b"authorization: Bearer " + TOKEN.encode() + b"\r\n", b"x" * 9_000))
+        return trailer * random.choice((1, 1, 30_000 if len(trailer) < 10 else 2))
 
     # -- sockets
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import re
 import zlib
 from base64 import b64decode
 from typing import Any
@@ -14,7 +16,8 @@ import zstandard
 from websockets.asyncio.client import connect
 
 from ortoo.doors.http import rendering
-from tests.doors.http.home import Home
+from ortoo.doors.http.connection import HEAD_BYTES_MAX, Connection
+from tests.doors.http.home import Home, serving, until
 from tests.doors.watching import Watch
 
 MB = 1 << 20
@@ -189,3 +192,55 @@ async def test_a_large_delivery_on_a_socket_is_whole(home: Home) -> None:
             told = msgspec.json.decode(await socket.recv())
             found += told.get("messages", [])
         assert [message["offset"] for message in found] == list(range(10))
+
+
+CHUNKED = b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%b"
+CHUNKED += b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+BODY = b'{"messages":[{"value":1}]}'
+CHUNK = b"%x\r\n%b\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize("head", [CHUNKED % b"", b"GET /health HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"])
+@pytest.mark.parametrize("piece", [b"a:b\r\n" * 2_000, b"x" * 10_000], ids=["many", "long"])
+async def test_trailers_without_end_are_refused_and_kept_by_nobody(home: Home, head: bytes, piece: bytes) -> None:
+    _, writer = await asyncio.open_connection(home.host, home.port)
+    writer.write(head + b"0\r\n")
+    await until(lambda: bool(home.door._state.connections))
+    [end] = home.door._state.connections
+    assert isinstance(end, Connection)
+    await until(lambda: end.headers is not None)
+    before = len(end.headers)
+    for _ in range(50):
+        writer.write(piece)
+        await asyncio.sleep(0)
+        assert len(end.headers) == before
+    await until(lambda: home.gate.connections == 0)
+    writer.transport.abort()
+
+
+async def test_a_body_with_an_extension_without_end_is_refused(home: Home) -> None:
+    reader, writer = await asyncio.open_connection(home.host, home.port)
+    writer.write(CHUNKED % b"" + b"1;" + b"x" * 3 * HEAD_BYTES_MAX)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+    writer.transport.abort()
+
+
+async def test_a_token_in_a_trailer_lets_nobody_in() -> None:
+    async with serving(token="sesame") as home:
+        token = b"authorization: Bearer sesame\r\n"
+        answer = await home.raw(CHUNKED % b"" + CHUNK + b"0\r\n" + token + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 401 "), answer
+        answer = await home.raw(CHUNKED % token + CHUNK + b"0\r\nx: y\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 201 "), answer
+
+
+@pytest.mark.parametrize(("size", "status"), [(HEAD_BYTES_MAX - 2_000, b"201"), (HEAD_BYTES_MAX + 1, b"431")])
+async def test_the_bound_of_a_head_holds_however_much_of_it_comes_at_once(home: Home, size: int, status: bytes) -> None:
+    extra = b"".join(b"%0100d: %0895d\r\n" % (number, 0) for number in range(size // 999))
+    extra += b"x: " + b"y" * (size - len(extra)) + b"\r\n"
+    reader, writer = await asyncio.open_connection(home.host, home.port)
+    await until(lambda: bool(home.door._state.connections))
+    [end] = home.door._state.connections
+    end.data_received(CHUNKED % extra + CHUNK + b"0\r\n\r\n")  # in one read
+    assert re.findall(rb"HTTP/1.1 (\d+)", await reader.read()) == [status]
+    writer.close()

@@ -1,8 +1,8 @@
 """Connections: uvicorn's HTTP and WebSocket protocols, with our limits, our errors and our log.
 
-What is added: the gate's count of connections, a bound on the head of a request and on how long it may take, problem
-documents for what is not HTTP, telling the request that is being served that its client has gone, also when the client had
-sent the next one already, and an end to connections whose clients do not take what is written to them.
+What is added: the gate's count of connections, a bound on the head of a request, on its trailers and on how long it may
+take, problem documents for what is not HTTP, telling the request that is being served that its client has gone, also when the
+client had sent the next one already, and an end to connections whose clients do not take what is written to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
 from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
 
-HEAD_BYTES_MAX = 64 * 1024
+HEAD_BYTES_MAX = 64 * 1024  # of a request; trailers and what else stands between pieces of a body have no more, either
+SLICE_BYTES = 16 * 1024  # that parsers are fed with at a time
 HEAD_SECONDS = 30.0
 PIECE_SECONDS = 30.0  # between two pieces of a message
 UNREAD_SECONDS = 30.0  # without taking a byte of what waits to be sent
@@ -50,6 +51,10 @@ def _to_answer(error: OrtooError | Refusal, default_headers: Headers) -> bytes:
     phrase = HTTPStatus(problem.status).phrase
     lines = [f"HTTP/1.1 {problem.status} {phrase}".encode(), *(b"%b: %b" % header for header in headers)]
     return b"\r\n".join([*lines, b"", body])
+
+
+def _too_large(what: str) -> Refusal:
+    return Refusal(431, f"{what} has at most {HEAD_BYTES_MAX} bytes")
 
 
 class _Unread:
@@ -86,8 +91,9 @@ class Connection(HttpToolsProtocol):
         self._gate = gate
         self._entered = False
         self._running: RequestResponseCycle | None = None
-        self._head_bytes = 0
+        self._bare_bytes = 0  # of the request being read, since its beginning or the last piece of its body
         self._in_head = False
+        self._in_request = False
         self._quiet_since: float | None = None  # no request has come together since then; None while one is served
         self._consumer = ""
         self._unread = _Unread()
@@ -132,21 +138,23 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         try:
-            while data and not self.transport.is_closing():
-                data = self._feed(data)
+            while data and self._entered and not self.transport.is_closing():
+                data = self._feed(data[:SLICE_BYTES]) + data[SLICE_BYTES:]
         except httptools.HttpParserError as error:
-            self._refuse(InvalidError(f"this is not an HTTP request: {error}"))
+            refusal = error.__context__  # what a callback of ours raised
+            if not isinstance(refusal, Refusal):
+                refusal = InvalidError(f"this is not an HTTP request: {error}")
+            self._refuse(refusal)
 
     def _feed(self, data: bytes) -> bytes:
-        """What is to be read again."""
+        """What is to be read again. It is fed in slices, so that no large head is made before it is counted."""
+        self._bare_bytes += len(data)  # callbacks begin anew
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return self._on_upgrade(data[upgrade.args[0] :])
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse(Refusal(431, f"the head of a request has at most {HEAD_BYTES_MAX} bytes"))
+        if self._in_request and self._bare_bytes > HEAD_BYTES_MAX:
+            self._refuse(_too_large("the head of a request" if self._in_head else "what is no part of a body"))
         return b""
 
     def _on_upgrade(self, rest: bytes) -> bytes:
@@ -174,18 +182,30 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"]["connection"] = self
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._in_request, self._bare_bytes = True, True, 0
         self._quiet_since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trailers are nobody's headers: they come after everything was decided."""
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
+            raise _too_large("the head of a request")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
             return
         self.scope["method"] = self.parser.get_method().decode("ascii")
         self.scope["http_version"] = self.parser.get_http_version()
 
+    def on_body(self, body: bytes) -> None:
+        self._bare_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._in_request = False
         if not self.parser.should_upgrade():  # else there is nothing yet that it would be the end of
             super().on_message_complete()
 
