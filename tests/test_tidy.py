@@ -23,6 +23,7 @@ LONG_MODULES: dict[str, int] = {}
 # Modules allowed to catch everything: the shard's supervisor, the edge of a door, the top of the command line.
 BROAD_EXCEPTS: set[str] = {
     "src/ortoo/broker/commits.py",  # a store may raise anything, and so may observers: the committer goes on
+    "src/ortoo/broker/coordinator.py",  # a mistake of ours with one transaction must not stop the others
     "src/ortoo/broker/leasing.py",  # a mistake of ours is told to the one who waits, and stops nobody else
     "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds

@@ -120,5 +120,23 @@ records: st.SearchStrategy[r.Record] = st.one_of(
     st.builds(r.Trimmed, times, _topic, _partition, numbers),
     st.builds(r.TransactionBegan, times, texts, texts, times),
     st.builds(r.Staged, times, texts, texts, texts, st.builds(Publish, st.builds(TopicName, texts, texts), _outgoing)),
+    st.builds(
+        r.CommitBegan,
+        times,
+        texts,
+        texts,
+        st.none() | st.lists(texts, max_size=3),
+        st.dictionaries(st.integers(1, 9), times, max_size=3),
+    ),
+    st.builds(
+        r.CommitAdvanced,
+        times,
+        texts,
+        texts,
+        times,
+        times,
+        st.dictionaries(st.integers(1, 9), times, max_size=3),
+        st.lists(st.tuples(st.integers(1, 9).map(TopicId), st.integers(0, 9), times), max_size=3),
+    ),
     st.builds(r.TransactionEnded, times, texts, texts, st.booleans()),
 )

@@ -255,6 +255,7 @@ class Topic:
 class Transaction:
     until: int
     parts: dict[str, list[c.Publish]] = field(default_factory=dict)
+    staged: list[tuple[str, c.Publish]] = field(default_factory=list)
 
     def count(self) -> int:
         return sum(len(publish.batch) for publishes in self.parts.values() for publish in publishes)
@@ -889,23 +890,33 @@ class Model:
         transaction = self._open(command.namespace, command.transaction)
         self._check_fits(self._for_publishing(command.publish.topic), command.publish.batch)
         transaction.parts.setdefault(command.part, []).append(command.publish)
+        transaction.staged.append((command.part, command.publish))
         return transaction.count()
 
-    def commit(self, command: c.Commit, now: int, appended: Appended | None) -> int:
-        """All that was staged appears at once; committing again is a no-op."""
+    def commit(self, command: c.Commit, now: int, slices: list[tuple[list[c.Publish], Appended]] | None) -> int:
+        """All that was staged appears at once, in the order of staging; committing again is a no-op.
+
+        Room must be there for all of it, whatever turns out to be published already."""
         name = (command.namespace, command.transaction)
         if self._outcome(name, now):
             return 0
         transaction = self._open(*name)
-        chosen = list(transaction.parts) if command.parts is None else list(dict.fromkeys(command.parts))
-        publishes = [publish for part in chosen for publish in transaction.parts.get(part, [])]
-        wholes = self._joined(publishes)
+        chosen = [part for part in transaction.parts if command.parts is None or part in command.parts]
+        wholes = self._joined([publish for part, publish in transaction.staged if part in chosen])
         for topic, whole in wholes.items():
-            self._check_publish(self._for_publishing(topic), whole, now)
-        assert appended is not None, "the engine refused what it should take"
-        for topic, whole in wholes.items():
-            made = self._made(self._for_publishing(topic))
-            self._place(made, whole, now, self._learn(made, whole, now, appended.get(topic, [])))
+            found = self._for_publishing(topic)
+            self._check_fits(found, whole)
+            if found.config.max_depth is not None and found.depth() + len(whole) > found.config.max_depth:
+                raise FullError("depth")
+        assert slices is not None, "the engine refused what it should take"
+        for topic in wholes:
+            self._made(self._for_publishing(topic))
+        for publishes, appended in slices:
+            for topic, part in self._joined(publishes).items():
+                self._place(
+                    self.topics[topic], part, now, self._learn(self.topics[topic], part, now, appended.get(topic, []))
+                )
+        assert self._joined([publish for publishes, _ in slices for publish in publishes]) == wholes
         self._end(name, now, committed=True)
         return sum(map(len, wholes.values()))
 

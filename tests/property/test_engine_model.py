@@ -18,11 +18,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from ortoo.broker.coordinator import take_slice
 from ortoo.engine import Engine
 from ortoo.engine.alarms import Alarm
 from ortoo.engine.decision import Decision
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
+from ortoo.engine.transaction import Name
 from ortoo.engine.view import group_info, offsets_in_state, state_of
 from ortoo.model import commands as c
 from ortoo.model import limits
@@ -201,7 +203,7 @@ def engine_state(engine: Engine, now: int) -> dict[str, Any]:
         "leases": state.lease_number,
         "counters": msgspec.structs.asdict(state.counters),
         "transactions": {
-            name: (transaction.until, transaction.count, {part: len(p) for part, p in transaction.parts.items()})
+            name: (transaction.until, transaction.count, transaction.batches, {part for part, _ in transaction.shares})
             for name, transaction in state.transactions.items()
         },
         "ended": state.ended,
@@ -242,7 +244,7 @@ def model_state(model: Model, now: int) -> dict[str, Any]:
         "leases": model.lease_number,
         "counters": msgspec.structs.asdict(model.counters),
         "transactions": {
-            name: (transaction.until, transaction.count(), {part: len(p) for part, p in transaction.parts.items()})
+            name: (transaction.until, transaction.count(), len(transaction.staged), set(transaction.parts))
             for name, transaction in model.transactions.items()
         },
         "ended": model.ended,
@@ -372,6 +374,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.model = Model()
         self.records: list[r.Record] = []  # as a store gives them back
         self.copies: dict[MessageRef, r.Origin] = {}
+        self.staged: dict[Name, list[r.Staged]] = {}
+        self.slices: list[tuple[list[c.Publish], Appended]] = []  # of the last commit
         self.receipts: list[c.Run] = []
         self.lazy = False
         self.numbers = count()
@@ -419,6 +423,10 @@ class EngineMachine(RuleBasedStateMachine):
             if isinstance(record, r.Published) and record.origins:
                 for offset, origin in enumerate(record.origins, record.base):
                     self.copies[MessageRef(record.topic, record.partition, offset)] = origin
+            if isinstance(record, r.TransactionBegan):
+                self.staged[record.namespace, record.transaction] = []
+            elif isinstance(record, r.Staged):
+                self.staged[record.namespace, record.transaction].append(record)
         self.records.extend(decoded)
 
     def replayed(self) -> Engine:
@@ -441,6 +449,7 @@ class EngineMachine(RuleBasedStateMachine):
             refused = type(error)
         if decision is not None:
             self.log(decision.records)
+            self.publish_staged()
             self.send_again(sent, decision)
         reply: Any = None
         wrong: type[OrtooError] | None = None
@@ -851,15 +860,36 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["t1", "t2"]), parts=st.sampled_from([None, None, ["p1"], ["p2", "p1"], []]))
     def commit(self, name: str, parts: list[str] | None) -> None:
         def expected(model: Model, command: c.Commit, decision: Decision | None) -> int:
-            return model.commit(command, self.now, self.appended(decision) if decision else None)
+            return model.commit(command, self.now, self.slices if decision else None)
 
         self.do(c.Commit(name, parts), expected)
 
-    def appended(self, decision: Decision) -> Appended:
-        """The partitions and rows that a commit appended, by topic: its reply does not tell."""
+    def publish_staged(self) -> None:
+        """Finishes commits that have begun, in slices of three messages. Nothing of them can be seen before the end."""
+        self.slices = []
+        for name in self.engine.committing():
+            while (transaction := self.engine.state.transactions.get(name)) is not None:
+                assert transaction.commit is not None
+                self.check_held(transaction.commit.firsts)
+                ahead = self.staged[name][transaction.commit.number :]
+                piece = take_slice(ahead, transaction.commit, 3, 1 << 30)
+                records = self.engine.publish_staged(name, piece, self.now)
+                self.log(records)
+                self.slices.append((piece.publishes, self.appended(records)))
+        assert self.engine.state.ending == {}
+        assert all(p.held is None for topic in self.engine.state.topics.values() for p in topic.partitions)
+
+    def check_held(self, firsts: dict[tuple[TopicId, int], int]) -> None:
+        for engine in (self.engine, self.replayed()):
+            for (topic, partition), first in firsts.items():
+                log = engine.state.topics[topic].partitions[partition]
+                assert log.visible <= log.durable == log.settled_end == first < log.end
+
+    def appended(self, records: list[r.Record]) -> Appended:
+        """The partitions and rows that a slice appended, by topic: no reply tells."""
         names = {topic.id: topic.name for topic in self.engine.state.topics.values()}
         found: Appended = {}
-        for record in decision.records:
+        for record in records:
             if isinstance(record, r.Published):
                 found.setdefault(names[record.topic], []).append((record.partition, record.batch))
         return found

@@ -46,6 +46,7 @@ class LastingStore(MemoryStore):
     async def recover(self) -> AsyncIterator[list[Record]]:
         commits = list(self.commits)
         self._logs.clear()
+        self._staged.clear()
         for records in commits:
             await super().append(records)
             yield records

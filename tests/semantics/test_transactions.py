@@ -218,7 +218,7 @@ async def test_a_failed_commit_may_be_repeated(queue: Queue) -> None:
 
 
 async def test_a_transaction_is_bounded_in_bytes(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit is one frame on the disk: what would not fit into one is refused when it is staged."""
+    """What is too much for one transaction is refused when it is staged."""
     monkeypatch.setattr(limits, "TRANSACTION_BYTES_MAX", 2_000)
     tx = await queue.begin("job")
     await tx.publish_many("out", [Message(b"v" * 1_000, key="k" * 100, headers={"h": "v" * 100})])

@@ -32,17 +32,15 @@ from ortoo.stores.disk.salvage import (
     without_first,
 )
 from ortoo.stores.disk.wal import FOLDER as WAL_FOLDER
-from ortoo.stores.disk.wal import file_name
+from ortoo.stores.disk.wal import Run, file_name
 
 from .losses import Loss, LostCommit, Repair
-
-NEVER = 1 << 62
+from .retold import NEVER, OF_TRANSACTIONS, Retold
 
 # What a record raises that builds on something lost.
 MISFITS = (KeyError, IndexError, AssertionError, ValueError, OverflowError, msgspec.MsgspecError)
 
 Place = tuple[TopicId, int]
-Name = tuple[str, str]
 
 
 class Rebuild:
@@ -57,8 +55,8 @@ class Rebuild:
         self._catalog = self._draft.catalog
         self._number = 0  # of the last commit
         self._quarantine = Quarantine()  # what the checkpoint does not have, though it has the commit
-        self._begun: dict[Name, int] = {}  # transactions, and the commit that began each
-        self._lost_transactions: set[Name] = set()
+        self._transactions = Retold(self._engine.state, self._apply)
+        self._needed: tuple[int, list[Run]] = (0, [])  # commits after that number, and these
         self._suspects: dict[Place, int] = {}  # where messages may be missing at the end, and from which on
         self._ended: set[TopicId] = set()  # topics that were deleted: nothing of them can be missing
         self._told: set[TopicId] = set()  # topics whose making the write-ahead log tells
@@ -145,7 +143,7 @@ class Rebuild:
 
     def _note_gaps(self, log: SavedLog) -> None:
         partition = self._partition(log.entry.topic, log.entry.partition)
-        partition.end = partition.durable = max(partition.end, log.entry.end)
+        partition.end = partition.confirmed = max(partition.end, log.entry.end)
         for start, end in log.gaps:
             self._lose(log.entry.topic, log.entry.partition, start, end)
 
@@ -183,11 +181,12 @@ class Rebuild:
     def _replay(self, saved: SavedCheckpoint | None) -> None:
         after = 0 if saved is None else saved.number
         self._number = after
-        kept = []
+        kept: list[Run] = []
         if saved is not None:
-            self._begun = {(namespace, name): number for namespace, name, number in saved.manifest.transactions}
+            self._transactions.start(saved.manifest)
             self._quarantine = Quarantine(Behind(*one) for one in saved.manifest.behind)
             kept = Checkpoint(saved.number, saved.manifest, b"").kept()
+        self._needed = (after, kept)
         for told in self._salvage.commits(after, kept):
             if isinstance(told, LostCommits):
                 self._lose_commits(told, after)
@@ -196,28 +195,22 @@ class Rebuild:
         if not self._source.list(WAL_FOLDER):
             self._salvage.complain(f"the write-ahead log is missing: what was committed after commit {after} is gone")
             self._repair.commits.append(LostCommit(after + 1, None, None))
-            self._lose_transactions(NEVER)
-        for name in self._begun.keys() - self._engine.state.transactions.keys():
-            self._lost_transactions.add(name)
+            self._transactions.lose(NEVER)
+        self._transactions.note_missing()
 
     def _take_commit(self, commit: SavedCommit, after: int) -> None:
         self._number = max(self._number, commit.number)
         for record in commit.records:
             if commit.number > after or self._quarantine.missed(record, commit.number):
                 self._take(record, commit)
-            elif isinstance(record, r.TransactionBegan | r.Staged):  # the checkpoint has the rest
-                name = (record.namespace, record.transaction)
-                is_known = name in self._engine.state.transactions
-                if self._begun.get(name, NEVER) <= commit.number and is_known == isinstance(record, r.Staged):
-                    self._apply(record)
+            elif isinstance(record, OF_TRANSACTIONS):  # the checkpoint has the rest
+                self._transactions.retell(record, commit.number)
 
     def _take(self, record: r.Record, commit: SavedCommit) -> None:
         if isinstance(record, r.Published):
             self._publish(record, record.topic in commit.secret)
             return
-        if isinstance(record, r.TransactionBegan | r.Staged | r.TransactionEnded) and not self._is_whole(
-            record, commit
-        ):
+        if isinstance(record, OF_TRANSACTIONS) and not self._transactions.is_whole(record, commit.number):
             return
         if isinstance(record, r.TopicCreated):
             self._free_name(record)
@@ -231,21 +224,6 @@ class Rebuild:
                 self._draft.take(record)  # it happened all the same
             return
         self._draft.take(record)
-
-    def _is_whole(self, record: r.TransactionBegan | r.Staged | r.TransactionEnded, commit: SavedCommit) -> bool:
-        """Whether the transaction is open, with all that was staged in it, or is no more."""
-        name = (record.namespace, record.transaction)
-        if isinstance(record, r.TransactionBegan):
-            self._begun[name] = commit.number
-        elif isinstance(record, r.TransactionEnded):
-            self._begun.pop(name, None)
-        elif name not in self._engine.state.transactions:
-            self._lost_transactions.add(name)
-            return False
-        else:
-            return True
-        self._lost_transactions.discard(name)
-        return True
 
     def _free_name(self, record: r.TopicCreated) -> None:
         """A name is given again only when its topic is deleted: so that was lost."""
@@ -294,7 +272,7 @@ class Rebuild:
 
     def _lose_commits(self, lost: LostCommits, after: int) -> None:
         if lost.touched is None or any(topic == 0 for topic, _ in lost.touched):
-            self._lose_transactions(lost.last)
+            self._transactions.lose(lost.last)
         touched, first = lost.touched, max(lost.first, after + 1)
         if lost.last <= after:
             touched, first = self._missed(lost), lost.first
@@ -316,13 +294,6 @@ class Rebuild:
         if lost.touched is None:
             return places
         return [place for place in lost.touched if place in places or (place[0], WHOLE) in places]
-
-    def _lose_transactions(self, upto: int) -> None:
-        """Of those that had begun by then something may be missing, so all of it goes."""
-        for name in list(self._engine.state.transactions):
-            if self._begun.get(name, 0) <= upto:
-                del self._engine.state.transactions[name]
-                self._lost_transactions.add(name)
 
     def _describe(self, topic: int, partition: int) -> str:
         if topic == 0:
@@ -365,22 +336,13 @@ class Rebuild:
             name = str(state.topics[topic].name) if topic in state.topics else f"number {topic}"
             self._repair.losses.append(Loss(name, topic, partition, start, None))
         self._repair.losses = [loss for loss in self._repair.losses if loss.topic_id not in self._ended]
-        self._repair.transactions = sorted("/".join(name) for name in self._lost_transactions)
+        self._repair.transactions = sorted("/".join(name) for name in self._transactions.lost)
         self._repair.messages = sum(
             log.end - log.start - len(log.deleted) for topic in state.topics.values() for log in topic.partitions
         )
-        staged = list(self._staged())
-        state.transactions.clear()
+        again = Salvage(self._source, self._draft.disk, self._ring)
+        staged = self._transactions.take(again, *self._needed)
         self._draft.finish(self._number, self._engine.snapshot(), state.now, self._engine.secrets(), staged)
-
-    def _staged(self) -> Iterator[list[r.Record]]:
-        """The open transactions, as commits."""
-        now = self._engine.state.now
-        for name, transaction in self._engine.state.transactions.items():
-            yield [r.TransactionBegan(now, *name, transaction.until)]
-            for part, publishes in transaction.parts.items():
-                for publish in publishes:
-                    yield [r.Staged(now, *name, part, publish)]
 
 
 def _runs(offsets: OffsetSet) -> Iterator[tuple[int, int]]:

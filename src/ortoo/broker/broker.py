@@ -18,26 +18,11 @@ from typing import Any, Never
 from ortoo.engine import Engine
 from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
+from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.checks import check_types
-from ortoo.model.commands import (
-    ChangeTopic,
-    Command,
-    Commit,
-    CreateTopic,
-    Extend,
-    Lease,
-    Once,
-    PlainCommand,
-    Publish,
-    Settle,
-    Stage,
-    Transact,
-    plain,
-)
+from ortoo.model.commands import Command, Commit, Lease, Once, Publish, plain
 from ortoo.model.errors import (
     ClosedError,
-    ConfigError,
     FullError,
     OrtooError,
     OutcomeUnknownError,
@@ -46,11 +31,13 @@ from ortoo.model.errors import (
 )
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted
+from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Alarm, Clock, Store
 
+from .admission import admit
 from .commits import Committer, Observer, PendingCommit, tell
+from .coordinator import Coordinator, held_places
 from .leasing import Leasing
 from .meters import Meters
 from .reader import Reader
@@ -61,13 +48,6 @@ from .waiters import Rooms, describe, let_go
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
 _log = logging.getLogger("ortoo.broker")
-
-_FREQUENT = (Publish, Lease, Settle, Extend, Stage, Transact)  # whose fields are checked where they are made
-
-
-def _publishes(command: PlainCommand) -> bool:
-    """Whether it needs room. What only settles is let through when the disk is full."""
-    return bool(command.publishes) if isinstance(command, Transact) else isinstance(command, Publish | Stage | Commit)
 
 
 class Broker(Reader):
@@ -91,6 +71,7 @@ class Broker(Reader):
         self._refusal: OrtooError | None = ClosedError(
             "the queue is not open yet; use it in `async with`, or await its open()"
         )
+        self._coordinator = Coordinator(self)
         self._committer: asyncio.Task[None] | None = None
         self._is_closing = False
         self._has_failed = False  # while it closed: what the engine holds is not what the store has
@@ -109,6 +90,7 @@ class Broker(Reader):
             if self._refusal is not None:  # it did not open: let go of the store, so that another may have it
                 await self.store.close()
         self._committer = asyncio.create_task(self._commits.run(), name="ortoo-committer")
+        self._coordinator.start()
 
     async def close(self, *, checkpoint: bool = False) -> None:
         """Refuses new work, finishes what was accepted, sends waiters home, closes the store.
@@ -120,6 +102,7 @@ class Broker(Reader):
         checkpoint = checkpoint and self._refusal is None
         self._is_closing = True
         self._refuse(ClosedError("the queue was closed"))
+        await self._coordinator.stop()
         with suppress(OutcomeUnknownError, UnavailableError):  # told to those whose commit it was
             await self.flush()
         self._committer.cancel()
@@ -134,6 +117,7 @@ class Broker(Reader):
         self._refusal = ClosedError("the queue was killed")
         if self._alarm is not None:
             self._alarm[1].cancel()
+        await self._coordinator.stop()
         if self._committer is not None:
             self._committer.cancel()
             await asyncio.gather(self._committer, return_exceptions=True)
@@ -161,17 +145,7 @@ class Broker(Reader):
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
             raise self._refusal
-        wanted = plain(command)
-        if not isinstance(wanted, _FREQUENT):
-            check_types(wanted)
-        if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:
-            self._check_can_encrypt()
-        if (
-            _publishes(wanted)
-            and (full := self.store.status().full) is not None
-            and not self.engine.has_answer(command)
-        ):
-            raise FullError(f"{full}; nothing more is published until there is room, settling still works")
+        admit(command, self.store, self.engine)
         now = self.now()
         self._do_due(now)
         decision = self.engine.decide(command, now)
@@ -180,14 +154,21 @@ class Broker(Reader):
         self._arm()
         return decision.reply
 
-    def _check_can_encrypt(self) -> None:
-        if not self.store.status().can_encrypt:
-            raise ConfigError("an encrypted topic needs a key; set ORTOO_ENCRYPTION_KEYS or pass keys= when opening")
-
     async def call(self, command: Command) -> Any:
         reply = self.submit(command)
         await self.flush()
+        if isinstance(wanted := plain(command), Commit):
+            await self._coordinator.finish((wanted.namespace, wanted.transaction))
         return reply
+
+    def publish_staged(self, name: Name, piece: Slice) -> None:
+        """For the coordinator: the next slice of a transaction that is being committed."""
+        if self._refusal is not None:
+            raise self._refusal
+        now = self.now()
+        self._do_due(now)
+        self._log(self.engine.publish_staged(name, piece, now))
+        self._arm()
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         """With `wait_ms`, waits that long for room in a full topic."""
@@ -229,7 +210,7 @@ class Broker(Reader):
             f"topic {str(name)!r} is suspended until the queue is opened again: {reason}"
             for name, reason in self.engine.suspended()
         ]
-        return [*super().problems(), *self._time.problems(), *suspended]
+        return [*super().problems(), *self._time.problems(), *suspended, *self._coordinator.problems()]
 
     def _do_due(self, now: int) -> None:
         """Does what is due, as much as one turn may; then later turns go on.
@@ -301,6 +282,9 @@ class Broker(Reader):
                 if isinstance(record, TopicDeleted):
                     commit.stir(state.topics[record.topic].name, None)
                 self.engine.apply(record)
+                if isinstance(record, TransactionEnded):
+                    for place in held_places(state, (record.namespace, record.transaction)):
+                        commit.stir(*place)
                 topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
                 if topic is not None and not isinstance(record, TopicCreated | Leased | Extended):  # these free nothing
                     commit.stir(topic.name, getattr(record, "partition", None))
@@ -327,6 +311,8 @@ class Broker(Reader):
         self._pause_ms = 0
         for record in records:
             self.engine.confirm(record)
+            if isinstance(record, TransactionEnded):
+                self._coordinator.ended((record.namespace, record.transaction))
         commit.succeed()
         tell(self.on_commit, records)
         for name, partitions in commit.stirred.items():
@@ -375,6 +361,7 @@ class Broker(Reader):
         while True:
             self.engine = await self._rebuild()
             self._refusal = None
+            self._coordinator.wake()
             suspended = len(self._suspended)
             try:
                 return self._catch_up()
@@ -409,4 +396,5 @@ class Broker(Reader):
         for waiter in self.waiters.all():
             if not waiter.future.done():
                 waiter.future.set_exception(error)
+        self._coordinator.refuse(error)
         self._rooms.look_all()

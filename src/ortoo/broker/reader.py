@@ -199,13 +199,15 @@ class Reader:
             offsets = offsets_in_state(feed, state, bound_count(topic, log.index, count)).to_array().tolist()
             columns = await self.store.read(topic.id, log.index, offsets)
             count -= len(offsets)
-            after = offsets[-1] + 1 if offsets else log.end
-            pages.append(Page(name, topic.id, log.index, columns, after, log.end))
+            after = offsets[-1] + 1 if offsets else log.settled_end
+            pages.append(Page(name, topic.id, log.index, columns, after, log.settled_end))
         return pages
 
     async def trace(self, ref: MessageRef) -> Trace:
         await self.flush()
         topic = self._topic_of(ref)
+        if ref.offset >= topic.partitions[ref.partition].durable:
+            raise NotFoundError(f"nothing is known of message {ref}; it never was, or is not durable yet")
         columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
         history = await self.store.history(ref.topic, ref.partition, ref.offset)
         if not len(columns) and not history:

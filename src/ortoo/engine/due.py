@@ -185,10 +185,14 @@ def _leases(slate: Slate, budget: Budget) -> None:
 def _transactions(slate: Slate, budget: Budget) -> None:
     state = slate.state
     budget.left -= len(state.transactions)
+    left = []
     for (namespace, name), transaction in state.transactions.items():
+        if transaction.commit is not None:  # it is certain to be committed
+            continue
         if transaction.until <= slate.now:
             slate.records.append(TransactionEnded(slate.now, namespace, name, committed=False))
-    left = [transaction.until for transaction in state.transactions.values() if transaction.until > slate.now]
+        else:
+            left.append(transaction.until)
     state.alarms.set(("transactions",), min(left, default=None))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.records import Opened, Published, Record
+from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
 from . import admin, lease, messages, publish, settle, transactions
 from .decision import Decision, Slate
@@ -18,6 +18,7 @@ from .picker import Budget
 from .replay import apply
 from .snapshot import dump, dump_secrets
 from .state import State
+from .transaction import Name, Slice
 
 _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 
@@ -54,11 +55,13 @@ class Engine:
         apply(self.state, record)
 
     def confirm(self, record: Record) -> None:
-        """The record is durable: what it published may be leased."""
+        """The record is durable: what it published may be leased, unless it is a transaction's that has not ended."""
         if type(record) is Published:
             topic = self.state.topics.get(record.topic)
             if topic is not None:
                 topic.partitions[record.partition].confirm(record)
+        elif type(record) is TransactionEnded:
+            self.state.release(self.state.ending.pop((record.namespace, record.transaction), ()))
 
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""
@@ -100,6 +103,15 @@ class Engine:
 
     def suspended(self) -> list[tuple[TopicName, str]]:
         return [(topic.name, topic.suspended) for topic in self.state.topics.values() if topic.suspended is not None]
+
+    def committing(self) -> list[Name]:
+        """Transactions whose commit has begun, and can go on."""
+        open_ones = self.state.transactions.items()
+        return [name for name, transaction in open_ones if transaction.commit and transaction.trouble is None]
+
+    def publish_staged(self, name: Name, piece: Slice, now: int) -> list[Record]:
+        """The next slice of such a transaction; with the last one it ends. Apply the records like any other."""
+        return transactions.publish_staged(self.state, name, piece, now)
 
     def next_deadline(self) -> int | None:
         return self.state.alarms.next()

@@ -291,7 +291,7 @@ class Feed:
         return len(self.open) + self._fresh_count()
 
     def _fresh_count(self) -> int:
-        start, end = max(self.cursor, self.partition.start), self.partition.end
+        start, end = max(self.cursor, self.partition.start), self.partition.settled_end
         if start >= end:
             return 0
         is_whole = not (self.dead or self.ahead or self.partition.has_gone())

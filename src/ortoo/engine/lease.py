@@ -197,9 +197,10 @@ def draft_group(slate: Slate, topic: Topic, name: str, start: Position, ephemera
 
 def resolve(partition: Partition, position: Position) -> int:
     """The offset a position means in one partition."""
+    end = partition.settled_end
     if position.offset is not None:
-        return min(max(position.offset, partition.start), partition.end)
+        return min(max(position.offset, partition.start), end)
     if position.time is not None:
         found = partition.timeline.first_at(round(position.time * 1000))
-        return partition.end if found is None else max(found, partition.start)
-    return partition.start if position.at == "start" else partition.end
+        return end if found is None else min(max(found, partition.start), end)
+    return partition.start if position.at == "start" else end

@@ -85,7 +85,7 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         group = draft_group(slate, topic, command.group, END)
     slate.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
     partition = topic.partitions[origin.partition]
-    if origin.offset >= partition.end:  # headers can say anything
+    if origin.offset >= partition.settled_end:  # headers can say anything
         raise NotFoundError(f"there never was a message {origin}, which dead letter {copy} names as its origin")
     if origin.offset >= partition.start and origin.offset not in partition.deleted:
         one = OffsetSet([origin.offset])

@@ -25,7 +25,9 @@ class Partition:
     trimmed_at  when the newest message was published that the log no longer has
     archived    messages below are kept elsewhere, so that retention need not wait for them
     end         offset the next message gets
-    durable     messages below are on disk and may be leased (soft: the broker moves it)
+    confirmed   messages below are on disk (soft: the broker moves it)
+    held        where what a transaction has published so far begins, until all of it is: nobody sees what lies from here on
+    durable     messages below are on disk and may be seen and leased
     windowed    with a window buffer, messages from here on wait for the window to close
     delayed     not due yet; `delays` knows when
     expired     outlived their time to live; evicted: waited longer than max_wait before their first delivery
@@ -40,14 +42,15 @@ class Partition:
     __slots__ = (
         "archived",
         "bytes_total",
+        "confirmed",
         "delayed",
         "delays",
         "deleted",
-        "durable",
         "end",
         "evicted",
         "expired",
         "expiries",
+        "held",
         "index",
         "keys",
         "lanes",
@@ -66,7 +69,8 @@ class Partition:
         self.start = 0
         self.archived = 0
         self.end = 0
-        self.durable = 0
+        self.confirmed = 0
+        self.held: int | None = None
         self.windowed: int | None = None
         self.bytes_total = 0  # of all messages ever appended
         self.delayed = OffsetSet()
@@ -83,6 +87,15 @@ class Partition:
         self.trimmed_at = 0
         self.trouble: str | None = None
         self.unsized: set[int] = set()
+
+    @property
+    def durable(self) -> int:
+        return self.confirmed if self.held is None else min(self.confirmed, self.held)
+
+    @property
+    def settled_end(self) -> int:
+        """The end, as far as no transaction is under way: a position at the end means this."""
+        return self.end if self.held is None else self.held
 
     @property
     def visible(self) -> int:
@@ -136,7 +149,7 @@ class Partition:
 
     def confirm(self, record: Published) -> None:
         """The record is durable: what it published may be leased, and how large copies are is known."""
-        self.durable = max(self.durable, record.base + record.count)
+        self.confirmed = max(self.confirmed, record.base + record.count)
         if record.base in self.unsized:
             self.unsized.discard(record.base)
             self.bytes_total += record.size

@@ -17,6 +17,7 @@ from .decision import Decision, Slate
 from .keys import key_hashes
 from .state import State
 from .topic import Topic
+from .transaction import Share
 
 
 def decide_publish(state: State, command: Publish, now: int) -> Decision:
@@ -25,13 +26,13 @@ def decide_publish(state: State, command: Publish, now: int) -> Decision:
     return Decision(slate.records, reply)
 
 
-def place(slate: Slate, topic: Topic, outgoing: Outgoing) -> Placed:
-    """Drafts the records that append `outgoing` to the topic."""
-    check_fits(topic, outgoing)
+def place(slate: Slate, topic: Topic, outgoing: Outgoing, *, is_checked: bool = False) -> Placed:
+    """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
     firsts = _known(slate, topic, outgoing) if outgoing.dedup_ids else {}
-    new = len(outgoing) - len(firsts)
-    if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
-        raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {topic.config.max_depth}; retry later")
+    if not is_checked:
+        check_fits(topic, outgoing)
+        check_dues(outgoing, slate.now)
+        check_room(slate.state, topic, len(outgoing) - len(firsts))
     batch = _to_batch(outgoing, topic.config, slate.now)
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
@@ -82,22 +83,56 @@ def check_healthy(topic: Topic, partition: int) -> None:
         raise UnavailableError(f"partition {partition} of topic {str(topic.name)!r} is quarantined: {trouble}")
 
 
+def check_room(state: State, topic: Topic, new: int) -> None:
+    most = topic.config.max_depth
+    if most is not None and topic.depth() + topic.held_back() + state.promised(topic.id) + new > most:
+        raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {most}; retry later")
+
+
+def check_dues(outgoing: Outgoing, now: int) -> None:
+    latest = max((at for at in outgoing.deliver_ats or () if at is not None), default=0)
+    if round(latest * 1000) > now + limits.DELAY_MS_MAX:
+        raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
+
+
 def check_fits(topic: Topic, outgoing: Outgoing) -> None:
+    _check_largest(topic, max(map(len, outgoing.values)))
+    for partition in outgoing.partitions or ():
+        if partition is not None:
+            _check_partition(topic, partition)
+    if outgoing.priorities:
+        check_lanes(topic, set(outgoing.priorities))
+
+
+def check_share(state: State, topic: Topic, share: Share) -> None:
+    """All that could be refused of what was staged. Whether some of it was published before is not known here."""
+    _check_largest(topic, share.largest)
+    if share.partition >= 0:
+        _check_partition(topic, share.partition)
+    check_lanes(topic, share.priorities)
+    for partition in topic.partitions if share.is_placed or topic.trouble is not None else ():
+        check_healthy(topic, partition.index)
+    check_room(state, topic, share.count)
+
+
+def _check_largest(topic: Topic, largest: int) -> None:
     allowed = topic.config.max_message_bytes
-    largest = max(map(len, outgoing.values))
     if largest > allowed:
         raise InvalidError(
             f"topic {str(topic.name)!r} takes messages of at most {allowed} bytes, this one has {largest}"
         )
-    for partition in outgoing.partitions or ():
-        if partition is not None and not 0 <= partition < len(topic.partitions):
-            raise InvalidError(
-                f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}"
-            )
-    if outgoing.priorities:
-        lanes = set(outgoing.priorities).union(*(partition.lanes for partition in topic.partitions))
-        if len(lanes) > limits.LANES_MAX:
-            raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
+
+
+def _check_partition(topic: Topic, partition: int) -> None:
+    if not 0 <= partition < len(topic.partitions):
+        raise InvalidError(
+            f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}"
+        )
+
+
+def check_lanes(topic: Topic, priorities: set[int]) -> None:
+    if priorities and len(priorities.union(*(partition.lanes for partition in topic.partitions))) > limits.LANES_MAX:
+        raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
 
 
 def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
@@ -194,8 +229,6 @@ def _dues(outgoing: Outgoing, config: TopicConfig, now: int) -> list[int] | None
         else:
             due = now + round((standing if delay is None else delay) * 1000)
         dues.append(due if due > now else 0)
-    if max(dues) > now + limits.DELAY_MS_MAX:
-        raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
     return dues if any(dues) else None
 
 

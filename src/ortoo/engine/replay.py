@@ -10,12 +10,13 @@ from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, MessageRef
 from ortoo.model.offsets import OffsetSet
 
+from . import staging
 from .feed import Feed
 from .group import Group
 from .leases import LeaseState
 from .once import remember
 from .snapshot import load
-from .state import State, Transaction
+from .state import State
 from .topic import Topic, TopicCounters
 
 
@@ -57,15 +58,18 @@ def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
     state.past.add(topic.counters)
+    state.drop_promises(topic.id)
     for group in topic.groups.values():
         _forget_leases(state, group)
 
 
 def _topic_purged(state: State, record: r.TopicPurged) -> None:
     topic = state.topics[record.topic]
+    state.drop_promises(topic.id)
     for group in topic.groups.values():
         _forget_leases(state, group)
     for partition in topic.partitions:
+        partition.held = None
         partition.trim(partition.end)
         if partition.windowed is not None:
             partition.windowed = partition.end
@@ -220,8 +224,9 @@ def _quarantined(state: State, record: r.Quarantined) -> None:
     topic = state.topics.get(record.topic)
     if topic is not None and record.partition < len(topic.partitions):
         topic.partitions[record.partition].trouble = record.reason
-    for transaction in state.transactions.values():
-        transaction.trouble = record.reason
+    if topic is None or topic.config.encrypted:  # what was staged for it may be out of sight
+        for transaction in state.transactions.values():
+            transaction.trouble = record.reason
 
 
 def _skipped(state: State, record: r.Skipped) -> None:
@@ -333,25 +338,6 @@ def _hastened(state: State, record: r.Hastened) -> None:
             feed.hasten(offset)
 
 
-# -- transactions
-
-
-def _transaction_began(state: State, record: r.TransactionBegan) -> None:
-    state.transactions[record.namespace, record.transaction] = Transaction(record.until)
-    state.alarms.set(("transactions",), record.until)
-
-
-def _staged(state: State, record: r.Staged) -> None:
-    state.transactions[record.namespace, record.transaction].stage(record.part, record.publish)
-
-
-def _transaction_ended(state: State, record: r.TransactionEnded) -> None:
-    state.transactions.pop((record.namespace, record.transaction), None)
-    state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
-    state.ended[record.namespace, record.transaction] = (record.at, record.committed)
-    state.forget_ended(record.at)
-
-
 _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.Opened: _opened,
     r.Restored: _restored,
@@ -380,8 +366,10 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.Trimmed: _trimmed,
     r.Skipped: _skipped,
     r.Quarantined: _quarantined,
-    r.TransactionBegan: _transaction_began,
-    r.Staged: _staged,
-    r.TransactionEnded: _transaction_ended,
+    r.TransactionBegan: staging.transaction_began,
+    r.Staged: staging.staged,
+    r.CommitBegan: staging.commit_began,
+    r.CommitAdvanced: staging.commit_advanced,
+    r.TransactionEnded: staging.transaction_ended,
     r.Answered: remember,
 }

@@ -20,8 +20,9 @@ from .group import Group
 from .keys import NO_KEY, KeyState
 from .leases import LeaseDump, dump_lease, load_lease
 from .partition import Partition
-from .state import Producer, State, Transaction
+from .state import Producer, State
 from .topic import Topic
+from .transaction import Committing, Transaction
 from .wheel import Wheel
 
 DedupId = tuple[str, int, int, int]  # id, instant, partition, offset
@@ -85,6 +86,18 @@ class TopicDump(msgspec.Struct, array_like=True):
     dedup_forgotten: int = 0
 
 
+class CommitDump(msgspec.Struct, array_like=True):
+    """Of a transaction whose commit has begun."""
+
+    namespace: str
+    name: str
+    parts: list[str] | None
+    topics: dict[int, int]
+    number: int
+    row: int
+    firsts: list[tuple[int, int, int]]
+
+
 class StateDump(msgspec.Struct, array_like=True):
     now: int
     epoch: int
@@ -93,6 +106,7 @@ class StateDump(msgspec.Struct, array_like=True):
     transactions: list[tuple[str, str, int]]  # what was staged comes from the log
     ended: list[tuple[str, str, int, bool]]
     producers: list[tuple[str, int, int, dict[int, bytes]]] = []  # at, done_below, answers
+    commits: list[CommitDump] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -115,6 +129,7 @@ def dump(state: State) -> bytes:
             [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
             [(name, one.at, one.done_below, one.answers) for name, one in state.producers.items()],
+            [_dump_commit(*name, tx.commit) for name, tx in state.transactions.items() if tx.commit is not None],
         )
     )
 
@@ -123,6 +138,12 @@ def dump_secrets(state: State) -> dict[TopicId, bytes]:
     """What belongs to a snapshot, and must not be read in it: such ids of encrypted topics. A store encrypts them."""
     ids = {topic.id: list(_dump_dedup_ids(topic)) for topic in state.topics.values() if topic.config.encrypted}
     return {topic: _encode(found) for topic, found in ids.items() if found}
+
+
+def _dump_commit(namespace: str, name: str, commit: Committing) -> CommitDump:
+    parts = None if commit.parts is None else sorted(commit.parts)
+    firsts: list[tuple[int, int, int]] = [(*place, first) for place, first in commit.firsts.items()]
+    return CommitDump(namespace, name, parts, dict(commit.topics.items()), commit.number, commit.row, firsts)
 
 
 def _dump_topic(topic: Topic) -> TopicDump:
@@ -215,11 +236,21 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
     for namespace, name, until in dumped.transactions:
         state.transactions[namespace, name] = Transaction(until)
         state.alarms.set(("transactions",), until)
+    for commit in dumped.commits:
+        _load_commit(state, commit)
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
     for name, at, done_below, answers in dumped.producers:
         producer = state.producers[name] = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
+
+
+def _load_commit(state: State, dumped: CommitDump) -> None:
+    topics = {TopicId(topic): count for topic, count in dumped.topics.items()}
+    commit = state.transactions[dumped.namespace, dumped.name].commit = Committing(dumped.parts, topics)
+    commit.number, commit.row = dumped.number, dumped.row
+    commit.firsts = {(TopicId(topic), partition): first for topic, partition, first in dumped.firsts}
+    state.hold(commit.firsts.items())
 
 
 def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, int], LogIndex]) -> None:
@@ -250,7 +281,7 @@ def _load_wheel(dumped: WheelDump) -> Wheel:
 
 
 def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex | None, now: int) -> None:
-    partition.start, partition.end, partition.durable = dumped.start, dumped.end, dumped.end
+    partition.start, partition.end, partition.confirmed = dumped.start, dumped.end, dumped.end
     partition.windowed = dumped.windowed
     partition.bytes_total = dumped.bytes_total
     partition.delayed = OffsetSet.from_bytes(dumped.delayed)

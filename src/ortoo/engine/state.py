@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from ortoo.model import limits
-from ortoo.model.batch import Outgoing, size_of
-from ortoo.model.commands import Publish
 from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.replies import Counters
@@ -21,36 +19,11 @@ from .leases import LeaseState
 from .members import Members
 from .partition import Partition
 from .topic import Topic, TopicCounters
+from .transaction import Name, Place, Transaction
 from .wheel import Wheel
 
 Label = tuple[str, str]
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
-
-
-class Transaction:
-    """A named transaction that is open: what was staged, by whom."""
-
-    __slots__ = ("count", "parts", "size", "trouble", "until")
-
-    def __init__(self, until: int) -> None:
-        self.until = until
-        self.trouble: str | None = None  # why something that was staged may be out of sight
-        self.count = 0
-        self.size = 0
-        self.parts: dict[str, list[Publish]] = {}
-
-    def stage(self, part: str, publish: Publish) -> None:
-        self.parts.setdefault(part, []).append(publish)
-        self.count += len(publish.batch)
-        self.size += size_of(publish.batch)
-
-    def staged(self, parts: list[str] | None) -> dict[TopicName, list[Outgoing]]:
-        chosen = self.parts if parts is None else {part: self.parts.get(part, []) for part in parts}
-        found: dict[TopicName, list[Outgoing]] = {}
-        for publishes in chosen.values():
-            for publish in publishes:
-                found.setdefault(publish.topic, []).append(publish.batch)
-        return found
 
 
 class Producer:
@@ -71,6 +44,7 @@ class State:
         "dead_letters",
         "dedups",
         "ended",
+        "ending",
         "epoch",
         "joining",
         "labelled",
@@ -100,8 +74,9 @@ class State:
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
-        self.transactions: dict[tuple[str, str], Transaction] = {}
-        self.ended: dict[tuple[str, str], tuple[int, bool]] = {}  # (when, committed), oldest first
+        self.transactions: dict[Name, Transaction] = {}
+        self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
+        self.ending: dict[Name, dict[Place, int]] = {}  # soft: what committed ones hold until their end is durable
         self.producers: dict[str, Producer] = {}  # the one silent for longest first
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
         self.leases_due = Wheel()
@@ -243,6 +218,39 @@ class State:
             gone.append(name)
         for name in gone:
             del self.ended[name]
+
+    def promised(self, topic: TopicId) -> int:
+        """Messages that transactions are certain to publish there, and have not yet."""
+        commits = [transaction.commit for transaction in self.transactions.values() if transaction.commit is not None]
+        return sum(commit.topics.get(topic, 0) for commit in commits)
+
+    def hold(self, firsts: Iterable[tuple[Place, int]]) -> None:
+        """Nobody sees what lies from there on until the transaction that begins there has ended."""
+        for (topic, partition), first in firsts:
+            log = self._log(topic, partition)
+            if log is not None:
+                log.held = first if log.held is None else min(log.held, first)
+
+    def release(self, places: Iterable[Place]) -> None:
+        """A transaction has ended; others may hold something, too."""
+        commits = [transaction.commit for transaction in self.transactions.values() if transaction.commit is not None]
+        holding = [*(commit.firsts for commit in commits), *self.ending.values()]
+        for place in places:
+            log = self._log(*place)
+            if log is not None:
+                log.held = min((firsts[place] for firsts in holding if place in firsts), default=None)
+
+    def drop_promises(self, topic: TopicId) -> None:
+        """It was deleted or purged: what transactions publish there is gone, also what they have not published yet."""
+        for transaction in self.transactions.values():
+            if transaction.commit is not None:
+                transaction.commit.drop(topic)
+        for name, firsts in self.ending.items():
+            self.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic}
+
+    def _log(self, topic: TopicId, partition: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return found.partitions[partition] if found is not None and partition < len(found.partitions) else None
 
     def find_dedup_id(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
         """Where the first message with that id lies, if the topic, or one that it shares ids with, remembers it."""

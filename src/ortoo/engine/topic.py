@@ -113,7 +113,11 @@ class Topic:
         return max(backlogs) if backlogs else self.messages()
 
     def messages(self) -> int:
-        return sum(p.end - p.start - len(p.deleted) for p in self.partitions)
+        return sum(p.settled_end - p.start - len(p.deleted) for p in self.partitions)
+
+    def held_back(self) -> int:
+        """Messages that nobody sees before a transaction has ended."""
+        return sum(p.end - p.held for p in self.partitions if p.held is not None)
 
     def dlq_name(self, config: TopicConfig | None = None) -> TopicName:
         """Where its dead letters go, with this config or with another."""

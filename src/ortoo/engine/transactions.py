@@ -7,13 +7,22 @@ from ortoo.model.batch import Outgoing, join, size_of
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError, UnavailableError
 from ortoo.model.names import ReceiptRef, TopicName, check_name
-from ortoo.model.records import Staged, TransactionBegan, TransactionEnded
+from ortoo.model.records import (
+    CommitAdvanced,
+    CommitBegan,
+    Published,
+    Record,
+    Staged,
+    TransactionBegan,
+    TransactionEnded,
+)
 from ortoo.model.replies import Placed
 
 from .decision import Decision, Slate
-from .publish import check_fits, place
+from .publish import check_dues, check_fits, check_lanes, check_share, place
 from .settle import ack, check_runs, find_held
-from .state import State, Transaction
+from .state import State
+from .transaction import Name, Slice, Transaction
 
 
 def decide_transact(state: State, command: Transact, now: int) -> Decision:
@@ -67,14 +76,17 @@ def decide_begin(state: State, command: Begin, now: int) -> Decision:
 
 
 def _outcome(state: State, namespace: str, name: str, now: int) -> bool | None:
-    """Whether a transaction that has ended was committed; None when it has not, or too long ago to be remembered."""
+    """Whether a transaction was committed, or is certain to be; None when it is open, or ended too long ago."""
+    transaction = state.transactions.get((namespace, name))
+    if transaction is not None and transaction.commit is not None:
+        return True
     at, committed = state.ended.get((namespace, name), (None, False))
     return None if at is None or now - at >= limits.TRANSACTION_REMEMBERED_MS else committed
 
 
 def _open(state: State, namespace: str, name: str, now: int) -> Transaction:
     transaction = state.transactions.get((namespace, name))
-    if transaction is None:
+    if transaction is None or transaction.commit is not None:
         committed = _outcome(state, namespace, name, now)
         fate = (
             "is not open; begin it first"
@@ -95,13 +107,21 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
         raise TooManyError(f"a transaction holds at most {limits.TRANSACTION_MESSAGES_MAX} messages; use several")
     if transaction.size + size_of(batch) > limits.TRANSACTION_BYTES_MAX:
         raise TooManyError(f"a transaction holds at most {limits.TRANSACTION_BYTES_MAX} bytes; use several")
+    share = transaction.shares.get((command.part, command.publish.topic))
+    if share is None and len(transaction.shares) >= limits.TRANSACTION_SHARES_MAX:
+        raise TooManyError(f"{limits.TRANSACTION_SHARES_MAX} parts and topics are in this transaction; use several")
     # A topic that is not there yet is made at the commit, or refused now if topics are not made by first use.
-    check_fits(Slate(state, now).topic_for_publishing(command.publish.topic), batch)
+    topic = Slate(state, now).topic_for_publishing(command.publish.topic)
+    check_fits(topic, batch)
+    check_dues(batch, now)
+    if share is not None and batch.priorities is not None:
+        check_lanes(topic, share.priorities.union(batch.priorities))
     record = Staged(now, command.namespace, command.transaction, command.part, command.publish)
     return Decision([record], transaction.count + len(batch))
 
 
 def decide_commit(state: State, command: Commit, now: int) -> Decision:
+    """Whatever could be refused is refused here. What was staged lies in the store, so it is published later, in slices."""
     if _outcome(state, command.namespace, command.transaction, now):
         return Decision([], 0)  # committing again changes nothing
     transaction = _open(state, command.namespace, command.transaction, now)
@@ -110,13 +130,43 @@ def decide_commit(state: State, command: Commit, now: int) -> Decision:
             f"transaction {command.transaction!r} may hold messages that cannot be read now: {transaction.trouble}"
         )
     slate = Slate(state, now)
-    count = 0
-    for name, batches in transaction.staged(command.parts).items():
-        whole = join(batches)
-        count += len(whole)
-        place(slate, slate.topic_for_publishing(name), whole)
-    slate.records.append(TransactionEnded(now, command.namespace, command.transaction, committed=True))
-    return Decision(slate.records, count)
+    topics: dict[int, int] = {}
+    for name, share in transaction.chosen(command.parts).items():
+        topic = slate.topic_for_publishing(name)
+        check_share(state, topic, share)
+        topics[topic.id] = share.count
+    if topics:
+        slate.records.append(CommitBegan(now, command.namespace, command.transaction, command.parts, topics))
+    else:
+        slate.records.append(TransactionEnded(now, command.namespace, command.transaction, committed=True))
+    return Decision(slate.records, sum(topics.values()))
+
+
+def publish_staged(state: State, name: Name, piece: Slice, now: int) -> list[Record]:
+    """A slice of a transaction whose commit has begun; with the last one it ends, and all of it can be seen.
+
+    What goes to a topic that was deleted or purged since the commit began is left out: that came after it.
+    """
+    transaction = state.transactions[name]
+    commit = transaction.commit
+    assert commit is not None
+    slate = Slate(state, now)
+    batches: dict[TopicName, list[Outgoing]] = {}
+    for publish in piece.publishes:
+        batches.setdefault(publish.topic, []).append(publish.batch)
+    taken: dict[int, int] = {}
+    for topic_name, parts in batches.items():
+        topic = state.names.get(topic_name)
+        if topic is not None and topic.id in commit.topics:
+            whole = join(parts)
+            taken[topic.id] = len(whole)
+            place(slate, topic, whole, is_checked=True)
+    firsts = {(one.topic, one.partition): one.base for one in slate.records if isinstance(one, Published)}
+    new = [(*where, first) for where, first in firsts.items() if where not in commit.firsts]
+    records: list[Record] = [CommitAdvanced(now, *name, piece.number, piece.row, taken, new), *slate.records]
+    if piece.number >= transaction.batches:
+        records.append(TransactionEnded(now, *name, committed=True))
+    return records
 
 
 def decide_abort(state: State, command: Abort, now: int) -> Decision:

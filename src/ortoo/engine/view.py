@@ -17,7 +17,9 @@ _FRESH_COUNTED = 1_000
 
 def topic_info(topic: Topic) -> TopicInfo:
     partitions = [
-        PartitionInfo(p.index, p.start, p.end, p.end - p.start - len(p.deleted), p.bytes_held, p.archived)
+        PartitionInfo(
+            p.index, p.start, p.settled_end, p.settled_end - p.start - len(p.deleted), p.bytes_held, p.archived
+        )
         for p in topic.partitions
     ]
     return TopicInfo(
@@ -59,7 +61,8 @@ def group_info(group: Group) -> GroupInfo:
 
 def delayed_in(feed: Feed) -> OffsetSet:
     """Not due yet, or waiting for a retry."""
-    delayed = feed.unsettled(feed.partition.delayed) if feed.partition.delayed else OffsetSet()
+    partition = feed.partition
+    delayed = feed.unsettled(partition.delayed.within(0, partition.settled_end)) if partition.delayed else OffsetSet()
     return (delayed - feed.early) | feed.retrying
 
 
@@ -160,6 +163,8 @@ def state_of(feed: Feed, offset: int) -> MessageState | None:
     """None where the group has nothing to do with it: not visible yet, gone, or meant for another."""
     partition = feed.partition
     one = OffsetSet([offset])
+    if offset >= partition.settled_end:
+        return None
     if offset in feed.leased:
         return "leased"
     is_pending = bool(feed.unsettled(one))

@@ -84,6 +84,14 @@ def join(batches: Sequence[Outgoing]) -> Outgoing:
     return Outgoing(**columns)
 
 
+def cut(batch: Outgoing, start: int, stop: int) -> Outgoing:
+    """Its rows from one to before another."""
+    if start == 0 and stop >= len(batch):
+        return batch
+    columns = {name: getattr(batch, name) for name in Outgoing.__struct_fields__}
+    return Outgoing(**{name: column[start:stop] for name, column in columns.items() if column is not None})
+
+
 MESSAGE_OVERHEAD_BYTES = (
     32  # what a message costs beside those, at most, in a record or an answer: instants, priority, lengths
 )

@@ -26,8 +26,13 @@ SCAN_MESSAGES_MAX = 10_000  # messages one lease looks at before it lets others 
 SETTLED_LEASES_REMEMBERED = 4_096  # per group, so that acking twice with one receipt is fine
 TRANSACTION_NAME_BYTES_MAX = 255
 TRANSACTIONS_OPEN_MAX = 10_000
-TRANSACTION_MESSAGES_MAX = 5_000_000  # staged under one name
-TRANSACTION_BYTES_MAX = 1024 * 1024 * 1024  # the same; a commit is one frame on the disk, which has at most 2 GiB
+TRANSACTION_MESSAGES_MAX = (
+    100_000_000  # staged under one name; all are published at once, while others wait behind them
+)
+TRANSACTION_BYTES_MAX = 64 * 1024 * 1024 * 1024  # the same; the disk may have room for less
+TRANSACTION_SHARES_MAX = 100_000  # parts and topics of one transaction, each with what it staged there counted
+SLICE_MESSAGES = 2_000  # of a transaction that is committed, in one turn of the event loop
+SLICE_BYTES = 4 * 1024 * 1024  # the same
 TRANSACTION_TIMEOUT_MS_MAX = 7 * 86_400_000
 TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time is a no-op
 TRANSACTIONS_REMEMBERED_MAX = 100_000  # that ended; those that ended first go first

@@ -11,11 +11,15 @@ from typing import Literal
 import msgspec
 
 from .batch import Batch
-from .commands import Publish
 from .decoding import decode_stored
 from .names import GroupId, LeaseId, MessageRef, TopicId
 from .offsets import OffsetSet
 from .topic import TopicConfig
+from .transactions import CommitAdvanced as CommitAdvanced  # noqa: PLC0414 - given on
+from .transactions import CommitBegan as CommitBegan  # noqa: PLC0414 - given on
+from .transactions import Staged as Staged  # noqa: PLC0414 - given on
+from .transactions import TransactionBegan as TransactionBegan  # noqa: PLC0414 - given on
+from .transactions import TransactionEnded as TransactionEnded  # noqa: PLC0414 - given on
 
 RetryReason = Literal["nack", "expired"]
 ReleaseReason = Literal["release", "revoked", "left"]
@@ -295,28 +299,6 @@ class Quarantined(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class TransactionBegan(msgspec.Struct, frozen=True, tag=True):
-    at: int
-    namespace: str
-    transaction: str
-    until: int
-
-
-class Staged(msgspec.Struct, frozen=True, tag=True):
-    at: int
-    namespace: str
-    transaction: str
-    part: str
-    publish: Publish  # kept whole until the transaction ends
-
-
-class TransactionEnded(msgspec.Struct, frozen=True, tag=True):
-    at: int
-    namespace: str
-    transaction: str
-    committed: bool
-
-
 class Answered(msgspec.Struct, frozen=True, tag=True):
     """A numbered command was answered; see Once. In one commit with what it made happen."""
 
@@ -357,6 +339,8 @@ Record = (
     | Quarantined
     | TransactionBegan
     | Staged
+    | CommitBegan
+    | CommitAdvanced
     | TransactionEnded
     | Answered
 )

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record
+from ortoo.model.records import Happening, Record, Staged
 from ortoo.model.replies import Columns
 
 
@@ -14,6 +14,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     checkpoint_due: bool = False  # the broker should hand over a snapshot with its next commit
     checkpoint_useful: bool = False  # there is something that the last one does not have
     full: str | None = None  # why nothing more may be published; settling still works
+    room_bytes: int | None = None  # how much more may be published; None: nobody knows, or cares
     can_encrypt: bool = True  # whether there is a key for encrypted topics
     problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints
 
@@ -42,8 +43,14 @@ class Store(Protocol):
         """Makes the records durable, all or none, before it returns.
 
         An error means that the outcome is unknown: the broker drops its state and recovers. Stores act on what the
-        records say: Trimmed, TopicPurged and TopicDeleted free what they make unreachable.
+        records say: Trimmed, TopicPurged and TopicDeleted free what they make unreachable, and TransactionEnded what was
+        staged.
         """
+        ...
+
+    async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]:
+        """What was staged in an open transaction, in order, from the record of that number on: about as many bytes, but one
+        record at least; none when there are no more. They are numbered from 0 since the transaction began."""
         ...
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from ortoo.model import limits
+from ortoo.model.batch import size_of
 from ortoo.model.names import TopicId
 from ortoo.model.records import (
     HAPPENINGS,
@@ -15,8 +16,11 @@ from ortoo.model.records import (
     Record,
     Retried,
     Skipped,
+    Staged,
     TopicDeleted,
     TopicPurged,
+    TransactionBegan,
+    TransactionEnded,
     Trimmed,
 )
 from ortoo.model.replies import Columns, join_columns
@@ -130,6 +134,7 @@ _NOTHING: tuple[list[Record], ...] = ()  # what a new memory store remembers
 class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[tuple[TopicId, int], _Log] = {}
+        self._staged: dict[tuple[str, str], list[Staged]] = {}  # by transaction
 
     async def recover(self) -> AsyncIterator[list[Record]]:
         for commit in _NOTHING:
@@ -164,6 +169,24 @@ class MemoryStore:
         for place in [place for place in self._logs if place[0] == record.topic]:
             del self._logs[place]
 
+    def _transaction_began(self, record: TransactionBegan) -> None:
+        self._staged[record.namespace, record.transaction] = []
+
+    def _stage(self, record: Staged) -> None:
+        self._staged[record.namespace, record.transaction].append(record)
+
+    def _transaction_ended(self, record: TransactionEnded) -> None:
+        self._staged.pop((record.namespace, record.transaction), None)
+
+    async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]:
+        found: list[Staged] = []
+        for record in self._staged.get((namespace, transaction), [])[start : start + limits.SLICE_MESSAGES]:
+            found.append(record)
+            bytes_max -= size_of(record.publish.batch)
+            if bytes_max <= 0:
+                break
+        return found
+
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
         return self._log(topic, partition).read(offsets)
 
@@ -184,10 +207,14 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._logs.clear()
+        self._staged.clear()
 
 
 _FREE: dict[type, Callable[[MemoryStore, Any], None]] = {
     Trimmed: MemoryStore._trimmed,
     TopicPurged: MemoryStore._purged,
     TopicDeleted: MemoryStore._topic_deleted,
+    TransactionBegan: MemoryStore._transaction_began,
+    Staged: MemoryStore._stage,
+    TransactionEnded: MemoryStore._transaction_ended,
 }

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record, decode_records, encode_records
+from ortoo.model.records import Happening, Record, Staged, decode_records, encode_records
 from ortoo.model.replies import Columns
 from ortoo.ports import Happened, StoreStatus
 from ortoo.stores.memory import MemoryStore
@@ -53,6 +53,9 @@ class FaultyStore:
         """Says so, and never returns: whoever runs the simulation throws the process away."""
         self.crashed.set()
         await asyncio.Event().wait()
+
+    async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]:
+        return await self._view.staged(namespace, transaction, start, bytes_max)
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
         return await self._view.read(topic, partition, offsets)

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from ortoo.model.errors import FullError, OrtooError, OutcomeUnknownError, RequestError, UnavailableError
+
 Outcome = Literal["ok", "failed", "unknown"]
 
 
@@ -44,6 +46,14 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 Event = Sent | Delivered | Finished | Drained
+
+
+def outcome_of(error: OrtooError) -> Outcome:
+    if isinstance(error, OutcomeUnknownError):
+        return "unknown"
+    if isinstance(error, RequestError | UnavailableError | FullError):
+        return "failed"
+    raise error
 
 
 class Verdict(msgspec.Struct):

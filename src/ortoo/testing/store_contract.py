@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ortoo.model.batch import Batch
-from ortoo.model.names import GroupId, LeaseId, TopicId
+from ortoo.model.batch import Batch, Outgoing
+from ortoo.model.commands import Publish
+from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import (
     Acked,
@@ -22,9 +23,12 @@ from ortoo.model.records import (
     Record,
     Retried,
     Skipped,
+    Staged,
     TopicCreated,
     TopicDeleted,
     TopicPurged,
+    TransactionBegan,
+    TransactionEnded,
     Trimmed,
     encode_records,
 )
@@ -54,6 +58,11 @@ def published(
 
 def leased(number: int, partition: int = 0) -> Leased:
     return Leased(1100 + number, T1, G, partition, LeaseId(number), "me", 9000, OffsetSet([0, 1, 2]))
+
+
+def staged(transaction: str, value: bytes) -> Staged:
+    outgoing = Outgoing([value, b""], keys=["k", None], headers=[None, {"a": "b"}], delays=[1.5, None])
+    return Staged(1100, "default", transaction, "part", Publish(TopicName("default", "orders-1"), outgoing))
 
 
 class StoreContract:
@@ -207,6 +216,51 @@ class StoreContract:
         await store.append([leased(3)])
         found = await store.happenings(T1, 0, 2, 100)
         assert (found.records, found.start, found.end) == ([skipped, leased(3)], 2, 4)
+        await store.close()
+
+    async def test_gives_back_what_was_staged_by_number(self) -> None:
+        store = await self._opened()
+        await store.append([TransactionBegan(1, "default", "t", 9999), TransactionBegan(1, "default", "u", 9999)])
+        values = [b"%d" % number * 100 for number in range(10)]
+        for value in values[:4]:
+            await store.append([staged("t", value), staged("u", b"other"), published(0, [value])])
+        await store.append([staged("t", value) for value in values[4:]])
+        wanted = [staged("t", value) for value in values]
+        for start in (0, 3, 4, 7, 9):
+            found = await store.staged("default", "t", start, 1)
+            assert 1 <= len(found) < 10
+            assert found == wanted[start : start + len(found)]
+            assert await store.staged("default", "t", start, 1 << 20) == wanted[start:]
+        assert await store.staged("default", "t", 10, 1 << 20) == []
+        assert await store.staged("default", "u", 0, 1 << 20) == [staged("u", b"other")] * 4
+        assert await store.staged("other", "t", 0, 1 << 20) == []
+        await store.close()
+
+    async def test_what_was_staged_goes_with_its_transaction(self) -> None:
+        store = await self._opened()
+        began = TransactionBegan(1, "default", "t", 9999)
+        await store.append([began, staged("t", b"old")])
+        await store.append([TransactionEnded(2, "default", "t", committed=False)])
+        assert await store.staged("default", "t", 0, 1 << 20) == []
+        await store.append([began])
+        await store.append([staged("t", b"new")])
+        assert await store.staged("default", "t", 0, 1 << 20) == [staged("t", b"new")]
+        await store.close()
+
+    async def test_what_was_staged_outlasts_the_process(self) -> None:
+        if not self.is_durable:
+            return
+        store = await self._opened()
+        await store.append([TransactionBegan(1, "default", "t", 9999)])
+        wanted = [staged("t", b"%d" % number) for number in range(5)]
+        for record in wanted:
+            await store.append([record])
+        await store.close()
+        store = await self.reopen(store)
+        _ = [commit async for commit in store.recover()]
+        assert await store.staged("default", "t", 2, 1 << 20) == wanted[2:]
+        await store.append([staged("t", b"more")])
+        assert await store.staged("default", "t", 4, 1 << 20) == [wanted[4], staged("t", b"more")]
         await store.close()
 
     async def test_numbers_outlast_the_process(self) -> None:

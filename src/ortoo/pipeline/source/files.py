@@ -34,6 +34,9 @@ class Files:
         self._number = -1  # of the checkpoint that was looked at last
         self._configs: dict[str, tuple[TopicId, TopicConfig]] = {}
         self._dumps: dict[str, TopicDump] = {}
+        self._held: dict[
+            tuple[TopicId, int], int
+        ] = {}  # where a transaction begins that had not ended: nobody sees it yet
 
     def _look(self) -> None:
         self._outside.refresh()
@@ -50,6 +53,10 @@ class Files:
         self._configs = {topic.name: (TopicId(topic.id), topic.config) for topic in here}
         state = peek(checkpoint.snapshot)
         self._dumps = {topic.name: topic for topic in state.topics if topic.namespace == self._namespace}
+        self._held = {}
+        for topic, partition, first in [held for commit in state.commits for held in commit.firsts]:
+            place = (TopicId(topic), partition)
+            self._held[place] = min(first, self._held.get(place, first))
 
     def topics(self) -> dict[str, Known]:
         self._look()
@@ -71,8 +78,10 @@ class Files:
         return [(known.id, index) for index in range(self._configs[topic][1].partitions)]
 
     def _bounds(self, topic: str) -> list[tuple[int, int]]:
-        bounds = self._outside.history_bounds if self._is_history else self._outside.bounds
-        return [bounds(*place) for place in self._places(topic)]
+        if self._is_history:
+            return [self._outside.history_bounds(*place) for place in self._places(topic)]
+        bounds = [(place, *self._outside.bounds(*place)) for place in self._places(topic)]
+        return [(first, min(end, self._held.get(place, end))) for place, first, end in bounds]
 
     def first(self, topic: str) -> list[int]:
         return [first for first, _ in self._bounds(topic)]
@@ -88,7 +97,9 @@ class Files:
         return [max(end, self._unwritten.end(place)) for place, end in known]
 
     def at(self, topic: str, time: float) -> list[int]:
-        return [self._outside.first_at(*place, round(time * 1000)) for place in self._places(topic)]
+        ends = self.end(topic)
+        firsts = [self._outside.first_at(*place, round(time * 1000)) for place in self._places(topic)]
+        return [min(first, end) for first, end in zip(firsts, ends, strict=True)]
 
     def messages(self, wanted: Range) -> Iterator[Columns]:
         if self.topic(wanted.topic).id != wanted.topic_id:

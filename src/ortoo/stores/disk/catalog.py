@@ -14,6 +14,7 @@ from .happenings import DiskHistory
 from .log import DiskLog, LogEntry
 from .open_files import FilePool
 from .quarantine import Quarantine
+from .staged import StagedIndex
 
 _NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
 Place = tuple[TopicId, int]
@@ -28,6 +29,7 @@ class Catalog:
         self.configs: dict[TopicId, TopicConfig] = {}
         self.names: dict[TopicId, TopicName] = {}
         self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
+        self.staged = StagedIndex()
         self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
         self.frees = False  # something was trimmed or deleted: a checkpoint makes room
         self.quarantine = Quarantine()
@@ -52,8 +54,8 @@ class Catalog:
         elif isinstance(record, r.TopicChanged):
             self.configs[record.topic] = record.config
 
-    def absorb(self, record: r.Record, number: int) -> None:
-        """A durable record takes its place in memory."""
+    def absorb(self, record: r.Record, number: int, position: int = 0) -> None:
+        """A durable record takes its place in memory. `position`: of its commit, in a file of the write-ahead log."""
         self.learn(record)
         if isinstance(record, r.Published):
             self.log(record.topic, record.partition).append(record)
@@ -69,10 +71,18 @@ class Catalog:
         elif isinstance(record, r.TopicDeleted):
             self.frees = True
             self._forget_topic(record.topic)
-        elif isinstance(record, r.TransactionBegan):
-            self.transactions[record.namespace, record.transaction] = number
+        elif isinstance(record, r.TransactionBegan | r.Staged | r.TransactionEnded):
+            self._follow_transaction(record, number, position)
+
+    def _follow_transaction(
+        self, record: r.TransactionBegan | r.Staged | r.TransactionEnded, number: int, position: int
+    ) -> None:
+        name = (record.namespace, record.transaction)
+        if isinstance(record, r.TransactionBegan):
+            self.transactions[name] = number
         elif isinstance(record, r.TransactionEnded):
-            self.transactions.pop((record.namespace, record.transaction), None)
+            self.transactions.pop(name, None)
+        self.staged.absorb(record, number, position)
 
     def _forget_topic(self, topic: TopicId) -> None:
         for log in self.logs_of(topic):

@@ -70,7 +70,9 @@ class Draft:
         wal = Wal(self.disk)
         wal.next_number = number
         wal.rotate()
-        for records in commits:
+        for records in filter(None, commits):
+            if wal.bytes_since_rotation > FLUSH_BYTES:  # a file is read as a whole when the directory is opened
+                wal.rotate()
             wal.append(*encode_commit(wal.next_number, records, self.catalog.secret_topic, self._ring))
         wal.sync()
         wal.close()

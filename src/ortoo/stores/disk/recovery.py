@@ -113,7 +113,7 @@ class Recovery:
             if item.number <= self._after:
                 records = [record for record in records if self._is_needed(record, item.number)]
             for record in records:
-                self._catalog.absorb(record, item.number)
+                self._catalog.absorb(record, item.number, item.position)
             if records:
                 yield records
 

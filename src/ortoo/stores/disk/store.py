@@ -94,6 +94,7 @@ class DiskStore:
         self._syncing: asyncio.TimerHandle | None = None
         self._unchecked_bytes = self._reserve_bytes
         self._full: str | None = None
+        self._room_bytes: int | None = None
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
@@ -139,7 +140,7 @@ class DiskStore:
         head, body = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
         number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
         for record in records:
-            self._catalog.absorb(record, number)
+            self._catalog.absorb(record, number, self._wal.position)
         await self._keep_up(len(body))
 
     def _write(self, head: bytes, body: bytes, sync: bool) -> int:
@@ -190,6 +191,12 @@ class DiskStore:
         if self._lock is not None:
             self._lock.check_owner()
 
+    async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[r.Staged]:
+        self._check_owner()
+        index, name = self._catalog.staged, (namespace, transaction)
+        found: list[r.Staged] = await self._in(self._writer, index.read, name, start, bytes_max, self._wal, self.ring)
+        return found
+
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
         return self._read(topic, partition, lambda log: log.read(offsets, self.ring))
 
@@ -230,6 +237,7 @@ class DiskStore:
             checkpoint_due=idle and self._is_checkpoint_due(),
             checkpoint_useful=idle and self._wal.bytes_since_rotation > 0,
             full=self._full,
+            room_bytes=self._room_bytes,
             can_encrypt=self.ring.current is not None,
             problems=tuple(self.problems),
         )
@@ -237,6 +245,7 @@ class DiskStore:
     def _lack_of_room(self) -> str | None:
         """Room is kept back for acks, and for a checkpoint to write all that waits in memory: without one nothing is freed."""
         free, waiting = self.disk.free_bytes(), self._wal.bytes_unwritten
+        self._room_bytes = max(0, free - self._reserve_bytes - waiting)
         if free < self._reserve_bytes + waiting:
             return f"only {free >> 20} MiB of the disk are free; delete or purge something, or make room"
         if "checkpoint" in self._failing and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, BACKLOG_MIN):

@@ -12,14 +12,15 @@ together with all behind it: what is not synced may reach the disk in any order.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ortoo.model.errors import CorruptionError
 
-from .files import Disk, File
-from .frame import COMMIT, Damage, Frame, encode_frame, scan_frames
+from .files import Disk, File, read_head
+from .frame import COMMIT, SIZE, BadFrameError, Damage, Frame, check_body, encode_frame, scan_frames
 
 _SYNCED = struct.Struct("<Q")
 SYNCED_BYTES = _SYNCED.size
@@ -34,6 +35,7 @@ class WalCommit(NamedTuple):
     number: int
     head: bytes
     body: bytes
+    position: int
 
 
 class WalDamage(NamedTuple):
@@ -90,6 +92,7 @@ class Wal:
         self.bytes_total = 0  # of commits after the checkpoint that was recovered
         self.bytes_written = 0  # of them, those that a later checkpoint contains
         self.torn: str | None = None  # what recovery had to cut off
+        self.position = 0  # where the last commit begins in its file
         self._synced = 0
 
     def find(self, after: int, kept: Sequence[Run] = ()) -> None:
@@ -155,9 +158,9 @@ class Wal:
                 yield WalDamage(path, item.position, "the checksum of the commit does not match", number, head)
             elif number > after:
                 self.bytes_total += item.fixed.size
-                yield WalCommit(number, head, item.body)
+                yield WalCommit(number, head, item.body, item.position)
             elif not is_needless(number, number, after, kept):
-                yield WalCommit(number, head, item.body)
+                yield WalCommit(number, head, item.body, item.position)
 
     def rotate(self) -> None:
         """The next commit begins a new file. When that fails, the one before goes on."""
@@ -178,13 +181,31 @@ class Wal:
     def append(self, head: bytes, body: bytes) -> int:
         """Writes one commit and returns its number. It is durable after `sync`."""
         assert self._file is not None
-        number = self.next_number
+        number, self.position = self.next_number, self._file.size()
         data = encode_frame(COMMIT, number, _SYNCED.pack(self._synced) + head, body)
         self._file.append(data)
         self.next_number += 1
         self.bytes_since_rotation += len(data)
         self.bytes_total += len(data)
         return number
+
+    def read(self, number: int, position: int) -> bytes:
+        """The body of a commit that is needed still. CorruptionError when it is not there, or damaged."""
+        files = list(self.files)
+        which = bisect_right(files, number) - 1
+        if which < 0:
+            raise CorruptionError(f"the file of the write-ahead log with commit {number} is missing")
+        path = file_name(files[which])
+        file = self._disk.open(path)
+        try:
+            fixed, head = read_head(file, position)
+            body = file.read(position + SIZE + len(head), fixed.body_size)
+            check_body(fixed, body)
+        except BadFrameError as error:
+            raise CorruptionError(f"{path} is damaged at byte {position}: {error.reason}") from None
+        finally:
+            file.close()
+        return body
 
     @property
     def bytes_unwritten(self) -> int:

@@ -1,0 +1,43 @@
+"""Applying the records of named transactions. What was staged lies in the store; here it is only counted."""
+
+from __future__ import annotations
+
+from ortoo.model import records as r
+from ortoo.model.names import TopicId
+
+from .state import State
+from .transaction import Committing, Transaction
+
+
+def transaction_began(state: State, record: r.TransactionBegan) -> None:
+    state.transactions[record.namespace, record.transaction] = Transaction(record.until)
+    state.alarms.set(("transactions",), record.until)
+
+
+def staged(state: State, record: r.Staged) -> None:
+    state.transactions[record.namespace, record.transaction].stage(record.part, record.publish)
+
+
+def commit_began(state: State, record: r.CommitBegan) -> None:
+    topics = {TopicId(topic): count for topic, count in record.topics.items()}
+    state.transactions[record.namespace, record.transaction].commit = Committing(record.parts, topics)
+
+
+def commit_advanced(state: State, record: r.CommitAdvanced) -> None:
+    commit = state.transactions[record.namespace, record.transaction].commit
+    assert commit is not None
+    commit.number, commit.row = record.number, record.row
+    for topic, count in record.taken.items():
+        commit.topics[TopicId(topic)] -= count
+    firsts = {(topic, partition): first for topic, partition, first in record.firsts}
+    commit.firsts |= firsts
+    state.hold(firsts.items())
+
+
+def transaction_ended(state: State, record: r.TransactionEnded) -> None:
+    transaction = state.transactions.pop((record.namespace, record.transaction), None)
+    if transaction is not None and transaction.commit is not None:
+        state.ending[record.namespace, record.transaction] = transaction.commit.firsts
+    state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
+    state.ended[record.namespace, record.transaction] = (record.at, record.committed)
+    state.forget_ended(record.at)

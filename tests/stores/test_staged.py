@@ -1,0 +1,64 @@
+"""What is staged lies on the disk: neither the broker nor the store hold it, and a checkpoint leaves it where it is."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from ortoo import Message, Queue
+from ortoo.app.clock import SystemClock
+from ortoo.broker import Broker
+from ortoo.model import limits
+from ortoo.stores.disk import DiskStore, RealDisk
+
+MIB = 1 << 20
+
+
+def queue_at(path: Path) -> Queue:
+    return Queue(Broker(DiskStore(RealDisk(path), checkpoint_bytes=MIB), SystemClock()))
+
+
+async def test_a_transaction_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 MiB are staged, found after a restart, and committed, with a few of them in memory at any time."""
+    monkeypatch.setattr(limits, "SLICE_BYTES", MIB)
+    count = 96
+    tracemalloc.start()
+    try:
+        async with queue_at(tmp_path) as queue:
+            tx = await queue.begin("job")
+            for number in range(count):
+                await tx.publish_many("out", [Message(os.urandom(MIB // 2), key=str(number))])
+            assert tracemalloc.get_traced_memory()[1] < 20 * MIB
+        async with queue_at(tmp_path) as queue:
+            assert await queue.named("job").commit() == count
+            assert (await queue.topic("out")).messages == count
+        assert tracemalloc.get_traced_memory()[1] < 24 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+async def test_checkpoints_and_restarts_in_the_middle_of_staging_and_of_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SLICE_MESSAGES", 7)
+    wanted = [b"%d" % number for number in range(60)]
+    for start in range(0, 60, 20):
+        async with queue_at(tmp_path) as queue:
+            tx = await queue.begin("job")
+            for number in range(start, start + 20, 5):
+                await tx.publish_many("out", [Message(value, key="k") for value in wanted[number : number + 5]])
+                await queue.publish_many("other", [os.urandom(MIB)])
+            await _close_with_checkpoint(queue)
+    async with queue_at(tmp_path) as queue:
+        assert await queue.named("job").commit() == 60
+    async with queue_at(tmp_path) as queue:
+        assert [message.value for message in await queue.lease("out", max_messages=100)] == wanted
+
+
+async def _close_with_checkpoint(queue: Queue) -> None:
+    broker = queue._link
+    assert isinstance(broker, Broker)
+    await broker.close(checkpoint=True)
