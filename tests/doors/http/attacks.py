@@ -180,7 +180,9 @@ class Attacker:
         text = msgspec.json.encode(random.choice(_COMMANDS))
         match random.randrange(10):
             case 0:
-                return Frame(Opcode.PING, random.randbytes(random.randrange(126))).serialize(mask=True) * 50
+                return Frame(Opcode.PING, random.randbytes(random.randrange(126))).serialize(mask=True) * random.choice(
+                    (50, 50, 5_000)
+                )
             case 1:
                 return Frame(Opcode.PONG, random.randbytes(4)).serialize(mask=True)
             case 2:

@@ -14,8 +14,8 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from ortoo.broker.budget import Share
-from ortoo.doors.http import connection
-from ortoo.doors.http.connection import Socket
+from ortoo.doors.http import connection, websocket
+from ortoo.doors.http.websocket import Socket
 from ortoo.model.settings import LimitSettings
 from tests.doors.http.home import Home, serving, until
 
@@ -223,7 +223,8 @@ def connections(home: Home) -> list[connection.Connection]:
     return [end for end in home.door._state.connections if isinstance(end, connection.Connection)]
 
 
-async def test_pongs_are_not_piled_up(home: Home) -> None:
+async def test_pongs_are_not_piled_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "CONTROLS_MAX", 100_000)
     await home.publish("t", *["x" * 500_000] * 40)
     async with socket(home) as peer:
         await peer.overwhelm("t")
@@ -237,6 +238,49 @@ async def test_pongs_are_not_piled_up(home: Home) -> None:
         async with asyncio.timeout(300):
             while (await peer.frame()) != (Opcode.PONG, b"last"):
                 pass
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        framed(Opcode.PING, b"") * 20_000,
+        framed(Opcode.TEXT, b"", fin=False) + framed(Opcode.CONT, b"", fin=False) * 20_000 + framed(Opcode.CONT, b"{}"),
+        said("ack", receipts=[]) * 1_000,
+    ],
+    ids=["pings", "pieces", "messages"],
+)
+async def test_frames_that_come_together_are_parsed_in_many_turns(
+    home: Home, monkeypatch: pytest.MonkeyPatch, frames: bytes
+) -> None:
+    monkeypatch.setattr(websocket, "CONTROLS_MAX", 100_000)
+    async with socket(home) as peer:
+        peer.end.data_received(frames + said("credit", id="none", credit=1, ref="last"))  # in one read
+        receive, fed = peer.end.conn.receive_data, []
+
+        def counted(data: bytes | bytearray) -> None:
+            fed.append(len(data))
+            receive(data)
+
+        peer.end.conn.receive_data = counted  # type: ignore[method-assign]
+        async with asyncio.timeout(300):
+            while b'"last"' not in (await peer.frame())[1]:
+                pass
+        assert len(frames) > sum(fed) > len(frames) - 2 * websocket.SLICE_BYTES
+        assert max(fed) <= websocket.SLICE_BYTES
+        peer.writer.write(said("credit", id="none", credit=1, ref="more"))
+        while b'"more"' not in (await peer.frame())[1]:
+            pass
+
+
+@pytest.mark.parametrize("opcode", [Opcode.PING, Opcode.PONG])
+async def test_a_flood_of_control_frames_ends_the_socket(home: Home, opcode: Opcode) -> None:
+    async with socket(home) as peer:
+        peer.end.data_received(framed(opcode, b"") * 20_000)
+        async with asyncio.timeout(300):
+            while (frame := await peer.frame())[0] == Opcode.PONG:
+                pass
+        assert (frame[0], frame[1][:2]) == (Opcode.CLOSE, (1008).to_bytes(2, "big"))
+        await until(lambda: home.gate.connections == 0)
 
 
 async def test_waiting_deliveries_are_written_one_after_the_other(home: Home) -> None:
@@ -340,7 +384,7 @@ async def test_a_message_that_is_not_finished_ends_the_socket(home: Home) -> Non
         assert not peer.end.transport.is_closing()
         peer.writer.write(framed(Opcode.TEXT, b"x" * 1000)[:500])
         await until(lambda: home.gate.budget.bytes > 0)
-        peer.end.sweep(now + connection.PIECE_SECONDS / 2)
+        peer.end.sweep(now + websocket.PIECE_SECONDS / 2)
         assert not peer.end.transport.is_closing()
-        peer.end.sweep(now + connection.PIECE_SECONDS * 2)
+        peer.end.sweep(now + websocket.PIECE_SECONDS * 2)
         await until(lambda: home.gate.budget.bytes == 0)

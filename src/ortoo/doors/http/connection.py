@@ -1,4 +1,4 @@
-"""Connections: uvicorn's HTTP and WebSocket protocols, with our limits, our errors and our log.
+"""Connections: uvicorn's HTTP protocol, with our limits, our errors and our log.
 
 What is added: the gate's count of connections, a bound on the head of a request, on its trailers and on how long it may
 take, problem documents for what is not HTTP, telling the request that is being served that its client has gone, also when the
@@ -16,13 +16,8 @@ from uuid import uuid4
 import httptools
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.exceptions import SecurityError
-from websockets.frames import Frame
 
-from ortoo.broker.budget import Share
 from ortoo.broker.gate import Gate
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
@@ -31,13 +26,12 @@ from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_he
 HEAD_BYTES_MAX = 64 * 1024  # of a request; trailers and what else stands between pieces of a body have no more, either
 SLICE_BYTES = 16 * 1024  # that parsers are fed with at a time
 HEAD_SECONDS = 30.0
-PIECE_SECONDS = 30.0  # between two pieces of a message
 UNREAD_SECONDS = 30.0  # without taking a byte of what waits to be sent
 
 log = logging.getLogger("ortoo.http")
 
 
-def _to_answer(error: OrtooError | Refusal, default_headers: Headers) -> bytes:
+def to_answer(error: OrtooError | Refusal, default_headers: Headers) -> bytes:
     """A whole answer, after which the connection ends."""
     problem = to_problem(error)
     body = encode_problem(problem)
@@ -57,7 +51,7 @@ def _too_large(what: str) -> Refusal:
     return Refusal(431, f"{what} has at most {HEAD_BYTES_MAX} bytes")
 
 
-class _Unread:
+class Unread:
     """Whether a client takes what is written to it, judged while we wait for that and write nothing more."""
 
     def __init__(self) -> None:
@@ -96,7 +90,7 @@ class Connection(HttpToolsProtocol):
         self._in_request = False
         self._quiet_since: float | None = None  # no request has come together since then; None while one is served
         self._consumer = ""
-        self._unread = _Unread()
+        self._unread = Unread()
 
     @property
     def consumer(self) -> str:
@@ -242,149 +236,5 @@ class Connection(HttpToolsProtocol):
             if running.response_started:
                 self.transport.close()
                 return
-        self.transport.write(_to_answer(error, self.server_state.default_headers))
+        self.transport.write(to_answer(error, self.server_state.default_headers))
         self.transport.close()
-
-
-class Socket(WebSocketsSansIOProtocol):
-    """A connection that has become a WebSocket."""
-
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self.logger = _Quiet(log)  # type: ignore[assignment]
-        self.conn.logger = self.logger
-        self.conn.debug = False  # it would log headers and frames, and with them tokens and messages
-        self._gate: Gate = app_state["gate"]
-        self._unread = _Unread()
-        self._unread_bytes = 0  # when the last ping was sent
-        self._has_read = False  # since then
-        self._pong = b""  # owed to a client that takes nothing now
-        self._share = Share(self._gate.budget, self._resume)  # of a message that is not whole yet
-        self._has_room = True
-        self._grown_at = 0.0
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._gate.leave()
-        self._share.give_back(self._share.bytes)
-        self._share.leave()
-
-    # -- reading
-
-    def data_received(self, data: bytes) -> None:
-        if self.conn.parser_exc is not None or self.transport.is_closing():
-            return
-        super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated:
-            self._refuse(self.conn.handshake_exc)
-        else:
-            self._count()
-
-    def _count(self) -> None:
-        """A message counts from its first byte; once it is whole, the session counts it."""
-        held, known = len(self.conn.reader.buffer) + sum(map(len, self.frames)), self._share.bytes
-        if held > known:
-            self._share.take(held - known)
-            self._grown_at = self.loop.time()
-        else:
-            self._share.become(known - held)
-        if held and not self.transport.is_closing() and not self._share.may_go_on():
-            self._has_room = False
-            self.transport.pause_reading()
-
-    def _resume(self) -> None:
-        self._has_room = True
-        if not self.read_paused and not self.transport.is_closing():
-            self.transport.resume_reading()
-
-    async def receive(self) -> Any:
-        message = await super().receive()
-        if not self._has_room and not self.transport.is_closing():
-            self.transport.pause_reading()  # uvicorn reads on when all was taken
-        return message
-
-    def _refuse(self, error: Exception) -> None:
-        """The parser of requests was content, the parser of handshakes is not; it would say nothing and wait."""
-        text = f"this is not a WebSocket handshake: {error.__cause__ or error}"
-        status = 431 if isinstance(error, SecurityError) else 400
-        self.transport.write(_to_answer(Refusal(status, text), self.default_headers))
-        self.transport.close()
-
-    def handle_cont(self, event: Frame) -> None:
-        """In one piece: of many small ones, each would weigh more than what is in it."""
-        if not isinstance(self.frames[0], bytearray):
-            self.frames = [bytearray(self.frames[0])]  # type: ignore[list-item]
-        self.frames[0] += event.data
-        if event.fin:
-            self.send_receive_event_to_app()
-
-    def send_receive_event_to_app(self) -> None:
-        self.curr_msg_data_type = "bytes"  # the reader of JSON tells what is wrong with a text
-        self.frames = [bytes(self.frames[0])]
-        super().send_receive_event_to_app()
-
-    def handle_ping(self) -> None:
-        """The last one alone is answered when they come faster than answers are taken (RFC 6455, 5.5.3)."""
-        output = self.conn.data_to_send()
-        if self.writable.is_set() or self.conn.close_rcvd is not None:
-            self.transport.write(b"".join(output))
-        elif output:
-            self._pong = output[-1]
-
-    # -- writing
-
-    async def send(self, message: Any) -> None:
-        while not self.writable.is_set():  # of those that wait, the first to write may fill it again
-            await self.writable.wait()
-        if self.close_sent or self.transport.is_closing():
-            raise ClientDisconnected
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body":
-            self.handshake_complete = True  # it was refused, and that is the end of it
-
-    def resume_writing(self) -> None:
-        self._has_read = True
-        super().resume_writing()
-        if self._pong and not self.transport.is_closing():
-            self.transport.write(self._pong)
-        self._pong = b""
-
-    # -- ending
-
-    def send_keepalive_ping(self) -> None:
-        super().send_keepalive_ping()
-        self._unread_bytes, self._has_read = self.transport.get_write_buffer_size(), False
-
-    def keepalive_timeout(self) -> None:
-        """No pong has come. Whoever is still busy with what lies before the ping, or waits for us, gets more time."""
-        unread = self.transport.get_write_buffer_size()
-        waits_for_us = (self.read_paused or not self._has_room) and self.writable.is_set()
-        if waits_for_us or self._has_read or unread < self._unread_bytes:
-            self._unread_bytes, self._has_read = unread, False
-            assert self.ping_timeout is not None
-            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
-            return
-        self.pong_timer = None
-        self.transport.abort()  # closing would wait for it to read; its consumers leave at once
-
-    def sweep(self, now: float) -> None:
-        """Pings find out whether it lives, until it is closing. A message that is begun has to come to its end."""
-        waits_for_rest = self._share.bytes and self._has_room and not self.read_paused
-        is_late = waits_for_rest and now - self._grown_at > PIECE_SECONDS
-        if is_late or self._unread.is_stuck(self.transport, self.transport.is_closing(), now):
-            self.transport.abort()
-
-
-class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """uvicorn tells of every WebSocket that comes, with all of its address, which may hold secrets."""
-
-    level = logging.WARNING
-
-    def info(self, msg: object, *args: object, **kwargs: Any) -> None:
-        pass

@@ -18,11 +18,12 @@ from ortoo.model.settings import HttpSettings
 from .analytics import Analytics
 from .app import App
 from .call import Scope, Send
-from .connection import Connection, Socket
+from .connection import Connection
 from .desk import Desk, Metrics, Ready, Receive
 from .openapi import Description
 from .routing import Router
 from .table import ROUTES
+from .websocket import Socket
 
 _SWEEP_TICKS = 10
 _KEEP_ALIVE_SECONDS = 75
