@@ -18,6 +18,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
+from ortoo.stores.disk.contents import WAL_FILES, list_files
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
 from ortoo.stores.disk.keys import bind_keys
@@ -67,7 +68,9 @@ class Rebuild:
         self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
         saved = self._salvage.checkpoint()
         if saved is None:
-            self._repair.state_kept = self._source.list(WAL_FOLDER)[:1] == [file_name(1).rpartition("/")[2]]
+            self._repair.state_kept = list_files(self._source, WAL_FOLDER, WAL_FILES)[:1] == [
+                file_name(1).rpartition("/")[2]
+            ]
             self._start_from_files()
         elif saved.snapshot is None or not self._keep_state:
             self._repair.state_kept = False
@@ -192,7 +195,7 @@ class Rebuild:
                 self._lose_commits(told, after)
             else:
                 self._take_commit(told, after)
-        if not self._source.list(WAL_FOLDER):
+        if not list_files(self._source, WAL_FOLDER, WAL_FILES):
             self._salvage.complain(f"the write-ahead log is missing: what was committed after commit {after} is gone")
             self._repair.commits.append(LostCommit(after + 1, None, None))
             self._transactions.lose(NEVER)

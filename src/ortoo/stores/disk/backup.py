@@ -21,6 +21,7 @@ from ortoo.model.errors import ExistsError, NotFoundError, UnavailableError
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
+from .contents import WAL_FILES, list_files
 from .files import make_durable_dir
 from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
 from .keys import NAME as KEYS
@@ -173,8 +174,8 @@ def _parts(source: Path) -> Iterator[_Part]:
     if checkpoint is not None:
         yield _Part(f"{CHECKPOINT_FOLDER}/{checkpoint.number:020d}.ckpt", None)
         yield from _files(source, checkpoint)
-    for path in sorted((source / WAL_FOLDER).iterdir()):
-        yield _Part(f"{WAL_FOLDER}/{path.name}", path.stat().st_size)
+    for name in list_files(ViewDisk(source), WAL_FOLDER, WAL_FILES):
+        yield _Part(f"{WAL_FOLDER}/{name}", (source / WAL_FOLDER / name).stat().st_size)
 
 
 def _files(source: Path, checkpoint: Checkpoint) -> Iterator[_Part]:

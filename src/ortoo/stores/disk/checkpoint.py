@@ -8,6 +8,7 @@ from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.topic import TopicConfig
 
+from .contents import CHECKPOINT_FILES, list_files
 from .crypto import Secret
 from .files import Disk
 from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
@@ -70,14 +71,14 @@ def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
     file.close()
     disk.rename(draft, path)
     disk.sync_dir(FOLDER)
-    for name in disk.list(FOLDER):
+    for name in list_files(disk, FOLDER, CHECKPOINT_FILES, drafts=True):
         if f"{FOLDER}/{name}" != path:
             disk.remove(f"{FOLDER}/{name}")
 
 
 def read_checkpoint(disk: Disk) -> Checkpoint | None:
     """The newest; None in a new directory. A damaged one is an error: what it stood for is in no other place."""
-    names = [name for name in disk.list(FOLDER) if name.endswith(".ckpt")]
+    names = list_files(disk, FOLDER, CHECKPOINT_FILES)
     if not names:
         return None
     path = f"{FOLDER}/{names[-1]}"

@@ -40,6 +40,10 @@ class Disk(Protocol):
         """Names in the folder, sorted; [] when there is no such folder."""
         ...
 
+    def folders(self, folder: str) -> set[str]:
+        """Those of the names that are of folders."""
+        ...
+
     def make_dir(self, folder: str) -> None:
         """With the folders above it, all durable; no error when it is there."""
         ...
@@ -168,6 +172,13 @@ class RealDisk:
             return sorted(path.name for path in (self.root / folder).iterdir())
         except FileNotFoundError:
             return []
+
+    def folders(self, folder: str) -> set[str]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return {entry.name for entry in entries if entry.is_dir()}
+        except FileNotFoundError:
+            return set()
 
     def make_dir(self, folder: str) -> None:
         if folder in self._durable:

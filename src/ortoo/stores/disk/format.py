@@ -4,6 +4,7 @@ import re
 
 from ortoo.model.errors import CorruptionError, UnavailableError
 
+from .contents import WAL_FILES, list_files
 from .files import Disk
 
 FORMAT = b"ortoo data directory, format 2\n"
@@ -38,7 +39,9 @@ def refuse_strangers(disk: Disk) -> None:
         if disk.read(NAME) not in (FORMAT, *_OLDER):
             raise CorruptionError("the file FORMAT of the data directory is damaged; repair it")
         return
-    if set(present) - {"LOCK", f"{NAME}.tmp", _WAL} or any(disk.read(f"{_WAL}/{name}") for name in disk.list(_WAL)):
+    logs = list_files(disk, _WAL, WAL_FILES)
+    is_new = set(present) <= {"LOCK", f"{NAME}.tmp", _WAL} and disk.list(_WAL) == logs
+    if not is_new or any(disk.read(f"{_WAL}/{name}") for name in logs):
         raise UnavailableError(f"{disk} has files, but none of Ortoo's; give an empty or a new one")
 
 

@@ -21,6 +21,7 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Retried, decode_happenings, encode_records
 from ortoo.ports import Happened
 
+from .contents import HISTORY_FILES, list_files
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_heads
 from .frame import HAPPENINGS, BadFrameError, Frame, FrameHead, encode_frame, scan_frames
@@ -237,7 +238,7 @@ class DiskHistory:
         not a refusal."""
         problems = []
         self.dropped = self.written_end = entry.dropped
-        present = {int(name.removesuffix(".hist")) for name in self.disk.list(self.folder) if name.endswith(".hist")}
+        present = {int(name.removesuffix(".hist")) for name in list_files(self.disk, self.folder, HISTORY_FILES)}
         for number, size in entry.files:
             if number not in present:
                 problems.append(f"{self.path(number)} is missing")

@@ -20,6 +20,7 @@ from ortoo.model.replies import Columns, join_columns
 from ortoo.stores.stretch import Stretch
 
 from .codec import MessageHead, encode_messages, to_columns
+from .contents import SEGMENT_FILES, list_files
 from .crypto import KeyRing
 from .files import Disk
 from .open_files import FilePool
@@ -236,7 +237,7 @@ class DiskLog:
     def load(self, entry: LogEntry, ring: KeyRing, dedup_since: int) -> LogIndex:
         """Opens the files the checkpoint names, removes others, and tells the engine what the log knows."""
         self.start = entry.start
-        present = set(self.disk.list(self.folder))
+        present = set(list_files(self.disk, self.folder, SEGMENT_FILES, drafts=True))
         wanted: set[str] = set()
         proved: set[str] = set()  # keys that have decrypted something
         index = IndexBuilder(self.topic, self.partition)

@@ -18,6 +18,7 @@ from ortoo.model.replies import Columns
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .codec import to_columns
+from .contents import CHECKPOINT_FILES, list_files
 from .crypto import KeyRing, load_keys
 from .format import NAME, refuse_strangers
 from .happenings import DiskHistory, HistoryEntry
@@ -46,7 +47,7 @@ class Outside:
 
     def refresh(self) -> None:
         """Looks for a newer checkpoint."""
-        newest = max((name for name in self.disk.list(CHECKPOINT_FOLDER) if name.endswith(".ckpt")), default="")
+        newest = max(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), default="")
         if self.checkpoint is not None and newest == f"{self.checkpoint.number:020d}.ckpt":
             return
         self.checkpoint = self._read_checkpoint()

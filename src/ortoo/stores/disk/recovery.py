@@ -12,6 +12,7 @@ from ortoo.model.topic import TopicConfig
 from .catalog import Catalog
 from .checkpoint import Checkpoint
 from .commit import decode_commit, decode_touched
+from .contents import list_folders, tell_strays
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .happenings import HistoryEntry
@@ -47,6 +48,7 @@ class Recovery:
         """Before anything is removed, the write-ahead log must be there to replace it."""
         self._wal.find(self._after, self._kept)
         self._remove_strangers(self._checkpoint)
+        self.problems += tell_strays(self._disk)
 
     def lock_up_without_key(self) -> None:
         """An encrypted topic can be read with old keys, but not written to without a current one."""
@@ -61,8 +63,8 @@ class Recovery:
             known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.logs)
             known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.histories)
         for folder in ("logs", "history"):
-            for topic in self._disk.list(folder):
-                partitions = self._disk.list(f"{folder}/{topic}")
+            for topic in list_folders(self._disk, folder):
+                partitions = list_folders(self._disk, f"{folder}/{topic}")
                 strangers = [partition for partition in partitions if f"{topic}/{partition}" not in known]
                 if len(strangers) == len(partitions):
                     self._disk.remove_dir(f"{folder}/{topic}")

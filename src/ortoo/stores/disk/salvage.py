@@ -22,6 +22,7 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .commit import decode_commit, decode_touched
+from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, WAL_FILES, list_files, list_folders
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, scan_frames
@@ -81,7 +82,7 @@ class Salvage:
     # -- the checkpoint
 
     def checkpoint(self) -> SavedCheckpoint | None:
-        for name in reversed([name for name in self.disk.list(CHECKPOINT_FOLDER) if name.endswith(".ckpt")]):
+        for name in reversed(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES)):
             path = f"{CHECKPOINT_FOLDER}/{name}"
             found = scan_frames(self.disk.read(path))
             frame = found[0] if found else None
@@ -115,9 +116,8 @@ class Salvage:
         """Every partition that has a folder."""
         return [
             (TopicId(int(topic)), int(partition))
-            for topic in self.disk.list("logs")
-            for partition in self.disk.list(f"logs/{topic}")
-            if topic.isdigit() and partition.isdigit()
+            for topic in list_folders(self.disk, "logs")
+            for partition in list_folders(self.disk, f"logs/{topic}")
         ]
 
     def log(self, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None = None) -> SavedLog:
@@ -164,7 +164,7 @@ class Salvage:
         return HistoryEntry(topic, partition, files, *((0, end) if entry is None else (entry.dropped, entry.end)))
 
     def _history_files(self, folder: str, entry: HistoryEntry | None) -> Iterator[tuple[str, int | None]]:
-        names = [name for name in self.disk.list(folder) if name.endswith(".hist") and name[:-5].isdigit()]
+        names = list_files(self.disk, folder, HISTORY_FILES)
         if entry is None:
             yield from ((f"{folder}/{name}", None) for name in names)
             return
@@ -204,7 +204,7 @@ class Salvage:
     def commits(self, after: int, kept: Sequence[Run]) -> Iterator[SavedCommit | LostCommits]:
         """What it still tells, in order. Needed are the commits after that number, and those `kept`."""
         expected = min([after + 1, *(first for first, _ in kept)])
-        names = [name for name in self.disk.list(WAL_FOLDER) if name.endswith(".wal") and name[:-4].isdigit()]
+        names = list_files(self.disk, WAL_FOLDER, WAL_FILES)
         for index, name in enumerate(names):
             path, begin = f"{WAL_FOLDER}/{name}", int(name[:-4])
             if begin > expected and not is_needless(expected, begin - 1, after, kept):
@@ -314,9 +314,9 @@ class SavedLog:
 
     def _files(self) -> Iterator[tuple[str, int | None]]:
         """(name, how much of it counts), in order of their messages."""
-        names = set(self._salvage.disk.list(self._folder))
+        names = set(list_files(self._salvage.disk, self._folder, SEGMENT_FILES))
         if self._known is None:
-            stems = sorted({name[:-4] for name in names if name[-4:] in (".seg", ".log") and name[:-4].isdigit()})
+            stems = sorted({name[:-4] for name in names})
             sizes: dict[str, int | None] = dict.fromkeys(stems)
         else:
             sizes = {f"{known.base:020d}": known.size for known in self._known.segments}

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from ortoo.model.records import Happening, Published, Record
 
 from .commit import decode_commit
+from .contents import WAL_FILES, list_files
 from .crypto import KeyRing
 from .files import Disk
 from .frame import Damage, Frame
@@ -26,7 +27,7 @@ class Unwritten:
         self._happenings: dict[str, Counter[Place]] = defaultdict(Counter)
 
     def refresh(self) -> None:
-        for name in self._disk.list(FOLDER):
+        for name in list_files(self._disk, FOLDER, WAL_FILES):
             try:
                 file = self._disk.open(f"{FOLDER}/{name}")
             except FileNotFoundError:  # the checkpoint that made it needless is there already

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ortoo.model.errors import CorruptionError
 
+from .contents import WAL_FILES, list_files
 from .files import Disk, File, read_head
 from .frame import COMMIT, SIZE, BadFrameError, Damage, Frame, check_body, encode_frame, scan_frames
 
@@ -98,8 +99,7 @@ class Wal:
     def find(self, after: int, kept: Sequence[Run] = ()) -> None:
         """Looks which files there are. CorruptionError when commits that should follow `after`, or those `kept`, are in none."""
         self._disk.make_dir(FOLDER)
-        stems = [name.removesuffix(".wal") for name in self._disk.list(FOLDER) if name.endswith(".wal")]
-        self.files = [int(stem) for stem in stems if stem.isdigit()]
+        self.files = [int(name.removesuffix(".wal")) for name in list_files(self._disk, FOLDER, WAL_FILES)]
         self.trim(after, kept)  # trimmed before, but the removal was not durable yet
         needed = min([after + 1, *(first for first, _ in kept)])
         if self.files and self.files[0] > needed:

@@ -1,0 +1,69 @@
+"""Which names in a data directory are Ortoo's: numbers, written in one way. Whatever else lies there, of a file manager or an
+archiver, say, is told and otherwise left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .files import Disk
+
+_DRAFT = ".tmp"
+_TOLD_MAX = 5
+
+
+class Kind(NamedTuple):
+    digits: int
+    suffixes: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        return any(name.endswith(end) and _is_number(name.removesuffix(end), self.digits) for end in self.suffixes)
+
+
+WAL_FILES = Kind(20, (".wal",))
+CHECKPOINT_FILES = Kind(20, (".ckpt",))
+SEGMENT_FILES = Kind(20, (".log", ".seg"))
+HISTORY_FILES = Kind(10, (".hist",))
+
+# By folder: how many levels of numbered folders it has, and the files below them.
+_LAYOUT = {
+    "wal": (0, WAL_FILES),
+    "checkpoint": (0, CHECKPOINT_FILES),
+    "logs": (2, SEGMENT_FILES),
+    "history": (2, HISTORY_FILES),
+}
+
+
+def _is_number(text: str, digits: int) -> bool:
+    return text.isascii() and text.isdecimal() and text == f"{int(text):0{digits}d}"
+
+
+def list_files(disk: Disk, folder: str, kind: Kind, drafts: bool = False) -> list[str]:
+    """Names of the files of that kind, in the order of their numbers; `drafts`: also of those that were not finished."""
+    others = disk.folders(folder)
+    names = [name for name in disk.list(folder) if name not in others]
+    return [name for name in names if kind.has(name.removesuffix(_DRAFT) if drafts else name)]
+
+
+def list_folders(disk: Disk, folder: str) -> list[str]:
+    """Names of the folders of topics, or of a topic's partitions."""
+    return sorted(name for name in disk.folders(folder) if _is_number(name, 1))
+
+
+def tell_strays(disk: Disk) -> list[str]:
+    """A problem, when there is anything that is not ours."""
+    found = [path for folder, (depth, kind) in _LAYOUT.items() for path in _strays(disk, folder, depth, kind)]
+    if not found:
+        return []
+    more = f" and {len(found) - _TOLD_MAX} more" if len(found) > _TOLD_MAX else ""
+    return [
+        f"what is not Ortoo's in the data directory is ignored; move it elsewhere: {', '.join(found[:_TOLD_MAX])}{more}"
+    ]
+
+
+def _strays(disk: Disk, folder: str, depth: int, kind: Kind) -> Iterator[str]:
+    ours = set(list_folders(disk, folder) if depth else list_files(disk, folder, kind, drafts=True))
+    yield from (f"{folder}/{name}" for name in disk.list(folder) if name not in ours)
+    for name in sorted(ours) if depth else ():
+        yield from _strays(disk, f"{folder}/{name}", depth - 1, kind)
