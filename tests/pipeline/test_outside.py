@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ pytest.importorskip("pyspark")
 
 from ortoo.pipeline.source.files import Files
 from ortoo.pipeline.source.origin import DataLostError, Range
+from tests.format.halfway import VALUES, half_committed
 
 from .directories import checkpoint, read
 
@@ -360,3 +362,15 @@ def test_no_file_stays_open(data: Path, queue: SyncQueue) -> None:
     files = Files(str(data), "default", "messages", None)
     next(files.messages(Range("orders", files.topic("orders").id, 0, 0, 40))).values.clear()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_nothing_of_a_transaction_that_has_not_ended_is_in_the_files(data: Path) -> None:
+    """Nor what lies behind it in its partition, as through the server."""
+    asyncio.run(half_committed(data, checkpoint=True))
+    files = Files(str(data), "default", "messages", None)
+    assert files.end("out") == [0, 0]
+    assert files.at("out", 0.0) == [0, 0]
+    with ortoo.open_sync(data) as queue:
+        assert queue.named("job").commit() == 0
+        checkpoint(queue)
+    assert sum(Files(str(data), "default", "messages", None).end("out")) == len(VALUES) + 1
