@@ -7,15 +7,17 @@ against a handler whose lease was lost and which still runs, it is seen to here.
     leased ─▶ waiting ─▶ running ─▶ settling ─▶ done
                  │           └─ lost: cancelled, not acked
                  │           └─ overdue: cancelled, and nacked at once
-                 └─ revoked or lost: forgotten
+                 ├─ revoked or lost: forgotten
+                 └─ behind one that is lost or overdue: given back
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from typing import Any
 
 from ortoo.model import limits
 from ortoo.model.errors import (
@@ -45,6 +47,7 @@ _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
 _UNCONFIRMED_MAX = (
     10_000  # messages whose acks are on their way; beyond them a place stays taken until its ack is there
 )
+_PAUSE_SECONDS = 1.0  # in which others may have what was given back
 _CANCEL_SECONDS = 5.0  # for handlers that were cancelled, and for acks on their way
 _TRANSIENT = (NotFoundError, CapacityError, UnavailableError, OutcomeUnknownError, CorruptionError)
 _CAREFUL = TopicConfig(ordering="strict", partitions=1)  # for a topic that may not be looked at
@@ -73,6 +76,7 @@ class Shift:
         self._patience = Patience(f"handler {handler.name} on {handler.source}", sleep)
         self._waiting: list[Received] = []  # in order; the queue takes out what it revokes
         self._busy: set[Line] = set()
+        self._blocked: set[Line] = set()  # of the busy ones: by what is lost or overdue, and may never end
         self._running = 0
         self._overdue = 0  # of those running: what keeps its place though it is given up
         self._unconfirmed = 0
@@ -92,14 +96,23 @@ class Shift:
                 self._stirred.clear()
                 await self._stirred.wait()
             messages = await self._lease(room)
-            if self._is_stuck():
-                await self.give_back(messages)
-                continue
             await self._learn(messages)
             if not self._handler.is_async:
                 for delivery in {message.delivery for message in messages}:
                     delivery.queue = self._blocking  # type: ignore[assignment]  # message.extend() blocks in a thread
             self._add(messages)
+            if blocked := await self._give_back_blocked():
+                await self._pause(blocked)
+
+    async def _pause(self, blocked: set[Line]) -> None:
+        """Until one of these lines is free again, but not for long: it would be leased and given back without a break."""
+        try:
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                while blocked <= self._blocked:
+                    self._stirred.clear()
+                    await self._stirred.wait()
+        except TimeoutError:
+            pass
 
     def _room(self) -> int:
         """How many messages to ask for now; not a few at a time, as long as every place is taken."""
@@ -206,19 +219,27 @@ class Shift:
 
     def _time_out(self, job: Job, limit: float) -> None:
         """The messages come again, here or elsewhere. The handler is cancelled; in a thread it keeps its place till it ends."""
-        if not (job.is_settling or job.is_lost or job.is_abandoned):
+        if not (job.is_settling or job.is_abandoned):
             job.is_overdue = True
             self._overdue += 1
-            giving_up = asyncio.get_running_loop().create_task(self._give_up(job, limit))
-            self._giving_up.add(giving_up)
-            giving_up.add_done_callback(self._giving_up.discard)
-            self._cancel(job)
+            self._block(job, self._give_up(job, limit))
+
+    def _block(self, job: Job, giving_back: Coroutine[Any, Any, object]) -> None:
+        if job.line is not None:
+            self._blocked.add(job.line)
+        task = asyncio.get_running_loop().create_task(giving_back)
+        self._giving_up.add(task)
+        task.add_done_callback(self._giving_up.discard)
+        self._cancel(job)
 
     async def _give_up(self, job: Job, limit: float) -> None:
-        await self._nack(job, TimeoutError(f"the handler did not finish within {limit:g} seconds"))
+        if job.is_lost:
+            await self.give_back(job.messages)  # those of a batch that are still held
+        else:
+            await self._nack(job, TimeoutError(f"the handler did not finish within {limit:g} seconds"))
         if self._is_stuck():
             log.error("%s takes no more: nothing that it has begun ends", self._handler.name)
-            await self.give_back_waiting()
+        await self._give_back_blocked()
 
     def _end(self, job: Job) -> None:
         if job.alarm is not None:
@@ -233,6 +254,7 @@ class Shift:
             self._overdue -= job.is_overdue
             if job.line is not None:
                 self._busy.discard(job.line)
+                self._blocked.discard(job.line)
             self._hand_out()
             self._stirred.set()
 
@@ -312,6 +334,18 @@ class Shift:
         except OrtooError:
             pass  # they return by themselves
 
+    async def _give_back_blocked(self) -> set[Line]:
+        """What might wait here for ever is for others. Returns the lines that it was in."""
+        if self._is_stuck():
+            await self.give_back_waiting()
+        if not self._blocked:
+            return set()
+        back = [message for message in self._waiting if self._line(message) in self._blocked]
+        lines = {line for message in back if (line := self._line(message))}
+        self._waiting[:] = [message for message in self._waiting if self._line(message) not in lines]
+        await self.give_back(back)
+        return lines
+
     # -- losing leases
 
     def _held(self) -> list[Received]:
@@ -325,7 +359,7 @@ class Shift:
                 job.is_lost = True
                 self._counts.lost += len(gone)
                 log.warning("the lease of %s was lost while %s worked on it", to_text(gone), self._handler.name)
-                self._cancel(job)
+                self._block(job, self._give_back_blocked())
         self._stirred.set()
 
     def _cancel(self, job: Job) -> None:

@@ -1,0 +1,149 @@
+"""Does a worker let go of what waits behind a handler that may never end, so that others can have it?"""
+
+import asyncio
+import threading
+
+import pytest
+
+import ortoo
+from ortoo.client.shift import Shift
+from ortoo.testing import ManualClock
+from tests.worker.conftest import MakeWorker, until
+
+
+async def take_elsewhere(queue: ortoo.Queue, count: int = 1) -> list[tuple[bytes, int]]:
+    async with asyncio.timeout(60):
+        messages = await queue.lease("emails", consumer="another", max_messages=count, wait=60)
+    return [(message.value, message.attempt) for message in messages]
+
+
+def shift_of(worker: ortoo.Worker) -> Shift:
+    assert worker._session is not None
+    return worker._session._shifts[0]
+
+
+def run_out_of_time(worker: ortoo.Worker) -> None:
+    """As its alarm does when the handler's timeout has passed."""
+    [job] = shift_of(worker).jobs
+    shift_of(worker)._time_out(job, 3600.0)
+
+
+async def test_a_message_that_comes_again_does_not_wait_behind_its_own_hanging_handler(
+    queue: ortoo.Queue, make_worker: MakeWorker
+) -> None:
+    worker, go_on = make_worker(), threading.Event()
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        go_on.wait(300)
+
+    await queue.publish("emails", b"x", key="k")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        try:
+            assert await take_elsewhere(queue) == [(b"x", 2)]
+        finally:
+            go_on.set()
+
+
+async def test_what_is_given_back_is_not_leased_again_at_once_but_when_its_line_is_free(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, go_on, released = make_worker(), threading.Event(), []
+    release = queue.release
+
+    async def counting(messages: list[ortoo.Received]) -> None:
+        released.extend(messages)
+        await release(messages)
+
+    monkeypatch.setattr(queue, "release", counting)
+    monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 3600.0)
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.attempt == 1:
+            go_on.wait(300)
+
+    await queue.publish("emails", b"x", key="k")
+    async with worker:
+        await until(lambda: released)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        assert [message.attempt for message in released] == [2]
+        go_on.set()
+        await until(lambda: worker.stats.handled == 1)
+
+
+async def test_what_waits_behind_a_hanging_handler_whose_lease_was_lost_is_given_back(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, begun, go_on = make_worker(), threading.Event(), threading.Event()
+
+    @worker.on("emails", concurrency=2, lease=30)
+    def send(message: ortoo.Received) -> None:
+        message.reject()  # by hand, so that this receipt alone goes stale
+        begun.set()
+        go_on.wait(300)
+
+    await queue.publish_many("emails", [ortoo.Message(value, key="k") for value in (b"x", b"y")])
+    async with worker:
+        await until(begun.is_set)
+        await clock.advance(20)
+        await until(lambda: worker.stats.lost == 1)
+        try:
+            assert await take_elsewhere(queue) == [(b"y", 1)]
+        finally:
+            go_on.set()
+
+
+async def test_a_handler_whose_lease_was_lost_and_whose_time_is_up_holds_nothing(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    """Its place may never be free again, so that what was leased ahead is for others, and no more is."""
+    worker, begun, go_on = make_worker(), threading.Event(), threading.Event()
+
+    @worker.on("emails", lease=30)
+    def send(message: ortoo.Received) -> None:
+        begun.set()
+        go_on.wait(300)
+
+    await queue.publish("emails", b"x")
+    async with worker:
+        await until(begun.is_set)
+        await clock.advance(10)
+        await queue.purge("emails")
+        await clock.advance(10)
+        await until(lambda: worker.stats.lost == 1)
+        await queue.publish("emails", b"y")
+        await until(lambda: shift_of(worker)._waiting)
+        run_out_of_time(worker)
+        try:
+            assert await take_elsewhere(queue) == [(b"y", 1)]
+            await queue.publish("emails", b"z")
+            assert await take_elsewhere(queue) == [(b"z", 1)]
+        finally:
+            go_on.set()
+    assert (worker.stats.failed, worker.stats.lost) == (0, 1)
+
+
+async def test_what_is_left_of_a_batch_that_lost_a_lease_and_hangs_is_given_back_when_its_time_is_up(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, begun, go_on = make_worker(), threading.Event(), threading.Event()
+
+    @worker.on_batch("emails", max_messages=4, lease=30)
+    def send(messages: list[ortoo.Received]) -> None:
+        messages[0].reject()  # by hand, so that this receipt alone goes stale
+        begun.set()
+        go_on.wait(300)
+
+    await queue.publish_many("emails", [b"x"] * 4)
+    async with worker:
+        await until(begun.is_set)
+        await clock.advance(20)
+        await until(lambda: worker.stats.lost == 1)
+        run_out_of_time(worker)
+        try:
+            assert await take_elsewhere(queue, 4) == [(b"x", 1)] * 3
+        finally:
+            go_on.set()
