@@ -316,3 +316,26 @@ async def test_large_messages_come_in_as_many_answers_as_it_takes(home: Home) ->
             found += [message.value[0] for message in messages]
             await queue.ack(messages)
         assert found == list(range(120))
+
+
+async def test_an_answer_that_comes_between_the_cancelling_and_the_cancelled_caller_is_given_back(home: Home) -> None:
+    """The caller's future is cancelled at once, the caller itself runs a turn later: what is read in between is not lost."""
+    await home.queue.publish("jobs", b"1")
+    async with home.connect() as queue:
+        requests = queue._link._requests  # type: ignore[attr-defined]
+        leasing = asyncio.create_task(queue.lease("jobs"))
+        answer = requests.answer
+
+        def cancel_first(request_id: int, outcome: Any) -> None:
+            leasing.cancel()
+            answer(request_id, outcome)
+
+        requests.answer = cancel_first
+        with pytest.raises(asyncio.CancelledError):
+            await leasing
+        requests.answer = answer
+
+        async def is_free() -> bool:
+            return (await home.queue.group("jobs")).leased == 0
+
+        await until(is_free)

@@ -33,7 +33,7 @@ _leased_decoder = msgspec.msgpack.Decoder(list[LeasedRun] | None)
 class Pending:
     """A request that was not answered yet."""
 
-    __slots__ = ("changes", "frame", "future", "sequence", "since", "was_sent")
+    __slots__ = ("changes", "frame", "future", "late", "sequence", "since", "was_sent")
 
     def __init__(self, frame: bytearray, changes: bool, sequence: int | None) -> None:
         loop = asyncio.get_running_loop()
@@ -43,9 +43,12 @@ class Pending:
         self.future: asyncio.Future[msgspec.Raw] = loop.create_future()
         self.since = loop.time()
         self.was_sent = False
+        self.late: msgspec.Raw | None = None  # what was answered when the caller was cancelled, and had not run since
 
     def settle(self, outcome: msgspec.Raw | OrtooError) -> None:
         if self.future.done():
+            if self.future.cancelled() and not isinstance(outcome, OrtooError):
+                self.late = outcome
             return
         if isinstance(outcome, OrtooError):
             self.future.set_exception(outcome)
@@ -54,7 +57,9 @@ class Pending:
 
     def answered(self) -> msgspec.Raw | None:
         """The answer, if it is there and is none of an error."""
-        if not self.future.done() or self.future.cancelled() or self.future.exception() is not None:
+        if self.future.cancelled():
+            return self.late
+        if not self.future.done() or self.future.exception() is not None:
             return None
         return self.future.result()
 
