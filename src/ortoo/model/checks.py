@@ -11,7 +11,7 @@ from . import commands as c
 from . import limits
 from .batch import check_outgoing, check_texts
 from .errors import InvalidError
-from .names import MessageRef
+from .names import MessageRef, check_name
 
 _MESSAGES_MAX, _FAILURES_MAX = limits.BATCH_MESSAGES_MAX, limits.FAILURES_MAX
 _NUMBER_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
@@ -38,6 +38,7 @@ def check_command(command: c.Command) -> None:
         case c.CreateGroup():
             check_position(command.start)
         case c.Lease():
+            check_name("a consumer's name", command.consumer)
             check_position(command.start)
             check_wait(command.wait_ms, limits.WAIT_MS_MAX)
         case c.DeleteMessage() | c.RetryNow() | c.DeadLetter():

@@ -14,7 +14,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from ortoo.broker.budget import Share
-from ortoo.doors.http import connection, websocket
+from ortoo.doors.http import connection, stream, websocket
 from ortoo.doors.http.websocket import Socket
 from ortoo.model.settings import LimitSettings
 from tests.doors.http.home import Home, serving, until
@@ -388,3 +388,24 @@ async def test_a_message_that_is_not_finished_ends_the_socket(home: Home) -> Non
         assert not peer.end.transport.is_closing()
         peer.end.sweep(now + websocket.PIECE_SECONDS * 2)
         await until(lambda: home.gate.budget.bytes == 0)
+
+
+async def test_names_of_refused_consumers_are_not_remembered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = []
+    run = stream.Session.run
+
+    async def noted(self: stream.Session) -> None:
+        sessions.append(self)
+        await run(self)
+
+    monkeypatch.setattr(stream.Session, "run", noted)
+    await home.publish("t", 1)
+    async with socket(home) as peer:
+        peer.writer.write(said("subscribe", id="s", topic="t", consumer="c" * 1_000))
+        assert (await peer.hear())["code"] == "invalid"
+        peer.writer.write(said("subscribe", id="s", topic="missing", consumer="c"))
+        assert (await peer.hear())["code"] == "not_found"
+        assert sessions[0]._consumers == set()
+        peer.writer.write(said("subscribe", id="s", topic="t", consumer="c"))
+        assert (await peer.hear())["type"] == "subscribed"
+        assert len(sessions[0]._consumers) == 1

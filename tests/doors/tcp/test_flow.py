@@ -9,6 +9,7 @@ from ortoo.doors.tcp import server, session
 from ortoo.doors.tcp.session import Session
 from ortoo.model.commands import START
 from ortoo.wire import protocol as p
+from ortoo.wire.frames import encode_frame
 from tests.doors.tcp.home import Home, serving, until
 from tests.doors.tcp.test_requests import JOBS, make_jobs, poll, publish
 from tests.semantics.stores import SlowStore
@@ -158,3 +159,35 @@ async def test_a_client_that_stops_reading_for_good_is_dropped(monkeypatch: pyte
             wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
             wire.send((1, p.Scan(JOBS, 0, START)))
             await until(lambda: home.gate.connections == 0)
+
+
+@pytest.mark.parametrize("request_", [p.Ping(), p.Cancel(5), p.Credit(5, 1), p.Unsubscribe(5), {"type": "Nope"}])
+async def test_many_frames_of_one_read_are_taken_in_many_turns(
+    request_: Any, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+    receive = Session._receive
+
+    def counted(self: Session, body: memoryview) -> None:
+        nonlocal taken
+        taken += 1
+        receive(self, body)
+
+    async with home.wire() as wire:
+        monkeypatch.setattr(Session, "_receive", counted)
+        only_session(home).data_received(bytes(encode_frame((1, request_))) * 5_000)  # in one read
+        assert 0 < taken <= 500
+        wire.send((99, p.Ping()))
+        while (await wire.receive())[1] != 99:
+            pass
+        assert taken == 5_001
+        assert home.door.stalled == set()
+    await until(lambda: home.gate.budget.bytes == 0)
+
+
+async def test_a_connection_that_ends_before_all_frames_were_taken_leaves_nothing(home: Home) -> None:
+    async with home.wire():
+        only_session(home).data_received(bytes(encode_frame((1, p.Ping()))) * 5_000)
+        only_session(home).abort()
+        await until(lambda: home.gate.connections == 0)
+    await until(lambda: home.gate.budget.bytes == 0)

@@ -105,6 +105,7 @@ class Client:
             self._is_hostile,
             self._drips,
             self._asks_much_and_reads_nothing,
+            self._repeats_itself,
         ]
         for _ in range(steps):
             way = self._random.choice(ways)
@@ -161,6 +162,13 @@ class Client:
         wire.send(*((number, p.Scan(JOBS, 0, START)) for number in range(1, 50)))
         wire.send(*((number, poll(consumer=f"c{number}")) for number in range(50, 100)))
         await asyncio.sleep(0.01)
+
+    async def _repeats_itself(self, wire: Wire) -> None:
+        request = self._random.choice(
+            [p.Ping(), p.Cancel(1), p.Credit(1, 1), {"type": "Nope"}, poll(0, consumer="c" * 999)]
+        )
+        wire.writer.write(bytes(encode_frame((1, request))) * self._random.choice([10, 3_000]))
+        await self._listen(wire)
 
     async def _listen(self, wire: Wire) -> None:
         """For a moment; then it goes, whatever it was told."""

@@ -166,3 +166,16 @@ async def open_again(broker: Broker, port: int) -> TcpDoor:
     door = TcpDoor(Gate("tcp", broker, Access(), LimitSettings(), Budget(1 << 30)), TcpSettings(port=port))
     await door.open()
     return door
+
+
+async def test_names_of_refused_consumers_are_not_remembered(home: Home) -> None:
+    await make_jobs(home)
+    async with home.wire() as wire:
+        lease = poll(0, consumer="c" * 1_000)
+        for request in (lease, p.Subscribe(lease, 1)):
+            kind, problem = await wire.ask(request)
+            assert (kind, problem["code"]) == (p.ERROR, "invalid")
+        assert "1 to 255 bytes" in problem["message"]
+        (session,) = home.door._sessions
+        assert session._consumers == set()
+        assert not home.door.presence._connected

@@ -18,6 +18,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import Guest
 from ortoo.broker.subscription import Subscription
+from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Leave, Publish
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
@@ -170,10 +171,7 @@ class Session:
         if len(self._pushed) >= _SUBSCRIPTIONS_MAX or len(self._consumers) >= _SUBSCRIPTIONS_MAX:
             raise TooManyError(f"a connection has at most {_SUBSCRIPTIONS_MAX} subscriptions")
         lease = self._to_lease(command)
-        if lease.consumer == self._consumer or lease.topic is None:
-            self._consumers.add((lease.consumer, None, None))
-        else:
-            self._consumers.add((lease.consumer, TopicName(lease.namespace, lease.topic), lease.group))
+        check_command(lease)
         pushed = Pushed(lease, self._guest.subscribe(lease, command.credit))
         self._pushed[command.id] = pushed
         pushed.task = asyncio.create_task(self._guarded(self._push(command, pushed), command.ref, command.id))
@@ -202,6 +200,7 @@ class Session:
                 await self._guest.topic(
                     TopicName(lease.namespace, lease.topic)
                 )  # said at once, not with the first credit
+            self._note_consumer(lease)
             await self._tell(said.Subscribed(ref=command.ref, id=command.id))
             while True:
                 runs = await pushed.subscription.next()
@@ -210,6 +209,12 @@ class Session:
         finally:
             if self._pushed.get(command.id) is pushed:
                 del self._pushed[command.id]
+
+    def _note_consumer(self, lease: Lease) -> None:
+        if lease.consumer == self._consumer or lease.topic is None:
+            self._consumers.add((lease.consumer, None, None))
+        else:
+            self._consumers.add((lease.consumer, TopicName(lease.namespace, lease.topic), lease.group))
 
     async def _deliver(self, id: str, pushed: Pushed, runs: list[LeasedRun]) -> None:
         try:

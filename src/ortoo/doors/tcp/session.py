@@ -7,6 +7,7 @@ tells the client to wait. A connection that ends takes its long polls with it; w
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -31,6 +32,7 @@ CREDIT_MAX = 1_000_000
 CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
+BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
 PROGRESS_BYTES = 64 * 1024  # of a frame that is not whole yet: so many more are a sign of life, fewer are none
 
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
@@ -57,6 +59,10 @@ class Session(asyncio.Protocol):
         self._house = house
         self._gate = house.gate
         self._splitter = Splitter(p.HELLO_BYTES_MAX)
+        self._bodies: deque[memoryview] = deque()  # of whole frames that wait for their turn
+        self._waiting = 0  # bytes of them
+        self._is_due = False  # their turn will come
+        self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._guest: Guest | None = None
         self._is_counted = False
@@ -67,7 +73,7 @@ class Session(asyncio.Protocol):
         self._subscriptions: dict[int, Subscription] = {}
         self._consumers: set[str] = set()
         self._share = Share(self._gate.budget, self.regulate)
-        self._held = 0  # of the share: a frame that is not whole yet
+        self._held = 0  # of the share: frames that are not whole yet, or wait for their turn
         self._unheard = 0  # bytes of it since the last sign of life
         self._unread = 0  # bytes of answers that the client had not taken when last looked at
         self._writable = asyncio.Event()
@@ -114,16 +120,32 @@ class Session(asyncio.Protocol):
         self._is_fresh = False
         try:
             bodies = self._splitter.feed(data)
-            self._note_progress(len(data), is_whole=bool(bodies))
-            for body in bodies:
+        except OrtooError as error:
+            self._end(error)
+            return
+        self._note_progress(len(data), is_whole=bool(bodies))
+        self._bodies.extend(bodies)
+        self._waiting += sum(map(len, bodies))
+        if not self._is_due:
+            self._take_bodies()
+
+    def _take_bodies(self) -> None:
+        """Some of them, so that many small ones keep nobody waiting; nothing more is read before all are taken."""
+        self._is_due = False
+        if self._is_leaving:
+            return
+        try:
+            for _ in range(min(BODIES_PER_TURN, len(self._bodies))):
+                body = self._bodies.popleft()
+                self._waiting -= len(body)
                 self._receive(body)
-            self._hold(self._splitter.held)
+            self._hold(self._splitter.held + self._waiting)
         except OrtooError as error:
             self._end(error)
         self.regulate()
 
     def _hold(self, size: int) -> None:
-        """Of a frame that is not whole yet, so much is here."""
+        """Of frames that are not whole yet, or wait for their turn, so much is here."""
         change, self._held = size - self._held, size
         if change > 0:
             self._share.take(change)
@@ -154,12 +176,16 @@ class Session(asyncio.Protocol):
             or not self._writable.is_set()
             or not self._share.may_go_on()
         )
-        if is_crowded and self not in self._house.stalled:
+        if is_crowded:
             self._house.stalled.add(self)
-            self._transport.pause_reading()
-        elif not is_crowded and self in self._house.stalled:
+        else:
             self._house.stalled.discard(self)
-            self._transport.resume_reading()
+        if self._is_reading != (not is_crowded and not self._bodies):
+            self._is_reading = not self._is_reading
+            (self._transport.resume_reading if self._is_reading else self._transport.pause_reading)()
+        if self._bodies and not is_crowded and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._take_bodies)
 
     def _end(self, error: OrtooError) -> None:
         """The one error after which there is no going on."""
@@ -241,8 +267,6 @@ class Session(asyncio.Protocol):
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
-        if isinstance(request, Lease):
-            self._note_consumer(request.consumer)
         if isinstance(request, p.PublishOrWait):
             size += WAITING_BYTES
         self._share.take(size)
@@ -252,6 +276,9 @@ class Session(asyncio.Protocol):
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
         assert self._guest is not None
         try:
+            if isinstance(request, Lease):
+                check_command(request)  # first: a name that is refused may be of any length
+                self._note_consumer(request.consumer)
             if type(request) in p.QUESTIONS or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
