@@ -84,7 +84,7 @@ class Shift:
         self._stirred = asyncio.Event()
         self._configs: dict[TopicId, TopicConfig] = {}
         self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
-        self._giving_up: set[asyncio.Task[None]] = set()
+        self._giving_up: set[asyncio.Task[Any]] = set()
         self.jobs: set[Job] = set()
 
     # -- taking
