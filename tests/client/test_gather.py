@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from ortoo import FullError, InvalidError, LeaseLostError, Message, OrtooError
+from ortoo.client.gather import Gatherer
 from ortoo.model.commands import Publish, Settle
+from ortoo.model.names import TopicId, TopicName
+from ortoo.model.replies import Placed
 from tests.client.test_requests import overheard
 from tests.doors.tcp.home import Home
 
@@ -195,3 +198,21 @@ async def test_closing_waits_for_a_batch_that_is_under_way(home: Home) -> None:
     await asyncio.sleep(0)
     await queue.close()
     assert len(await under_way) == 2
+
+
+async def test_an_answer_that_makes_no_sense_fails_its_callers_and_holds_up_nobody_behind_them() -> None:
+    topic, answers = TopicName("default", "orders"), [None]
+
+    async def send(publish: Publish) -> Placed:
+        count = len(publish.batch)
+        return answers.pop() if answers else Placed(TopicId(1), [0] * count, list(range(count)))  # type: ignore[return-value]
+
+    gatherer = Gatherer(send)
+    async with asyncio.timeout(60):
+        first = [gatherer.add(topic, Message(b"x")) for _ in range(2)]
+        for future in first:
+            with pytest.raises(AttributeError):
+                await future
+        second = [gatherer.add(topic, Message(b"y")) for _ in range(2)]
+        assert [(await future).offset for future in second] == [0, 1]
+        await gatherer.drain()

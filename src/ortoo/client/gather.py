@@ -140,10 +140,14 @@ class Gatherer:
         self._leaving[topic] -= 1
         if not self._leaving[topic]:
             del self._leaving[topic]
-        await self._publish(topic, entries)
-        if len(entries) > 1:
-            self._answering.discard(topic)
-            self._leave_in_turn(topic)
+        try:
+            await self._publish(topic, entries)
+        except BaseException as error:  # nobody may wait for ever, neither these nor those behind them
+            _fail(entries, error)
+        finally:
+            if len(entries) > 1:
+                self._answering.discard(topic)
+                self._leave_in_turn(topic)
 
     async def _publish(self, topic: TopicName, entries: list[Entry]) -> None:
         try:
