@@ -212,6 +212,7 @@ LIMITS: dict[str, str] = {
     "URL_CHARS_MAX": "characters of a webhook's address",
     "PARTITIONS_MAX": "partitions of a topic",
     "TOPICS_MAX": "topics",
+    "NEW_TOPICS_MAX": "topics that one transaction makes by publishing to them first",
     "GROUPS_MAX": "groups of a topic",
     "PRIORITY_MIN": "the most urgent priority",
     "PRIORITY_MAX": "the least urgent priority",

@@ -31,6 +31,21 @@ async def test_priorities_in_use_are_bounded(queue: Queue) -> None:
     await queue.publish_many("new", batch[:256])
 
 
+async def test_topics_that_one_command_makes_are_bounded(queue: Queue) -> None:
+    names = [f"t{number}" for number in range(limits.NEW_TOPICS_MAX + 1)]
+
+    async def publish_to_all(queue: Queue) -> None:
+        async with queue.transaction() as transaction:
+            for name in names:
+                transaction.publish(name, b"")
+
+    await refused(queue, publish_to_all, TooManyError, "create the others first")
+    assert await queue.topics() == []
+    await queue.create_topic(names[0])
+    await publish_to_all(queue)
+    assert len(await queue.topics()) == len(names)
+
+
 async def test_groups_of_a_topic_are_bounded(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GROUPS_MAX", 2)
     await queue.publish("orders", b"1")

@@ -67,6 +67,8 @@ class Slate:
         check_name("a namespace", name.namespace)
         if len(self.state.topics) + len(self.created) >= limits.TOPICS_MAX:
             raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
+        if len(self.created) >= limits.NEW_TOPICS_MAX:
+            raise TooManyError(f"one command makes at most {limits.NEW_TOPICS_MAX} topics; create the others first")
         return self._create(name, config)
 
     def create_dlq(self, name: TopicName, origin: Topic) -> Topic:

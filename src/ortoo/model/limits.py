@@ -16,6 +16,7 @@ LABELS_MAX = 64
 URL_CHARS_MAX = 2_048  # of a webhook
 PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
+NEW_TOPICS_MAX = 100  # made by one command, by publishing to them first; each costs much more than a message
 GROUPS_MAX = 10_000  # per topic
 PRIORITY_MIN, PRIORITY_MAX = 0, 1_000_000
 LANES_MAX = 256  # distinct priorities in one partition; each is a bitmap
