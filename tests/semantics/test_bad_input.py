@@ -162,6 +162,9 @@ LEASES: dict[str, tuple[dict[str, Any], str]] = {
     "partition of a wrong type": ({"partition": "1"}, "partition must be"),
     "key of a wrong type": ({"key": 5}, "key must be a string"),
     "key with a surrogate": ({"key": SURROGATE}, "not valid Unicode"),
+    "start unhashable": ({"start": []}, "'all' or 'new'"),
+    "wait none": ({"wait": None}, "wait must be"),
+    "namespace unhashable": ({"namespace": ["x"]}, "namespace must be a string"),
     "start unknown": ({"start": "middle"}, "'all' or 'new', not 'middle'"),
     "topic of a wrong type": ({"topic": ["orders"]}, "topic's name must be a string"),
     "labels of a wrong type": ({"topic": None, "labels": "task"}, "labels must be"),
@@ -250,6 +253,8 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "too many labels": ({"labels": {str(n): "x" for n in range(65)}}, "at most 64 labels"),
     "label empty": ({"labels": {"": "x"}}, "label's name must have"),
     "retention zero": ({"retention_seconds": 0}, "retention_seconds must be between"),
+    "lease no Unicode": ({"lease": SURROGATE}, "wrong type"),
+    "labels a range": ({"labels": range(3)}, "labels|wrong type"),
     "on_expire unknown": ({"on_expire": "explode"}, "on_expire"),
 }
 
@@ -298,6 +303,31 @@ CALLS: dict[str, tuple[Call, str]] = {
         "prefetch must be a whole number, 1 or more",
     ),
 }
+
+
+WRONG_TYPES: dict[str, Callable[[Any], Awaitable[object]]] = {
+    "publish namespace": lambda queue: queue.publish("orders", b"", namespace=["x"]),
+    "publish_many wait": lambda queue: queue.publish_many("orders", [b""], wait=None),
+    "request namespace": lambda queue: queue.request("orders", b"", namespace=["x"]),
+    "begin namespace": lambda queue: queue.begin("job", namespace=["x"]),
+    "topics namespace": lambda queue: queue.topics(namespace=["x"]),
+    "topic namespace": lambda queue: queue.topic("orders", namespace=["x"]),
+    "create_group": lambda queue: queue.create_group("orders", ["g"]),
+    "delete_group": lambda queue: queue.delete_group("orders", ["g"]),
+    "seek group": lambda queue: queue.seek("orders", ["g"], "start"),
+    "heartbeat group": lambda queue: queue.heartbeat("orders", ["g"], "c"),
+    "consume start": lambda queue: drained(queue.consume("orders", start=[])),
+    "consume_batches start": lambda queue: drained(queue.consume_batches("orders", start=[])),
+    "mark_archived": lambda queue: queue.mark_archived("orders", 5),
+    "redrive": lambda queue: queue.redrive("orders", 5),
+    "reply": lambda queue: queue.reply("orders", b""),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TYPES)
+async def test_an_argument_of_a_wrong_type_is_refused(queue: Queue, case: str) -> None:
+    await queue.publish("orders", b"1")
+    await refused(queue, WRONG_TYPES[case], InvalidError, "must be|starts at|reply to")
 
 
 async def _stage(queue: Queue, part: str, values: Sequence[bytes] = (b"1",)) -> None:

@@ -35,7 +35,7 @@ from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_time, to_error_text, to_ms, to_topic_name
+from .arguments import check_count, check_text, check_time, to_error_text, to_ms, to_topic_name
 from .link import Link
 
 _AT_ONCE = 500  # commands under way together
@@ -122,12 +122,14 @@ class Admin:
 
         A topic with `retention_waits_for_archive` removes nothing above its marks. They never go back.
         """
+        if not isinstance(ends, Mapping):
+            raise InvalidError(f"ends must be offsets by partition, not {type(ends).__name__}")
         marks = {check_count("partition", index): check_count("an end", end) for index, end in ends.items()}
         found: list[int] = await self._link.call(MarkArchived(self._name(topic, namespace), marks))
         return found
 
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._link.topics(namespace or self.namespace)
+        return await self._link.topics(check_text("a namespace", namespace or self.namespace))
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self._link.topic(self._name(topic, namespace))
@@ -164,10 +166,12 @@ class Admin:
         if ephemeral and at is None and offset is None and time is None:
             at = "new"
         start = to_position(at, offset, time)
-        await self._link.call(CreateGroup(self._name(topic, namespace), group, start, ephemeral))
+        await self._link.call(
+            CreateGroup(self._name(topic, namespace), check_text("a group's name", group), start, ephemeral)
+        )
 
     async def delete_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
-        await self._link.call(DeleteGroup(self._name(topic, namespace), group))
+        await self._link.call(DeleteGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
         return (await self._link.topic(self._name(topic, namespace))).groups
@@ -195,14 +199,17 @@ class Admin:
             raise InvalidError("say where to: 'start', 'end', offset= or time=")
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
-        await self._link.call(Seek(self._name(topic, namespace), group, to_position(at, offset, time), until))
+        name = self._name(topic, namespace)
+        await self._link.call(Seek(name, check_text("a group's name", group), to_position(at, offset, time), until))
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
     ) -> list[int]:
         """A sign of life without leasing. Returns the partitions the consumer owns, where order is by partition."""
         session_ms = to_ms("session", session)
-        owned: list[int] = await self._link.call(Heartbeat(self._name(topic, namespace), group, consumer, session_ms))
+        name = self._name(topic, namespace)
+        beat = Heartbeat(name, check_text("a group's name", group), consumer, session_ms)
+        owned: list[int] = await self._link.call(beat)
         return owned
 
     async def leave(
@@ -291,6 +298,8 @@ class Admin:
         namespace: str | None = None,
     ) -> int:
         """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many."""
+        if not isinstance(ids, Sequence | None):
+            raise InvalidError(f"ids must be a list of message ids, not {type(ids).__name__}")
         for letter_id in ids or ():
             parse_message_id(letter_id)
         letters = await self.dead_letters(topic, group=group, limit=2**62, namespace=namespace)

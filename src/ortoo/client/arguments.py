@@ -13,9 +13,13 @@ _TIME_MAX = 1e12  # some thirty thousand years
 
 
 def to_topic_name(namespace: str, topic: str) -> TopicName:
-    if not isinstance(topic, str):
-        raise InvalidError(f"a topic's name must be a string, not {type(topic).__name__}")
-    return TopicName(namespace, topic)
+    return TopicName(check_text("a namespace", namespace), check_text("a topic's name", topic))
+
+
+def check_text(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidError(f"{what} must be a string, not {type(text).__name__}")
+    return text
 
 
 @overload

@@ -16,7 +16,7 @@ from ortoo.model.message import CORRELATION_ID, Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, check_name
 from ortoo.model.replies import Sent
 
-from .arguments import check_number, to_ms, to_topic_name
+from .arguments import check_number, check_text, to_ms, to_topic_name
 from .forking import keep
 from .gather import AckGatherer, Gatherer, to_sent
 from .inbox import Inbox
@@ -112,7 +112,7 @@ class Queue(Streams):
         Concurrent calls are gathered, as with `publish`.
         """
         name, batch = to_topic_name(namespace or self.namespace, topic), to_outgoing(messages)
-        wait_ms = to_ms("wait", wait)
+        wait_ms = to_ms("wait", check_number("wait", wait))
         if wait_ms < 0:
             raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
         if wait_ms == 0:
@@ -121,7 +121,7 @@ class Queue(Streams):
 
     def transaction(self, *, namespace: str | None = None) -> Transaction:
         """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""
-        return Transaction(self._link, namespace or self.namespace)
+        return Transaction(self._link, check_text("a namespace", namespace or self.namespace))
 
     async def begin(
         self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
@@ -133,7 +133,9 @@ class Queue(Streams):
 
     def named(self, name: str, *, part: str | None = None, namespace: str | None = None) -> NamedTransaction:
         """A named transaction that was begun already, perhaps by somebody else: to commit it, abort it or stage more."""
-        return NamedTransaction(self._link, namespace or self.namespace, name, part or uuid4().hex)
+        return NamedTransaction(
+            self._link, check_text("a namespace", namespace or self.namespace), name, part or uuid4().hex
+        )
 
     # -- request and response
 
@@ -148,13 +150,15 @@ class Queue(Streams):
         namespace: str | None = None,
     ) -> Received:
         """Publishes a request and waits for the answer that a consumer gives with `reply`; NoReplyError when none came."""
-        namespace = namespace or self.namespace
+        namespace = check_text("a namespace", namespace or self.namespace)
         inbox = self._inboxes.setdefault(namespace, Inbox(self, namespace))
         message = Message(value, key, headers, ttl=max(check_number("timeout", timeout), 0.001))
         return await inbox.ask(message, topic, timeout)
 
     async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
         """Answers a request. NotFoundError when the one who asked has gone."""
+        if not isinstance(request, Received):
+            raise InvalidError(f"reply to a message that was leased, not to {type(request).__name__}")
         if request.reply_to is None or request.correlation_id is None:
             raise InvalidError(f"message {request.id} is not a request: it has no reply-to and correlation-id headers")
         await self.topic(request.reply_to, namespace=request.namespace)

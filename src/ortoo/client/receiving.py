@@ -12,7 +12,7 @@ from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
 from ortoo.model.replies import LeasedRun, Settled
 
-from .arguments import check_count, to_error_text, to_ms, to_topic_name
+from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
 from .gather import AckGatherer
 from .link import Link
 from .settling import Receipts, check_settled, drop_revoked, to_runs
@@ -75,11 +75,11 @@ class Receiving:
         start: Literal["all", "new"] | None,
         namespace: str | None,
     ) -> Lease:
-        if start not in _STARTS:
+        if not isinstance(start, str | None) or start not in _STARTS:
             raise InvalidError(
                 f"a group starts at 'all' or 'new', not {start!r}; create_group also takes offset= and time="
             )
-        if not 0 <= to_ms("wait", wait) <= limits.WAIT_MS_MAX:
+        if not 0 <= to_ms("wait", check_number("wait", wait)) <= limits.WAIT_MS_MAX:
             raise InvalidError(f"wait must be 0 to {limits.WAIT_MS_MAX // 1000} seconds, not {wait}")
         if labels is not None and not isinstance(labels, dict):
             raise InvalidError(f"labels must be a dict of strings, not {type(labels).__name__}")
@@ -87,7 +87,7 @@ class Receiving:
         return Lease(
             topic=None if topic is None else to_topic_name("", topic).name,
             labels=labels,
-            namespace=namespace or self.namespace,
+            namespace=check_text("a namespace", namespace or self.namespace),
             group=check_name("a group's name", group),
             consumer=check_name("a consumer's name", consumer or self.consumer),
             max_messages=check_count("max_messages", max_messages),

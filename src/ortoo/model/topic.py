@@ -123,6 +123,8 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
     except msgspec.ValidationError as error:
         cause = error.__cause__
         raise ConfigError(str(cause if isinstance(cause, ConfigError) else error)) from None
+    except (TypeError, AttributeError, UnicodeEncodeError) as error:  # what it stumbles over rather than refuses
+        raise ConfigError(f"a topic setting has a value of a wrong type: {error}") from None
 
 
 def differing_settings(found: TopicConfig, wanted: TopicConfig) -> list[str]:
