@@ -354,3 +354,22 @@ async def test_who_has_left_the_line_is_not_told() -> None:
     holder.share.close()
     assert told == []
     assert budget.bytes == 0
+
+
+async def test_a_byte_now_and_then_does_not_keep_the_favour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "_LOOK_SECONDS", 0.001)
+    budget = Budget(1000)
+    gone_on: list[str] = []
+    trickling = Share(budget, lambda: gone_on.append("trickling"))
+    other = Share(budget, lambda: gone_on.append("other"))
+    trickling.take(2 * budgets.SMALL_BYTES)
+    other.take(2 * budgets.SMALL_BYTES)
+    assert not trickling.may_go_on()
+    assert not other.may_go_on()
+    async with asyncio.timeout(60):
+        while "other" not in gone_on:
+            trickling.take(1)
+            await asyncio.sleep(0.001)
+    assert gone_on[0] == "trickling"
+    trickling.close()
+    other.close()

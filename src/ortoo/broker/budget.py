@@ -23,6 +23,7 @@ SMALL_BYTES = 256 * 1024  # ten thousand receipts, and what a socket is read in;
 _RESERVE = 8  # the part of the bound that is kept for them, on top
 _UNPACKING_MAX = 2
 _LOOK_SECONDS = 0.05  # how often someone looks at the line, while there is one
+_PROGRESS_BYTES = 64 * 1024  # what the first has to bring in that time to be kept as the first
 _STUCK_LOOKS = 20  # so often in vain, and the first goes on all the same
 
 
@@ -98,8 +99,8 @@ class Budget:
             self._look_again()
 
     def _review_favour(self) -> None:
-        """One that brings nothing has had its turn."""
-        if self._favoured is not None and self._favoured.bytes == self._favoured_bytes:
+        """One that brings next to nothing has had its turn: a byte now and then would keep it for ever."""
+        if self._favoured is not None and self._favoured.bytes - self._favoured_bytes < _PROGRESS_BYTES:
             self._favoured = None
         elif self._favoured is not None:
             self._favoured_bytes = self._favoured.bytes
