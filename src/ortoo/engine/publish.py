@@ -96,7 +96,8 @@ def check_dues(outgoing: Outgoing, now: int) -> None:
 
 
 def check_fits(topic: Topic, outgoing: Outgoing) -> None:
-    _check_largest(topic, max(map(len, outgoing.values)))
+    if sum(map(len, outgoing.values)) > topic.config.max_message_bytes:  # else none is too large by itself
+        _check_largest(topic, max(map(len, outgoing.values)))
     for partition in outgoing.partitions or ():
         if partition is not None:
             _check_partition(topic, partition)

@@ -55,6 +55,8 @@ def check_types(command: c.PlainCommand) -> None:
     """Each field has the type that its record will have, or what is stored could not be read again."""
     try:
         msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))
+    except UnicodeEncodeError:
+        raise InvalidError(f"{type(command).__name__} cannot be done: a text in it is not valid Unicode") from None
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"{type(command).__name__} cannot be done: {error}") from None
 
