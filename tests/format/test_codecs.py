@@ -238,7 +238,7 @@ def _sealed(data: bytes) -> None:
 
 def _checkpoint(data: bytes) -> None:
     disk = SimulatedDisk(Random(1))
-    disk.open("checkpoint/1.ckpt").append(data)
+    disk.open(f"checkpoint/{1:020d}.ckpt").append(data)
     read_checkpoint(disk)
 
 
