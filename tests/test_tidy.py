@@ -168,6 +168,18 @@ def test_the_library_never_prints() -> None:
     assert prints == []
 
 
+def test_the_library_leaves_a_program_s_random_numbers_alone() -> None:
+    """What a program drew from its seeded `random` must not depend on whether a connection was lost beside it."""
+    offenders = [
+        f"{name(module)}:{node.lineno}"
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if (isinstance(node, ast.Import) and any(alias.name == "random" for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == "random" and node.names[0].name != "Random")
+    ]
+    assert offenders == [], "use a Random() of its own"
+
+
 def test_every_document_has_one_title() -> None:
     titles = {
         name(document): [line for _, line in prose(document) if line.startswith("# ")] for document in documents()

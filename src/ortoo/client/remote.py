@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
+from random import Random
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ log = logging.getLogger("ortoo.client")
 _CONNECT_SECONDS = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
 _PINGS_PER_SILENCE = 3  # before a server is taken for gone
+_jitter = Random()  # of our own: a program's seeded `random` is not ours to advance
 _CONSUMERS_MAX = 50  # that a hello names; those used last
 _decoders = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in (ANSWERS | p.QUESTIONS).items()}
 
@@ -144,7 +145,7 @@ class RemoteLink:
             self._loss = None
             if error is not None:
                 self._give_up(error)
-                await asyncio.sleep(self._backoff * random.uniform(0.5, 1.0))
+                await asyncio.sleep(self._backoff * _jitter.uniform(0.5, 1.0))
                 self._backoff = min(2 * self._backoff, _BACKOFF_MAX)
 
     async def _connect_again(self) -> OrtooError | None:
