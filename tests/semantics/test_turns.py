@@ -1,5 +1,6 @@
 """Work in one turn of the event loop is bounded, whatever there is much of. Counted, not timed."""
 
+from array import array
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import ortoo
 from ortoo import Queue
 from ortoo.engine import Engine
 from ortoo.engine.feed import Feed
+from ortoo.engine.keys import Waiting
 from ortoo.engine.leases import LeaseState
 from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker
@@ -313,3 +315,44 @@ async def test_leaving_looks_at_no_group_that_the_consumer_is_not_in(
         monkeypatch.setattr(Members, "remove", counted)
         await queue.leave("me")
         assert len(asked) == 1
+
+
+async def test_many_dead_letters_are_copied_a_few_at_a_time(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with the value of its own original, though many are read together."""
+    read_together: list[int] = []
+    read = MemoryStore.read
+
+    async def counted(store: MemoryStore, topic: Any, partition: int, offsets: list[int]) -> Any:
+        read_together.append(len(offsets))
+        return await read(store, topic, partition, offsets)
+
+    async with queue:
+        await queue.create_topic("orders", partitions=3)
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n}") for n in range(2000)])
+        messages = await take(queue, "orders", 2000)
+        monkeypatch.setattr(MemoryStore, "read", counted)
+        await queue.reject(messages)
+        assert max(read_together) <= 500
+        assert len(read_together) <= 8
+        letters = [letter for _ in range(2) for letter in await queue.lease("orders.dlq", max_messages=1000)]
+        assert {letter.headers["ortoo-origin"]: letter.value for letter in letters} == {m.id: m.value for m in messages}
+
+
+async def test_a_late_one_among_many_that_wait_for_their_key_is_found_not_searched_for() -> None:
+    """However many wait."""
+    waiting = Waiting()
+    for offset in range(0, 20_000, 2):
+        waiting.push(offset)
+
+    class Counted(array):  # type: ignore[type-arg]
+        looked = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            Counted.looked += 1
+            return super().__getitem__(index)
+
+    waiting.items = Counted("Q", waiting.items)
+    assert waiting.discard(19_998)
+    assert not waiting.discard(19_997)
+    assert len(waiting) == 9_999
+    assert Counted.looked <= 64

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -21,6 +23,8 @@ ATTEMPTS = "ortoo-attempts"
 ERROR = "ortoo-error"
 DEAD_HEADERS = (ORIGIN, GROUP, REASON, ATTEMPTS, ERROR)
 
+_TOGETHER = 500  # copies that are filled in one turn of the event loop
+
 
 async def fill_copies(records: list[Record], store: Store) -> list[Record]:
     """The records as they are to be stored."""
@@ -29,10 +33,15 @@ async def fill_copies(records: list[Record], store: Store) -> list[Record]:
     filled: list[Record] = []
     for record in records:
         if isinstance(record, Published) and record.origins:
-            rows = [await _original(origin.message, filled, store) for origin in record.origins]
-            batch = _batch(rows, record.origins)
-            size = content_bytes(batch.values, batch.keys, batch.headers)
-            filled.append(msgspec.structs.replace(record, batch=batch, size=size))
+            rows: list[Row] = []
+            size = 0
+            for origins in _read_together(record.origins):
+                found = await _originals([origin.message for origin in origins], filled, store)
+                rows += [_dead(row, origin) for row, origin in zip(found, origins, strict=True)]
+                some = rows[-len(origins) :]
+                size += content_bytes([row[0] for row in some], [row[1] for row in some], [row[2] for row in some])
+                await asyncio.sleep(0)  # others run meanwhile
+            filled.append(msgspec.structs.replace(record, batch=_batch(rows), size=size))
         else:
             filled.append(record)
     return filled
@@ -41,13 +50,33 @@ async def fill_copies(records: list[Record], store: Store) -> list[Record]:
 Row = tuple[bytes, str | None, dict[str, str] | None, int, bool]
 
 
-async def _original(ref: MessageRef, before: Sequence[Record], store: Store) -> Row:
+def _read_together(origins: list[Origin]) -> Iterator[list[Origin]]:
+    """In their order: those of one partition, ascending."""
+    for _, same in groupby(origins, key=lambda origin: origin.message[:2]):
+        run: list[Origin] = []
+        for origin in same:
+            if len(run) == _TOGETHER or (run and origin.message.offset <= run[-1].message.offset):
+                yield run
+                run = []
+            run.append(origin)
+        yield run
+
+
+async def _originals(refs: list[MessageRef], before: Sequence[Record], store: Store) -> list[Row]:
+    """Of one partition, ascending."""
+    topic, partition, _ = refs[0]
     try:
-        columns = await store.read(ref.topic, ref.partition, [ref.offset])
-    except CorruptionError as error:  # the value is gone for good; the dead letter tells what happened
-        return b"", None, {"ortoo-damaged": str(error)}, ANY_PRIORITY, False
-    if len(columns):
-        return _row(columns, 0)
+        columns = await store.read(topic, partition, [ref.offset for ref in refs])
+    except CorruptionError as error:
+        if len(refs) > 1:  # of some only
+            return [row for ref in refs for row in await _originals([ref], before, store)]
+        # The value is gone for good; the dead letter tells what happened.
+        return [(b"", None, {"ortoo-damaged": str(error)}, ANY_PRIORITY, False)]
+    found = {offset: _row(columns, at) for at, offset in enumerate(columns.offsets)}
+    return [found.get(ref.offset) or _unstored(ref, before) for ref in refs]
+
+
+def _unstored(ref: MessageRef, before: Sequence[Record]) -> Row:
     for record in before:  # not stored yet: published in this very commit
         if isinstance(record, Published) and (record.topic, record.partition) == (ref.topic, ref.partition):
             at = ref.offset - record.base
@@ -66,14 +95,13 @@ def _row(columns: Columns | Batch, at: int) -> Row:
     )
 
 
-def _batch(rows: list[Row], origins: list[Origin]) -> Batch:
-    return Batch(
-        values=[row[0] for row in rows],
-        keys=[row[1] for row in rows],
-        headers=[_headers(row[2] or {}, origin) for row, origin in zip(rows, origins, strict=True)],
-        priorities=[row[3] for row in rows],
-        json=[row[4] for row in rows],
-    )
+def _dead(row: Row, origin: Origin) -> Row:
+    value, key, headers, priority, json = row
+    return value, key, _headers(headers or {}, origin), priority, json
+
+
+def _batch(rows: list[Row]) -> Batch:
+    return Batch(*map(list, zip(*rows, strict=True)))
 
 
 def _headers(headers: dict[str, str], origin: Origin) -> dict[str, str]:

@@ -13,13 +13,14 @@ With one lane in use only as many messages are admitted as are needed; with seve
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from ortoo.model.names import GroupId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY, Ordering
 
-from .keys import NO_KEY, KeyOrder, KeyState
+from .keys import NO_KEY, KeyOrder
 from .partition import Partition
 from .wheel import Pair, Wheel
 
@@ -87,35 +88,15 @@ class Feed:
         self.open.update(fresh)
         if partition.delayed:
             fresh.subtract(partition.delayed)
-        if self.ahead:  # later ones of their keys may be ready already
+        if self.ahead:
             self.ahead.remove_span(0, upto)
-            for offset in fresh:
-                self.offer(offset)
-            return upto - start
-        if self.keys is not None and partition.keys:
-            fresh = self._first_of_keys(fresh, self.keys.states)
-        self._make_ready(fresh)
+        self.offer(fresh)
         return upto - start
 
     def admit_some(self, offsets: OffsetSet) -> None:
         """Looks at just these of the messages that cannot be leased yet, and at all that can be."""
         self.admit(min(offsets.last() + 1, self.partition.visible))
         self.ahead.update(offsets.within(self.cursor, offsets.last() + 1))
-
-    def _first_of_keys(self, fresh: OffsetSet, states: dict[int, KeyState]) -> OffsetSet:
-        """Sets aside messages behind an earlier one of their key. The hot loop of key order: KeyOrder.offer, inlined."""
-        offsets = fresh.to_array()
-        ready: list[int] = []
-        for offset, key in zip(offsets, self.partition.keys.of(offsets), strict=True):
-            if key != NO_KEY:
-                state = states.get(key)
-                if state is not None:
-                    state.wait(offset)
-                    continue
-                state = states[key] = KeyState()
-                state.head = offset
-            ready.append(offset)
-        return fresh if len(ready) == len(offsets) else OffsetSet(ready)
 
     def _make_ready(self, offsets: OffsetSet) -> None:
         if self.partition.lanes and not self.fifo:
@@ -133,39 +114,33 @@ class Feed:
             ready = self.ready[lane] = OffsetSet()
         return ready
 
-    def _make_ready_one(self, offset: int) -> None:
-        lane = ANY_PRIORITY if self.fifo else self.partition.lane_of(offset)
-        self._lane(lane).add(offset)
-
-    def offer(self, offset: int) -> None:
-        """An open message that is in no other state becomes ready, or waits for its key."""
-        key = self._key(offset)
-        if self.keys is None or key == NO_KEY:
-            self._make_ready_one(offset)
-            return
-        ready, behind = self.keys.offer(key, offset)
-        if behind >= 0:
-            self._unready(OffsetSet([behind]))
-        if ready >= 0:
-            self._make_ready_one(ready)
+    def offer(self, offsets: OffsetSet) -> None:
+        """Open messages that are in no other state become ready, or wait for their keys."""
+        if self.keys is not None and self.partition.keys:
+            array = offsets.to_array()
+            ready, behind = self.keys.offer(array, self.partition.keys.of(array))
+            if behind:
+                self._unready(OffsetSet(behind))
+            if len(ready) < len(array):
+                offsets = OffsetSet(ready)
+        self._make_ready(offsets)
 
     def came_due(self, offsets: OffsetSet) -> None:
         mine = (offsets & self.open) - self.early
         self.early.subtract(offsets)
-        if self.keys is None or not self.partition.keys:
-            self._make_ready(mine)
-            return
-        for offset in mine:
-            self.offer(offset)
+        self.offer(mine)
 
     def reopen(self, offsets: OffsetSet) -> None:
         """Done messages become deliverable once more, with their attempts forgotten."""
         self.dead.subtract(offsets)
         self.open.update(offsets)
-        for offset in offsets:
-            self.failures.pop(offset, None)
-            if offset not in self.partition.delayed or offset in self.early:
-                self.offer(offset)
+        self._forgive(offsets)
+        self.offer(offsets - (self.partition.delayed - self.early) if self.partition.delayed else offsets)
+
+    def _forgive(self, offsets: OffsetSet) -> None:
+        if self.failures:
+            for offset in offsets:
+                self.failures.pop(offset, None)
 
     # -- being delivered
 
@@ -183,50 +158,48 @@ class Feed:
     def give_back(self, offsets: OffsetSet) -> None:
         """Leased messages return to their place, to be delivered again."""
         self.leased.subtract(offsets)
-        if self.keys is None or not self.partition.keys:
-            self._make_ready(offsets)
-            return
-        for offset in offsets:
-            self._back_in_line(offset)
+        self._back_in_line(offsets)
 
-    def retry(self, offset: int, due: int, first: int, now: int) -> None:
-        """A delivery failed; the message comes back at `due`, and holds its key until then."""
-        past = self.failures.get(offset)
-        count = past.attempts + 1 if past else 1
-        self.failures[offset] = Failure(count, past.first if past else first, due)
-        self.leased.discard(offset)
-        if due <= now:
-            self._back_in_line(offset)
-        else:
-            self.retrying.add(offset)
-            self.retries.add(due, offset)
-            if len(self.retries) > 2 * len(self.retrying) + _FEW:
-                self.retries.sweep(64, self._is_due_then)
+    def retry(self, offsets: list[int], dues: list[int], first: int, now: int) -> None:
+        """Deliveries failed; the messages come back when they are due, and hold their keys until then."""
+        failures, retries = self.failures, self.retries
+        later: dict[int, list[int]] = {}
+        for offset, due in zip(offsets, dues, strict=True):
+            past = failures.get(offset)
+            failures[offset] = Failure(past.attempts + 1, past.first, due) if past else Failure(1, first, due)
+            if due > now:
+                later.setdefault(due, []).append(offset)
+        for due, some in later.items():
+            retries.add_all(due, some)
+        failed, waiting = OffsetSet(offsets), OffsetSet(chain.from_iterable(later.values()))
+        self.leased.subtract(failed)
+        self.retrying.update(waiting)
+        self._back_in_line(failed - waiting)
+        if len(retries) > 2 * len(self.retrying) + _FEW:
+            retries.sweep(64 * len(offsets), self._is_due_then)
 
     def _is_due_then(self, when: int, offset: int) -> bool:
         failure = self.failures.get(offset)
         return offset in self.retrying and failure is not None and failure.due == when
 
     def retries_due(self, now: int, upto: Pair | None = None) -> None:
-        for when, offset in self.retries.pop(now, upto):
-            failure = self.failures.get(offset)
-            if offset in self.retrying and failure is not None and failure.due == when:
-                self.retrying.discard(offset)
-                self._back_in_line(offset)
+        due = [pair for pair in self.retries.pop(now, upto) if self._is_due_then(*pair)]
+        offsets = OffsetSet([offset for _, offset in due])
+        self.retrying.subtract(offsets)
+        self._back_in_line(offsets)
 
     def hasten(self, offset: int) -> None:
         """A message that waits for its retry, or is leased, goes back in line at once."""
         if offset in self.retrying or offset in self.leased:
             self.retrying.discard(offset)
             self.leased.discard(offset)
-            self._back_in_line(offset)
+            self._back_in_line(OffsetSet([offset]))
 
-    def _back_in_line(self, offset: int) -> None:
-        key = self._key(offset)
-        if self.keys is None or key == NO_KEY:
-            self._make_ready_one(offset)
-        elif (ready := self.keys.give_back(key, offset)) >= 0:
-            self._make_ready_one(ready)
+    def _back_in_line(self, offsets: OffsetSet) -> None:
+        if self.keys is not None and self.partition.keys:
+            array = offsets.to_array()
+            offsets = OffsetSet(self.keys.give_back(array, self.partition.keys.of(array)))
+        self._make_ready(offsets)
 
     # -- being done
 
@@ -234,15 +207,11 @@ class Feed:
         """Leased messages are done."""
         self.leased.subtract(offsets)
         self.open.subtract(offsets)
-        if self.failures:
-            for offset in offsets:
-                self.failures.pop(offset, None)
+        self._forgive(offsets)
         if self.keys is not None and self.partition.keys:
-            array = offsets.to_array()
-            let_go = self.keys.let_go
-            for key in self.partition.keys.of(array):
-                if key != NO_KEY and (ready := let_go(key)) >= 0:
-                    self._make_ready_one(ready)
+            ready = self.keys.let_go(self.partition.keys.of(offsets.to_array()))
+            if ready:
+                self._make_ready(OffsetSet(ready))
 
     def close(self, offsets: OffsetSet) -> None:
         """Messages are done, in whatever state they were: deleted, expired, trimmed, buried."""
@@ -256,11 +225,12 @@ class Feed:
         if not rest:
             return
         self.open.subtract(rest)
-        for offset in rest:
-            self.failures.pop(offset, None)
-            key = self._key(offset)
-            if self.keys is not None and key != NO_KEY and (ready := self.keys.forget(key, offset)) >= 0:
-                self._make_ready_one(ready)
+        self._forgive(rest)
+        if self.keys is not None and self.partition.keys:
+            array = rest.to_array()
+            ready = self.keys.forget(array, self.partition.keys.of(array))
+            if ready:
+                self._make_ready(OffsetSet(ready))
         self._unready(rest)  # last: one that goes too may have taken the place of another of its key
 
     def bury(self, offsets: OffsetSet) -> None:
@@ -313,9 +283,6 @@ class Feed:
             fresh.subtract(self._gone())
             found.update(fresh)
         return found
-
-    def _key(self, offset: int) -> int:
-        return self.partition.keys.at(offset)
 
     def _unready(self, offsets: OffsetSet) -> None:
         for lane, ready in list(self.ready.items()):

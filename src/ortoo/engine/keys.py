@@ -10,7 +10,7 @@ keeps one key's messages in order; it knows only keys with something delivered o
 from __future__ import annotations
 
 from array import array
-from bisect import insort
+from bisect import bisect_left, insort
 
 from xxhash import xxh3_64_intdigest
 
@@ -127,11 +127,11 @@ class Waiting:
         return offset
 
     def discard(self, offset: int) -> bool:
-        for index in range(self.start, len(self.items)):
-            if self.items[index] == offset:
-                del self.items[index]
-                return True
-        return False
+        index = bisect_left(self.items, offset, lo=self.start)
+        if index == len(self.items) or self.items[index] != offset:
+            return False
+        del self.items[index]
+        return True
 
 
 class KeyState:
@@ -156,29 +156,36 @@ class KeyState:
 
 
 class KeyOrder:
-    """Which of a key's messages may be ready: only the first unsettled one. Returns what the feed must (un)ready."""
+    """Which of a key's messages may be ready: only the first unsettled one. Returns what the feed must (un)ready.
+
+    What comes in batches is done in one loop: offsets ascend, with the key of each beside it.
+    """
 
     __slots__ = ("states",)
 
     def __init__(self) -> None:
         self.states: dict[int, KeyState] = {}
 
-    def offer(self, key: int, offset: int) -> tuple[int, int]:
-        """A message wants to be ready. Returns (offset to ready, offset to take back), -1 for none."""
-        state = self.states.get(key)
-        if state is None:
-            state = self.states[key] = KeyState()
-            state.head = offset
-            return offset, -1
-        if state.held:
-            state.wait(offset)
-            return -1, -1
-        if offset < state.head:  # only a message that came due after later ones were offered
-            behind, state.head = state.head, offset
-            state.wait(behind)
-            return offset, behind
-        state.wait(offset)
-        return -1, -1
+    def offer(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
+        """Messages want to be ready. Returns those that become it, and those that must no longer be."""
+        states = self.states
+        ready: list[int] = []
+        behind: list[int] = []
+        for offset, key in zip(offsets, keys, strict=True):
+            if key != NO_KEY:
+                state = states.get(key)
+                if state is None:
+                    state = states[key] = KeyState()
+                    state.head = offset
+                elif offset < state.head:  # only a message that came due after later ones were offered
+                    behind.append(state.head)
+                    state.wait(state.head)
+                    state.head = offset
+                else:
+                    state.wait(offset)
+                    continue
+            ready.append(offset)
+        return ready, behind
 
     def hold(self, key: int, offset: int) -> None:
         """A ready message, or the next in line of one held by the same lease, was delivered."""
@@ -192,37 +199,60 @@ class KeyOrder:
             else:
                 state.waiting.discard(offset)
 
-    def let_go(self, key: int) -> int:
-        """A held message was settled. Gives the offset that becomes ready, or -1."""
-        state = self.states[key]
-        state.held -= 1
-        return self._promote(key, state)
+    def let_go(self, keys: array[int]) -> list[int]:
+        """Held messages were settled. Returns those that become ready."""
+        states = self.states
+        ready: list[int] = []
+        for key in keys:
+            if key != NO_KEY:
+                state = states[key]
+                state.held -= 1
+                if state.held == 0:
+                    self._promote(key, state, ready)
+        return ready
 
-    def give_back(self, key: int, offset: int) -> int:
-        """A held message wants its place in line again. Gives the offset that becomes ready, or -1."""
-        self.states[key].wait(offset)
-        return self.let_go(key)
+    def give_back(self, offsets: array[int], keys: array[int]) -> list[int]:
+        """Held messages want their places in line again. Returns those that become ready."""
+        states = self.states
+        ready: list[int] = []
+        for offset, key in zip(offsets, keys, strict=True):
+            if key == NO_KEY:
+                ready.append(offset)
+                continue
+            state = states[key]
+            state.held -= 1
+            if state.held or state.waiting:
+                state.wait(offset)
+                if state.held == 0:
+                    self._promote(key, state, ready)
+            else:
+                state.head = offset
+                ready.append(offset)
+        return ready
 
-    def forget(self, key: int, offset: int) -> int:
-        """A message that was not held is gone (trimmed, deleted, expired). Gives the offset that becomes ready, or -1."""
-        state = self.states.get(key)
-        if state is None:
-            return -1
-        if state.head == offset:
-            state.head = -1
-            return self._promote(key, state)
-        if state.waiting is not None:
-            state.waiting.discard(offset)
-        return -1
+    def forget(self, offsets: array[int], keys: array[int]) -> list[int]:
+        """Messages that were not held are gone (trimmed, deleted, expired). Returns those that become ready, of which some may
+        be among them."""
+        states = self.states
+        ready: list[int] = []
+        for offset, key in zip(offsets, keys, strict=True):
+            state = states.get(key)
+            if state is None:
+                continue
+            if state.head == offset:
+                state.head = -1
+                self._promote(key, state, ready)
+            elif state.waiting is not None:
+                state.waiting.discard(offset)
+        return ready
 
-    def _promote(self, key: int, state: KeyState) -> int:
-        if state.held or state.head >= 0:
-            return -1
+    def _promote(self, key: int, state: KeyState, ready: list[int]) -> None:
+        """Nothing of the key is held or ready any more: the next in line is, or the key has nothing."""
         if state.waiting:
             state.head = state.waiting.pop()
-            return state.head
-        del self.states[key]
-        return -1
+            ready.append(state.head)
+        else:
+            del self.states[key]
 
     def blocked(self) -> list[int]:
         return sorted(

@@ -50,7 +50,7 @@ def _revoke_later(slate: Slate, topic: Topic, group: Group, ref: MessageRef) -> 
     one = OffsetSet([ref.offset])
     found = group.holders.find(ref.partition, one)
     lease = next(lease for lease in found if ref.offset in lease.held.get(ref.partition, ()))
-    _, later = in_line(Held(topic, group, lease, feed, OffsetSet([ref.offset])))
+    later = in_line(Held(topic, group, lease, feed, one)).later
     bury(slate, topic, put_back(slate, Held(topic, group, lease, feed, later), "revoked"))
 
 

@@ -282,8 +282,7 @@ def _acked(state: State, record: r.Acked) -> None:
 def _retried(state: State, record: r.Retried) -> None:
     counters, group, feed, lease = _delivery(state, record)
     lease.drop(record.partition, OffsetSet(record.offsets))
-    for offset, due in zip(record.offsets, record.dues, strict=True):
-        feed.retry(offset, due, record.first, record.at)
+    feed.retry(record.offsets, record.dues, record.first, record.at)
     _retire(state, group, lease)
     state.alarms.set(("retries", record.topic, record.partition, record.group), feed.retries.next())
     counters.retried += len(record.offsets)
@@ -327,13 +326,14 @@ def _hastened(state: State, record: r.Hastened) -> None:
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
     feed.admit_some(record.offsets)
     for offset in record.offsets:
+        one = OffsetSet([offset])
         was_delayed = offset in partition.delayed and offset not in feed.early
         if was_delayed:
             feed.early.add(offset)
         if offset not in feed.open:
-            feed.reopen(OffsetSet([offset]))
+            feed.reopen(one)
         elif was_delayed:
-            feed.offer(offset)
+            feed.offer(one)
         else:
             feed.hasten(offset)
 

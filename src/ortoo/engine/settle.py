@@ -6,7 +6,7 @@ it: they are revoked, uncounted, or they would overtake it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import NamedTuple
 
 from ortoo.model import limits
 from ortoo.model.commands import Extend, Run, Settle
@@ -81,17 +81,19 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         revoked.append([])
         if held is None:
             continue
-        if command.outcome in ("nack", "release"):
-            revoked[-1].extend(in_line(held)[1])
         if command.outcome == "ack":
             slate.records.append(ack(held, now))
-        elif command.outcome == "reject":
-            deaths.setdefault(held.topic, []).extend(_rejected(held, error))
-        elif command.outcome == "release":
-            deaths.setdefault(held.topic, []).extend(_release(slate, held))
+            continue
+        if command.outcome == "reject":
+            fallen = _rejected(held, error)
         else:
-            fallen = fail(slate, held, "nack", error, command.delay_ms)
-            deaths.setdefault(held.topic, []).extend(fallen)
+            line = in_line(held)
+            revoked[-1].extend(line.later)
+            if command.outcome == "release":
+                fallen = _release(slate, held, line)
+            else:
+                fallen = fail(slate, held, line, "nack", error, command.delay_ms)
+        deaths.setdefault(held.topic, []).extend(fallen)
     for topic, fallen in deaths.items():
         bury(slate, topic, fallen, refuse=True)
     return Decision(slate.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))
@@ -112,23 +114,31 @@ def _attempt(feed: Feed, offset: int) -> int:
     return past.attempts + 1 if past else 1
 
 
-def _rejected(held: Held, error: str | None) -> Iterable[Death]:
+def _rejected(held: Held, error: str | None) -> list[Death]:
     return [
         Death(held.group, held.partition, offset, "rejected", _attempt(held.feed, offset), error)
         for offset in held.offsets
     ]
 
 
-def fail(slate: Slate, held: Held, reason: RetryReason, error: str | None, delay_ms: int | None) -> list[Death]:
+class Line(NamedTuple):
+    """Of messages that go back in line, the first of each key; and all later ones of those keys in the lease."""
+
+    firsts: OffsetSet
+    later: OffsetSet
+
+
+def fail(
+    slate: Slate, held: Held, line: Line, reason: RetryReason, error: str | None, delay_ms: int | None
+) -> list[Death]:
     """Drafts the retry of failed deliveries; returns those that have had their last."""
-    failed, revoked = in_line(held)
     config, feed, lease, now = held.topic.config, held.feed, held.lease, slate.now
     offsets, dues, deaths = [], [], []
-    for offset in failed:
-        attempt = _attempt(feed, offset)
+    expired = set(line.firsts & feed.partition.expired)
+    for offset in line.firsts:
         past = feed.failures.get(offset)
-        first = past.first if past else lease.at
-        if offset in feed.partition.expired:
+        attempt, first = (past.attempts + 1, past.first) if past else (1, lease.at)
+        if offset in expired:
             deaths.append(Death(held.group, held.partition, offset, "ttl", attempt, error))
         elif attempt >= config.max_attempts:
             deaths.append(Death(held.group, held.partition, offset, "attempts", attempt, error))
@@ -141,13 +151,12 @@ def fail(slate: Slate, held: Held, reason: RetryReason, error: str | None, delay
     ids = (held.topic.id, held.group.id, held.partition, lease.id)
     if offsets:
         slate.records.append(Retried(now, *ids, offsets, dues, lease.at, reason, error))
-    return deaths + put_back(slate, Held(held.topic, held.group, lease, feed, revoked), "revoked")
+    return deaths + put_back(slate, Held(held.topic, held.group, lease, feed, line.later), "revoked")
 
 
-def _release(slate: Slate, held: Held) -> list[Death]:
-    first, later = in_line(held)
+def _release(slate: Slate, held: Held, line: Line) -> list[Death]:
     whose = (held.topic, held.group, held.lease, held.feed)
-    return put_back(slate, Held(*whose, first), "release") + put_back(slate, Held(*whose, later), "revoked")
+    return put_back(slate, Held(*whose, line.firsts), "release") + put_back(slate, Held(*whose, line.later), "revoked")
 
 
 def put_back(slate: Slate, held: Held, reason: ReleaseReason) -> list[Death]:
@@ -161,25 +170,28 @@ def put_back(slate: Slate, held: Held, reason: ReleaseReason) -> list[Death]:
     return [Death(held.group, held.partition, offset, "ttl", _attempt(feed, offset) - 1, None) for offset in over]
 
 
-def in_line(held: Held) -> tuple[OffsetSet, OffsetSet]:
-    """Of the messages that go back in line, the first of each key; and all later ones of those keys in the lease."""
+def in_line(held: Held) -> Line:
     feed = held.feed
     everything = held.lease.held[held.partition]
     if feed.fifo:
         first = held.offsets.first()
-        return OffsetSet([first]), everything.within(first + 1, everything.last() + 1)
+        return Line(OffsetSet([first]), everything.within(first + 1, everything.last() + 1))
     if feed.keys is None or not feed.partition.keys:
-        return held.offsets, OffsetSet()
-    firsts, later, stopped = OffsetSet(), OffsetSet(), set[int]()
+        return Line(held.offsets, OffsetSet())
     array = everything.to_array()
-    for offset, key in zip(array, feed.partition.keys.of(array), strict=True):
-        if key != NO_KEY and key in stopped:
-            later.add(offset)
-        elif offset in held.offsets:
-            firsts.add(offset)
+    keys = feed.partition.keys.of(array)
+    if len(set(keys)) == len(keys):  # none comes twice
+        return Line(held.offsets, OffsetSet())
+    asked = set(held.offsets)
+    firsts, later, stopped = list[int](), list[int](), set[int]()
+    for offset, key in zip(array, keys, strict=True):
+        if key in stopped:
+            later.append(offset)
+        elif offset in asked:
+            firsts.append(offset)
             if key != NO_KEY:
                 stopped.add(key)
-    return firsts, later
+    return Line(OffsetSet(firsts), OffsetSet(later))
 
 
 def give_up_lease(
@@ -203,7 +215,7 @@ def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState, co
             continue
         held = Held(topic, group, lease, group.feeds[partition], offsets.take(count))
         count -= len(held.offsets)
-        deaths.extend(fail(slate, held, "expired", "the lease ran out", None))
+        deaths.extend(fail(slate, held, in_line(held), "expired", "the lease ran out", None))
     return deaths
 
 

@@ -362,8 +362,7 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
         if offset in feed.retrying:
             feed.retries.add(due, offset)
     _hold_keys(feed, feed.leased | feed.retrying)
-    for offset in feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early):
-        feed.offer(offset)
+    feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early))
 
 
 def _hold_keys(feed: Feed, held: OffsetSet) -> None:
