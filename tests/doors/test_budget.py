@@ -145,7 +145,7 @@ async def test_a_body_that_waits_because_of_another_door_goes_on_when_that_one_i
     async with serving_both(MB) as home, home.wire() as wire:
         await half_a_frame(home, wire, 90 * MB, 2 * MB)
         posting = asyncio.create_task(home.post("/messages", {"messages": [{"value": "x" * 700_000}]}))
-        await until(lambda: len(home.budget._line) == 2, LONG)
+        await until(lambda: home.budget.waiting == 2, LONG)
         wire.cut()
         assert (await posting).status_code == 201
 
@@ -227,7 +227,7 @@ async def test_everything_is_given_back_when_the_store_is_slow_and_clients_leave
             await until(lambda: bool(home.door.stalled), LONG)
         store.writing.set()
         await until(lambda: home.budget.bytes == 0, LONG)
-        assert home.budget._line == {}
+        assert home.budget.waiting == 0
 
 
 # -- those who bring nothing
@@ -286,7 +286,13 @@ class Reader:
     """Holds something, and goes on when it is told to."""
 
     def __init__(self, budget: Budget, name: str, told: list[str]) -> None:
-        self.share = Share(budget, lambda: told.append(name))
+        self.share = Share(budget, lambda: told.append(name), self._cut)
+        self._name = name
+        self._told = told
+
+    def _cut(self) -> None:
+        self._told.append(f"{self._name} is cut off")
+        self.share.close()
 
 
 async def test_the_line_goes_on_in_its_order() -> None:
@@ -300,13 +306,16 @@ async def test_the_line_goes_on_in_its_order() -> None:
     assert told == ["a", "b", "c"]
 
 
-async def test_one_that_holds_little_goes_on_within_the_reserve_and_not_beyond() -> None:
+async def test_those_that_hold_little_go_on_within_the_reserve_and_not_beyond() -> None:
     budget, told = Budget(8 * MB), list[str]()
-    holder, small = Reader(budget, "holder", told), Reader(budget, "small", told)
-    holder.share.take(8 * MB)
+    holder = Reader(budget, "holder", told)
+    holder.share.take(20 * MB)
     assert not holder.share.may_go_on()
-    assert small.share.may_go_on()
-    holder.share.take(MB)
+    for _ in range(4):
+        small = Reader(budget, "small", told)
+        assert small.share.may_go_on()
+        small.share.take(budgets.SMALL_BYTES)
+    assert not Reader(budget, "small", told).share.may_go_on()
     assert not small.share.may_go_on()
 
 
@@ -337,7 +346,9 @@ async def test_one_that_goes_on_and_leaves_does_not_keep_the_others_waiting() ->
     budget, told = Budget(MB), list[str]()
     holder, idle, other = (Reader(budget, name, told) for name in ("holder", "idle", "other"))
     holder.share.take(2 * MB)
-    assert not idle.share.may_go_on()  # holds nothing itself
+    for reader in (idle, other):
+        reader.share.take(MB)
+    assert not idle.share.may_go_on()
     await until(lambda: told == ["idle"], LONG)
     idle.share.close()
     assert not other.share.may_go_on()
@@ -356,20 +367,145 @@ async def test_who_has_left_the_line_is_not_told() -> None:
     assert budget.bytes == 0
 
 
+class Time:
+    """Passes when it is told to; somebody looks at the line after each step."""
+
+    def __init__(self, budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._budget = budget
+        self._now = 0.0
+        monkeypatch.setattr(budgets, "monotonic", lambda: self._now)
+        monkeypatch.setattr(budget, "_look_again", lambda: None)
+
+    def pass_by(self, seconds: float, trickling: Share | None = None, size: int = 1) -> None:
+        for _ in range(round(seconds / 0.1)):
+            self._now += 0.1
+            if trickling is not None and trickling.bytes:
+                trickling.take(size)
+            self._budget._look()
+
+
+def in_line(budget: Budget, told: list[str], *names: str) -> list[Reader]:
+    """Each has brought a large part of a request, and waits for room to bring the rest."""
+    readers = [Reader(budget, name, told) for name in names]
+    for reader in readers:
+        reader.share.take(2 * budgets.SMALL_BYTES)
+        reader.share.expect(True)
+        assert not reader.share.may_go_on()
+    return readers
+
+
 async def test_a_byte_now_and_then_does_not_keep_the_favour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "_LOOK_SECONDS", 0.001)
-    budget = Budget(1000)
-    gone_on: list[str] = []
-    trickling = Share(budget, lambda: gone_on.append("trickling"))
-    other = Share(budget, lambda: gone_on.append("other"))
-    trickling.take(2 * budgets.SMALL_BYTES)
-    other.take(2 * budgets.SMALL_BYTES)
-    assert not trickling.may_go_on()
-    assert not other.may_go_on()
-    async with asyncio.timeout(60):
-        while "other" not in gone_on:
-            trickling.take(1)
-            await asyncio.sleep(0.001)
-    assert gone_on[0] == "trickling"
-    trickling.close()
-    other.close()
+    budget, told = Budget(1000), list[str]()
+    time = Time(budget, monkeypatch)
+    trickling, _ = in_line(budget, told, "trickling", "other")
+    time.pass_by(3, trickling.share)
+    assert told == ["trickling", "trickling is cut off", "other"]
+
+
+async def test_who_is_slow_but_steady_keeps_the_favour_for_its_turn_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget, told = Budget(1000), list[str]()
+    time = Time(budget, monkeypatch)
+    steady, _ = in_line(budget, told, "steady", "other")
+    time.pass_by(29, steady.share, 10_000)
+    assert told == ["steady"]
+    time.pass_by(3, steady.share, 10_000)
+    assert told == ["steady", "steady is cut off", "other"]
+
+
+async def test_what_others_give_back_does_not_keep_the_first_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, told = Budget(1000), list[str]()
+    time = Time(budget, monkeypatch)
+    holder, busy = Reader(budget, "holder", told), Reader(budget, "busy", told)
+    holder.share.take(MB)
+    in_line(budget, told, "first")
+    for _ in range(20):
+        busy.share.take(100)
+        time.pass_by(0.1)
+        busy.share.give_back(100)
+    assert told == ["first"]
+
+
+async def test_who_holds_nothing_goes_on_though_halves_fill_the_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, told = Budget(8 * MB), list[str]()
+    time = Time(budget, monkeypatch)
+    holder, honest = Reader(budget, "holder", told), Reader(budget, "honest", told)
+    holder.share.take(20 * MB)
+    halves = [Reader(budget, str(at), told) for at in range(6)]
+    for half in halves:
+        half.share.take(budgets.SMALL_BYTES - 1000)
+        half.share.expect(True)
+    assert not honest.share.may_go_on()
+    time.pass_by(2)
+    assert told == ["0 is cut off", "1 is cut off", "honest"]  # the longest idle first, and no more than it takes
+
+
+async def test_those_that_wait_in_line_with_much_are_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, told = Budget(MB), list[str]()
+    time = Time(budget, monkeypatch)
+    idle = Reader(budget, "idle", told)
+    idle.share.take(MB)
+    idle.share.expect(True)  # is read from and brings nothing
+    first, *_ = in_line(budget, told, "a", "b", "c")
+    time.pass_by(1.5)
+    assert told == ["idle is cut off", "a"]
+    first.share.expect(False)
+    first.share.become(first.share.bytes)  # it is whole
+    time.pass_by(0.5)
+    assert told[2:] == ["b"]
+    time.pass_by(1)
+    assert told[3:] == ["b is cut off", "c"]
+
+
+async def test_nobody_is_cut_off_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, told = Budget(MB), list[str]()
+    time = Time(budget, monkeypatch)
+    idle = Reader(budget, "idle", told)
+    idle.share.take(MB - 1)
+    idle.share.expect(True)
+    time.pass_by(60)
+    assert told == []
+
+
+@pytest.mark.parametrize("large", [0, 4])
+async def test_halves_of_a_few_do_not_starve_the_others(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each brings a byte now and then, so that it looks alive."""
+    monkeypatch.setattr(budgets, "_STUCK_SECONDS", 0.2)
+    async with serving_both(8 * MB) as home, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(home.wire()) for _ in range(large + 40)]
+        for at, wire in enumerate(wires):
+            size = 20 * MB if at < large else 250 * 1024
+            wire.writer.write((90 * MB).to_bytes(4, "big") + bytes(size))
+        await until(lambda: home.budget.bytes >= 9 * MB, LONG)
+        answered = asyncio.create_task(_ask_small_and_large(home))
+        async with asyncio.timeout(LONG):
+            while not answered.done():
+                for wire in wires:
+                    if not wire.writer.is_closing():
+                        wire.writer.write(b"\0")
+                await asyncio.sleep(0.01)
+        assert answered.result() == [p.ANSWER, p.ANSWER, 201, 201]
+        for wire in wires:
+            wire.cut()
+
+
+async def _ask_small_and_large(home: Both) -> list[int]:
+    async with home.wire() as wire:
+        kinds: list[int] = []
+        for size in (1, MB - 1000):
+            wire.send((len(kinds) + 1, publish(bytes(size))))
+            kinds.append((await wire.receive())[0])
+    posts = [{"messages": [{"value": "x" * size}]} for size in (1, MB - 1000)]
+    return kinds + [(await home.post("/messages", content)).status_code for content in posts]
+
+
+async def test_a_half_body_is_answered_when_others_need_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "_STUCK_SECONDS", 0.05)
+    async with serving_both(MB) as home, home.wire() as wire:
+        reader, writer = await home.announce(4 * MB, bytes(2 * MB))
+        await until(lambda: home.budget.bytes >= MB, LONG)
+        wire.send((1, publish(bytes(MB - 1000))))
+        assert (await asyncio.wait_for(wire.receive(), LONG))[:2] == (p.ANSWER, 1)
+        assert (await asyncio.wait_for(reader.readline(), LONG)).startswith(b"HTTP/1.1 408 ")
+        writer.close()

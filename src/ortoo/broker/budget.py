@@ -1,11 +1,16 @@
 """How many bytes of requests may be held, through all doors together, and who waits until there is room.
 
 Bytes count as they arrive, whole requests or not, until the request is done; what was merely announced costs nothing. Beyond
-the bound, who holds much reads no further and stands in line; whoever holds little, as those who settle do, goes on within a
-reserve. What is given back lets the line go on, the first first, whichever door it came through.
+the bound, who holds much reads no further and stands in line. Whoever holds little, as those who settle do, goes on within a
+reserve that the others cannot use. What is given back lets the line go on, the first first, whichever door it came through;
+who holds little and nothing that is not whole has a line of its own.
 
-Requests of which only a part has arrived could hold all there is, each waiting for the others. So when nothing was given back
-for a while, the first in line goes on all the same: one at a time is held beyond the bound.
+Requests of which only a part has arrived could hold all there is, each waiting for the others. So when the first in line has
+waited for a while, it goes on all the same: one at a time is held beyond the bound. And while somebody waits that long, those
+are cut off that do not bring on what they have begun, the longest idle first:
+
+- whom we read from: it is their turn, and they do not use it;
+- for the line of small requests, also those in the other line that hold little: what is hardly begun is soon sent again.
 
 Publishes that wait for room in a full topic hold what they brought for as long as they wait. They may have half of it all;
 more of them do not wait but fail at once, so that those who make room always get through.
@@ -16,15 +21,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from ortoo.model.errors import TooManyError
 
 SMALL_BYTES = 256 * 1024  # ten thousand receipts, and what a socket is read in; who holds no more may use the reserve
 _RESERVE = 8  # the part of the bound that is kept for them, on top
 _UNPACKING_MAX = 2
-_LOOK_SECONDS = 0.05  # how often someone looks at the line, while there is one
-_PROGRESS_BYTES = 64 * 1024  # what the first has to bring in that time to be kept as the first
-_STUCK_LOOKS = 20  # so often in vain, and the first goes on all the same
+_LOOK_SECONDS = 0.05  # how often someone looks at the lines, while there is one
+_STUCK_SECONDS = (
+    1.0  # so long in line, and the first goes on all the same; so long idle, and others may be cut off for it
+)
+_PROGRESS_BYTES = 64 * 1024  # who brings so many more is not idle; fewer do not count
+_TURN_SECONDS = 30.0  # in which a request has to come that goes on though there is no room
 
 
 class Budget:
@@ -33,32 +42,45 @@ class Budget:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
+        self.small_bytes = 0  # of them: what those hold that hold little
         self.parked = 0
         self.unpacking = asyncio.Semaphore(_UNPACKING_MAX)  # what becomes larger does so one after the other
         self._reserve = bytes_max // _RESERVE
-        self._line: dict[Share, None] = {}  # who waits, in the order they came
+        self._line: dict[Share, float] = {}  # who waits, and since when, in the order they came
+        self._small_line: dict[Share, float] = {}  # the same of those that hold little, and no part of a request
+        self._partial: dict[
+            Share, float
+        ] = {}  # the rest of a request is to come; since when nothing has, the first first
         self._favoured: Share | None = None  # goes on though there is no room
-        self._favoured_bytes = 0  # what it held when last looked at
-        self._quiet_looks = 0  # since something was given back
-        self._is_stuck = False  # those in line wait for each other; until there is room again, they go on one by one
+        self._favoured_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return len(self._line) + len(self._small_line)
+
     def has_room(self, share: Share) -> bool:
-        room = self.bytes_max + (self._reserve if share.bytes <= SMALL_BYTES else 0)
-        return self.bytes < room or share is self._favoured
+        return self.bytes < self.bytes_max or share is self._favoured or (share.is_small and self._reserved() > 0)
+
+    def _reserved(self) -> int:
+        """Room for those that hold little: on top of what all may hold, and if that is taken, of what they hold themselves."""
+        return max(self.bytes_max + self._reserve - self.bytes, self._reserve - self.small_bytes)
 
     def wait(self, share: Share) -> None:
-        self._line[share] = None
+        if share not in self._line and share not in self._small_line:
+            is_small = share.is_small and share not in self._partial
+            (self._small_line if is_small else self._line)[share] = monotonic()
         self._look_again()
 
     def leave(self, share: Share) -> None:
         self._line.pop(share, None)
+        self._small_line.pop(share, None)
         self.unfavour(share)
 
     def freed(self, share: Share) -> None:
-        self._quiet_looks = 0
         self.unfavour(share)
-        if share in self._line and self.has_room(share):
+        if (share in self._line or share in self._small_line) and self.has_room(share):
             self._go_on(share)
         self._let_go_on()
 
@@ -66,21 +88,40 @@ class Budget:
         if share is self._favoured:
             self._favoured = None
 
+    def expect(self, share: Share, rest: bool) -> None:
+        if not rest:
+            self._partial.pop(share, None)
+        elif share not in self._partial:
+            self._partial[share] = monotonic()
+
     def _let_go_on(self) -> None:
         """As many as there is room for, if each takes as much as a socket is read in; the next when this is looked at again."""
         room = self.bytes_max - self.bytes
-        while self._line and room > 0:
+        for line in (self._line, self._small_line):
+            while line and room > 0:
+                room -= SMALL_BYTES
+                self._go_on(next(iter(line)))
+        room = self._reserved()
+        while self._small_line and room > 0:
             room -= SMALL_BYTES
-            self._is_stuck = False
-            self._go_on(next(iter(self._line)))
-        if self._line and self._is_stuck and self._favoured is None:
-            self._favoured = next(iter(self._line))
-            self._favoured_bytes = self._favoured.bytes
+            self._go_on(next(iter(self._small_line)))
+        if self._favoured is None and self._is_stuck(self._line, now := monotonic()):
+            self._favoured, self._favoured_since = next(iter(self._line)), now
             self._go_on(self._favoured)
 
     def _go_on(self, share: Share) -> None:
-        del self._line[share]
+        self._line.pop(share, None)
+        self._small_line.pop(share, None)
+        self.progressed(share)  # only now it can bring on what it has begun
         share.resume()
+
+    def progressed(self, share: Share) -> None:
+        if self._partial.pop(share, None) is not None:
+            self._partial[share] = monotonic()
+
+    @staticmethod
+    def _is_stuck(line: dict[Share, float], now: float) -> bool:
+        return bool(line) and now - next(iter(line.values())) >= _STUCK_SECONDS
 
     def _look_again(self) -> None:
         if self._timer is None:
@@ -88,33 +129,61 @@ class Budget:
 
     def _look(self) -> None:
         self._timer = None
-        if not self._line:
-            return
-        self._quiet_looks += 1
-        if self._quiet_looks % _STUCK_LOOKS == 0:
-            self._is_stuck = True
-            self._review_favour()
+        self._cut_idle(monotonic())
         self._let_go_on()
-        if self._line:
+        if self.waiting:
             self._look_again()
 
-    def _review_favour(self) -> None:
-        """One that brings next to nothing has had its turn: a byte now and then would keep it for ever."""
-        if self._favoured is not None and self._favoured.bytes - self._favoured_bytes < _PROGRESS_BYTES:
-            self._favoured = None
-        elif self._favoured is not None:
-            self._favoured_bytes = self._favoured.bytes
+    def _cut_idle(self, now: float) -> None:
+        """Makes room for those that have waited too long, as far as idle ones hold it."""
+        excess = self.bytes - self.bytes_max + 1 if self._is_stuck(self._line, now) else 0
+        small_excess = 1 - self._reserved() if self._is_stuck(self._small_line, now) else 0
+        idle: list[Share] = []
+        for share, since in self._partial.items():
+            if now - since < _STUCK_SECONDS or (excess <= 0 and small_excess <= 0):
+                break
+            if (excess > 0 and share not in self._line) or (small_excess > 0 and share.is_small):
+                excess -= share.bytes
+                small_excess -= share.bytes if share.is_small else 0
+                idle.append(share)
+        for share in idle:
+            self._cut(share)
+        self._review_favour(now)
+
+    def _review_favour(self, now: float) -> None:
+        """One that brings nothing, or takes too long, has had its turn."""
+        if self._favoured is not None and now - self._favoured_since >= _STUCK_SECONDS:
+            if self._favoured not in self._partial:
+                self._favoured = None
+            elif now - self._favoured_since >= _TURN_SECONDS:
+                self._cut(self._favoured)
+
+    def _cut(self, share: Share) -> None:
+        self._partial.pop(share, None)
+        self.leave(share)
+        share.cut()
 
 
 class Share:
-    """What one connection, or one request, holds of the budget. `resume` is called when it may read on after all."""
+    """What one connection, or one request, holds of the budget.
 
-    __slots__ = ("_budget", "bytes", "resume")
+    `resume` is called when it may read on after all, `cut` when it has to end: others need what it holds, see `expect`.
+    """
 
-    def __init__(self, budget: Budget, resume: Callable[[], None] = lambda: None) -> None:
+    __slots__ = ("_brought", "_budget", "bytes", "cut", "resume")
+
+    def __init__(
+        self, budget: Budget, resume: Callable[[], None] = lambda: None, cut: Callable[[], None] = lambda: None
+    ) -> None:
         self._budget = budget
         self.bytes = 0  # without those that are parked
         self.resume = resume
+        self.cut = cut
+        self._brought = 0  # since that counted as progress
+
+    @property
+    def is_small(self) -> bool:
+        return self.bytes <= SMALL_BYTES
 
     @property
     def unpacking(self) -> asyncio.Semaphore:
@@ -122,20 +191,33 @@ class Share:
 
     def take(self, size: int) -> None:
         """These are here already, so this does not ask; see `may_go_on`."""
-        self.bytes += size
         self._budget.bytes += size
+        self._count(size)
+        self._brought += size
+        if self._brought >= _PROGRESS_BYTES:
+            self._brought = 0
+            self._budget.progressed(self)
 
     def give_back(self, size: int) -> None:
         if size:
-            self.bytes -= size
             self._budget.bytes -= size
+            self._count(-size)
             self._budget.freed(self)
 
     def become(self, size: int) -> None:
         """So much of it was part of a request that is whole now, and holds its bytes by itself."""
-        self.bytes -= size
         self._budget.bytes -= size
+        self._count(-size)
         self._budget.unfavour(self)
+
+    def _count(self, change: int) -> None:
+        before = self.bytes if self.is_small else 0
+        self.bytes += change
+        self._budget.small_bytes += (self.bytes if self.is_small else 0) - before
+
+    def expect(self, rest: bool) -> None:
+        """Whether we read on for the rest of a request. While others wait, who does not bring it is cut off."""
+        self._budget.expect(self, rest)
 
     def may_go_on(self) -> bool:
         """Whether to read on. If not, it stands in line from now on."""
@@ -149,18 +231,22 @@ class Share:
         if self._budget.has_room(self):
             return
         future = asyncio.get_running_loop().create_future()
+        cut = self.cut
         self.resume = lambda: None if future.done() else future.set_result(None)
+        self.cut = lambda: None if future.done() else future.set_exception(TimeoutError())
         try:
             async with asyncio.timeout(seconds):
                 self._budget.wait(self)
                 await future
         except TimeoutError:
-            most = self._budget.bytes_max
-            self._budget.leave(self)
-            raise TooManyError(f"requests of {most} bytes are being served already; try again") from None
-        except asyncio.CancelledError:
-            self._budget.leave(self)
-            raise
+            raise self.crowded() from None
+        finally:
+            self.cut = cut
+            if not future.done() or future.cancelled():
+                self._budget.leave(self)
+
+    def crowded(self) -> TooManyError:
+        return TooManyError(f"requests of {self._budget.bytes_max} bytes are being served already; try again")
 
     @contextmanager
     def parking(self, size: int, refusal: Exception) -> Iterator[None]:
@@ -174,11 +260,12 @@ class Share:
             self._park(-size)
 
     def _park(self, size: int) -> None:
-        self.bytes -= size
+        self._count(-size)
         self._budget.parked += size
 
     def leave(self) -> None:
         """Reads no more; what it holds is given back when that is done."""
+        self._budget.expect(self, False)
         self._budget.leave(self)
 
     def close(self) -> None:

@@ -29,11 +29,12 @@ _ROOM_SECONDS = 30.0  # a body waits for those of others
 class Intake:
     """The body of one request, and its share of what all doors together may hold."""
 
-    __slots__ = ("_bytes_max", "share")
+    __slots__ = ("_bytes_max", "_reading", "share")
 
     def __init__(self, budget: Budget, bytes_max: int) -> None:
-        self.share = Share(budget)
+        self.share = Share(budget, cut=self._cut)
         self._bytes_max = bytes_max
+        self._reading: asyncio.Timeout | None = None
 
     async def read(self, receive: Receive, headers: dict[bytes, bytes], bytes_max: int | None = None) -> bytes:
         """`bytes_max`: when the request may have less than others."""
@@ -70,14 +71,17 @@ class Intake:
         parts: list[bytes] = []
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(deadline) as self._reading:
                     message = await receive()
             except TimeoutError:
                 raise Refusal(408, "the rest of the body did not come", [(b"connection", b"close")]) from None
+            finally:
+                self._reading = None
             if message["type"] == "http.disconnect":
                 raise HangUp
             part: bytes = message.get("body", b"")
             self.share.take(len(part))
+            self.share.expect(message.get("more_body", False))
             self._check(self.share.bytes)
             parts.append(part)
             if not message.get("more_body", False):
@@ -88,6 +92,11 @@ class Intake:
             deadline += clock() - began  # it is we who did not read
             if progress >= _PROGRESS_BYTES:
                 deadline, progress = clock() + _PATIENCE_SECONDS, 0
+
+    def _cut(self) -> None:
+        """Others need what is held here, and the rest does not come."""
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())
 
     def _check(self, size: int) -> None:
         if size > self._bytes_max:

@@ -49,7 +49,7 @@ class Socket(WebSocketsSansIOProtocol):
         self._unread_bytes = 0  # when the last ping was sent
         self._has_read = False  # since then
         self._pong = b""  # owed to a client that takes nothing now
-        self._share = Share(self._gate.budget, self._resume)  # of a message that is not whole yet
+        self._share = Share(self._gate.budget, self._resume, self._cut)  # of a message that is not whole yet
         self._has_room = True
         self._grown_at = 0.0
         self._rest = b""  # of what was read: parsed in later turns
@@ -108,6 +108,8 @@ class Socket(WebSocketsSansIOProtocol):
             self._grown_at = self.loop.time()
         else:
             self._share.become(known - held)
+            self._share.expect(False)  # what comes after it is begun anew
+        self._share.expect(held > 0 and not self.read_paused)
         if held and not self.transport.is_closing() and not self._share.may_go_on():
             self._has_room = False
 
@@ -115,6 +117,10 @@ class Socket(WebSocketsSansIOProtocol):
         self._has_room = True
         if not self.transport.is_closing():
             self._read_on()
+
+    def _cut(self) -> None:
+        """Others need what is held here, and the rest does not come."""
+        self.transport.abort()
 
     async def receive(self) -> Any:
         message = await super().receive()

@@ -72,7 +72,7 @@ class Session(asyncio.Protocol):
         self._polls: dict[int, asyncio.Task[None]] = {}  # by request: those that may wait long and can be cut short
         self._subscriptions: dict[int, Subscription] = {}
         self._consumers: set[str] = set()
-        self._share = Share(self._gate.budget, self.regulate)
+        self._share = Share(self._gate.budget, self.regulate, self._cut)
         self._held = 0  # of the share: frames that are not whole yet, or wait for their turn
         self._unheard = 0  # bytes of it since the last sign of life
         self._unread = 0  # bytes of answers that the client had not taken when last looked at
@@ -157,6 +157,8 @@ class Session(asyncio.Protocol):
         if self._guest is not None and (is_whole or self._unheard >= PROGRESS_BYTES):  # a hello has to be whole in time
             self.heard = asyncio.get_running_loop().time()
             self._unheard = 0
+        if is_whole:
+            self._share.expect(False)  # what comes after it is begun anew
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -170,12 +172,13 @@ class Session(asyncio.Protocol):
         """Reads on, or stops reading, as there is room."""
         if self._transport.is_closing():
             return
-        is_crowded = (
+        is_busy = (
             len(self._tasks) - len(self._polls) >= REQUESTS_MAX
             or self._share.bytes - self._held >= BYTES_MAX
             or not self._writable.is_set()
-            or not self._share.may_go_on()
         )
+        self._share.expect(self._splitter.held > 0 and not self._bodies and not is_busy)
+        is_crowded = is_busy or not self._share.may_go_on()
         if is_crowded:
             self._house.stalled.add(self)
         else:
@@ -186,6 +189,10 @@ class Session(asyncio.Protocol):
         if self._bodies and not is_crowded and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._take_bodies)
+
+    def _cut(self) -> None:
+        """Others need what is held here, and the rest does not come."""
+        self._end(self._share.crowded())
 
     def _end(self, error: OrtooError) -> None:
         """The one error after which there is no going on."""
