@@ -1,8 +1,9 @@
 """Connections: uvicorn's HTTP protocol, with our limits, our errors and our log.
 
-What is added: the gate's count of connections, a bound on the head of a request, on its trailers and on how long it may
-take, problem documents for what is not HTTP, telling the request that is being served that its client has gone, also when the
-client had sent the next one already, and an end to connections whose clients do not take what is written to them.
+What is added: the gate's count of connections, a bound on the head of a request, on its trailers, on how long it may take,
+and on what is read behind requests that are not answered yet, problem documents for what is not HTTP, telling the request
+that is being served that its client has gone, also when the client had sent the next one already, and an end to connections
+whose clients do not take what is written to them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 import httptools
 from uvicorn import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -24,7 +26,11 @@ from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
 
 HEAD_BYTES_MAX = 64 * 1024  # of a request; trailers and what else stands between pieces of a body have no more, either
+HEADERS_MAX = 1_000  # of a request
 SLICE_BYTES = 16 * 1024  # that parsers are fed with at a time
+REST_BYTES = (
+    64 * 1024
+)  # of requests behind others; with more of them, nothing is read, not even that the client has gone
 HEAD_SECONDS = 30.0
 UNREAD_SECONDS = 30.0  # without taking a byte of what waits to be sent
 
@@ -77,7 +83,34 @@ class _Cycle(RequestResponseCycle):
         await super().send(message)
 
 
+class _Flow(FlowControl):
+    """Reads when uvicorn wants to, and nothing that was read before waits to be parsed."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_wanted = True
+        self._is_held = False
+
+    def pause_reading(self) -> None:
+        self._is_wanted = False
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_wanted = True
+        if not self._is_held:
+            super().resume_reading()
+
+    def hold(self, is_held: bool) -> None:
+        self._is_held = is_held
+        if is_held:
+            super().pause_reading()
+        elif self._is_wanted:
+            super().resume_reading()
+
+
 class Connection(HttpToolsProtocol):
+    flow: _Flow
+
     def __init__(self, config: Config, server_state: ServerState, gate: Gate) -> None:
         super().__init__(config, server_state, {"gate": gate})
         self.logger = log
@@ -86,6 +119,8 @@ class Connection(HttpToolsProtocol):
         self._entered = False
         self._running: RequestResponseCycle | None = None
         self._bare_bytes = 0  # of the request being read, since its beginning or the last piece of its body
+        self._rest = b""  # of what was read: parsed once the requests ahead of it are answered
+        self._is_due = False  # that will happen
         self._in_head = False
         self._in_request = False
         self._quiet_since: float | None = None  # no request has come together since then; None while one is served
@@ -111,6 +146,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         self._quiet_since = self.loop.time()
         try:
             self._gate.enter()
@@ -130,15 +166,28 @@ class Connection(HttpToolsProtocol):
     # -- reading
 
     def data_received(self, data: bytes) -> None:
+        self._rest = self._rest + data if self._rest else data
+        if not self._is_due:
+            self._parse()
+
+    def _parse(self) -> None:
+        """No further than the next request that has to wait: each is served in a turn of its own, and so is what is read."""
+        self._is_due = False
         self._unset_keepalive_if_required()
         try:
-            while data and self._entered and not self.transport.is_closing():
-                data = self._feed(data[:SLICE_BYTES]) + data[SLICE_BYTES:]
+            while self._rest and not self.pipeline and self._entered and not self.transport.is_closing():
+                data, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+                again = self._feed(data)
+                self._rest = again + self._rest if again else self._rest
         except httptools.HttpParserError as error:
             refusal = error.__context__  # what a callback of ours raised
             if not isinstance(refusal, Refusal):
                 refusal = InvalidError(f"this is not an HTTP request: {error}")
             self._refuse(refusal)
+        if not self._entered:
+            self._rest = b""
+        elif not self.transport.is_closing():
+            self.flow.hold(len(self._rest) > REST_BYTES)
 
     def _feed(self, data: bytes) -> bytes:
         """What is to be read again. It is fed in slices, so that no large head is made before it is counted."""
@@ -182,6 +231,8 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Trailers are nobody's headers: they come after everything was decided."""
         if self._in_head:
+            if len(self.headers) >= HEADERS_MAX:
+                raise Refusal(431, f"a request has at most {HEADERS_MAX} headers")
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -212,6 +263,9 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._quiet_since = self.loop.time()
         super().on_response_complete()
+        if self._rest and not self.pipeline and not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._parse)
 
     # -- ending
 
@@ -226,6 +280,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, error: OrtooError | Refusal) -> None:
         """An answer to what could not be read, after those that are under way; then the connection ends."""
         running = self._running
+        self._rest = b""
         if running is not None and not running.response_complete:
             if not running.more_body:
                 self.cycle.keep_alive = False
