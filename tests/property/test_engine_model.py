@@ -391,6 +391,7 @@ class EngineMachine(RuleBasedStateMachine):
         second=batches,
         lazy=st.booleans(),
         secret=st.booleans(),
+        shared=st.booleans(),
     )
     def begin_with_topics(
         self,
@@ -399,10 +400,12 @@ class EngineMachine(RuleBasedStateMachine):
         second: list[dict[str, Any]],
         lazy: bool,
         secret: bool,
+        shared: bool,
     ) -> None:
+        """Two topics, which may share their dead letters; those of one may be secret."""
         self.lazy = lazy
         for name, laid in (
-            (MAIN, chosen),
+            (MAIN, [*chosen, {"dlq_topic": "graves"}] if shared else chosen),
             ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves", "encrypted": secret}]),
         ):
             config = merged(ORDERS.get(self.topic(name).name, "key"), laid)

@@ -1,7 +1,7 @@
 """A disk store that is held to what it confirmed: whatever it recovers must be a fold over the records it was given.
 
 What was confirmed and synced is there; of what came after, a beginning is there. Nothing else: no record in part, none twice,
-none out of order. Compared are the engine's state and the messages themselves.
+none out of order. Compared are the engine's state, the messages themselves, and how many bytes it takes them for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from ortoo.engine import Engine
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
+from ortoo.model.batch import content_bytes
 from ortoo.model.names import TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Published, Record, decode_records, encode_records
@@ -108,7 +109,7 @@ class FoldedStore(DiskStore):
         troubled = {topic.id for topic in state.topics.values() if any(p.trouble for p in topic.partitions)}
         wanted, values = journal.fold()
         difference = _difference(picture(state, troubled), picture(wanted, troubled))
-        difference = difference or await self._lost_values(wanted, values, troubled)
+        difference = difference or await self._lost_values(state, values, troubled)
         if difference is not None:
             journal.faults.append(f"recovered something else than what was confirmed: {difference}")
 
@@ -120,6 +121,11 @@ class FoldedStore(DiskStore):
                 wanted = {offset: value for offset, value in known.items() if offset >= log.start}
                 if dict(zip(found.offsets, found.values, strict=True)) != wanted:
                     return f"messages of {topic.name} {log.index}: {found.offsets}, not {list(wanted)}"
+                size = content_bytes(found.values, found.keys, found.headers)
+                if size > log.bytes_held or (
+                    log.start == 0 and size != log.bytes_held
+                ):  # it knows where instants begin
+                    return f"bytes of {topic.name} {log.index}: {log.bytes_held}, not {size}"
         return None
 
     @property

@@ -163,9 +163,7 @@ class Simulation:
         await self._boot()
 
     async def _step(self) -> None:
-        commit, scratch = (
-            (0, 25) if self.is_on_disk else (8, 0)
-        )  # an open transaction keeps the log: too much for that disk
+        commit, scratch = (0, 25) if self.is_on_disk else (8, 0)  # an open transaction keeps the log: too much there
         act = self.random.choices(_STEPS, [30, 30, 30, 8, commit, 15, 10, scratch])[0]
         task = asyncio.create_task(getattr(self, f"_{act}")())
         self.tasks[task] = None
@@ -326,8 +324,10 @@ class Simulation:
             self.broken.append(f"it does not come back: {refusal}")
         await self._reboot()
         await self._settle_store()
-        for unsure in self.unsure:
-            await self._send([unsure])
+        unsure, self.unsure = self.unsure, []
+        for one in unsure:
+            await self._send([one])
+        self.broken += [f"{one.value!r} is refused, though nothing fails any more" for one in self.unsure]
         self.history.append(Drained())
         # However far the clock was set back: what waits must come due.
         behind = self.broker.now() - self.clock.now_ms()
