@@ -197,6 +197,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 # What each limit bounds; its value and its unit come from limits.py. The test checks that every limit is here.
 LIMITS: dict[str, str] = {
     "BATCH_MESSAGES_MAX": "messages in one publish or one lease",
+    "BATCH_HEADERS_MAX": "headers of all messages of one publish together",
     "ANSWER_BYTES_MAX": "values in one answer to a lease or a read; the first message comes however large it is",
     "RECEIPTS_MAX": "messages acked, released or extended at a time, over a connection",
     "FAILURES_MAX": "messages nacked or rejected at a time, over a connection",

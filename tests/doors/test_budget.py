@@ -77,7 +77,7 @@ async def half_a_frame(home: Both, wire: Wire, size: int, part: int) -> None:
 
 async def test_bodies_that_are_only_announced_hold_nothing() -> None:
     async with serving_both(64 * MB) as home:
-        sockets = [await home.announce(64 * MB) for _ in range(8)]
+        sockets = [await home.announce(16 * MB) for _ in range(8)]
         assert (await home.post("/messages", {"messages": [{"value": "x" * 1000}]})).status_code == 201
         async with home.wire() as wire:
             wire.send((1, publish(bytes(MB))))
@@ -243,7 +243,7 @@ async def dripping(writer: asyncio.StreamWriter, answered: asyncio.Task[Any]) ->
 async def test_a_body_that_does_not_come_is_not_waited_for(drips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "_PATIENCE_SECONDS", 0.2)
     async with serving_both(64 * MB) as home:
-        reader, writer = await home.announce(64 * MB)
+        reader, writer = await home.announce(16 * MB)
         answered = asyncio.create_task(reader.readline())  # what comes after it may be lost to what was still sent
         if drips:
             await asyncio.wait_for(dripping(writer, answered), LONG)

@@ -254,6 +254,10 @@ def check_outgoing(batch: Outgoing) -> None:
     if batch.dedup_ids:
         check_texts("dedup_id", batch.dedup_ids, limits.DEDUP_ID_BYTES_MAX)
     if batch.headers:
+        if sum(map(len, filter(None, batch.headers))) > limits.BATCH_HEADERS_MAX:
+            raise InvalidError(
+                f"a publish has at most {limits.BATCH_HEADERS_MAX} headers in all; send fewer messages at once"
+            )
         for headers in batch.headers:
             if headers:
                 _check_headers(headers)

@@ -10,6 +10,7 @@ NAME_BYTES_MAX = 255  # topics, groups, consumers, namespaces: fits a file name 
 KEY_BYTES_MAX = 4_096
 DEDUP_ID_BYTES_MAX = 255
 HEADERS_MAX = 128  # per message
+BATCH_HEADERS_MAX = 250_000  # of all messages of one publish: each is an object, and many of them keep others waiting
 HEADER_BYTES_MAX = 32_768  # names and values of one message together
 ERROR_CHARS_MAX = 4_096  # an error text given to nack or reject is cut here
 LABELS_MAX = 64

@@ -34,8 +34,16 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     port: Annotated[Port, Meta(description="The port. 0 takes any free one.")] = 6632
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=1 << 30, description="The largest body of a request, once decompressed.")
-    ] = 64 * 1024 * 1024
+        int,
+        Meta(
+            ge=1024,
+            le=1 << 30,
+            description=(
+                "The largest body of a request, once decompressed. While it is read as JSON all others wait, "
+                "one or two milliseconds for each MiB."
+            ),
+        ),
+    ] = 16 * 1024 * 1024
     cors_origins: Annotated[
         list[Text], Meta(description="Web sites whose pages may call this server. `*` is every site.")
     ] = []

@@ -16,6 +16,8 @@ from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooE
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import HistoryPage, LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
 
+from .counting import check_counts
+
 PROTOCOL: Final = 1
 FRAME_BYTES_MAX: Final = 96 * 1024 * 1024  # the largest message there may be, and room for what goes with it
 REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024  # of a request that carries no messages
@@ -224,6 +226,7 @@ def decode_request(body: memoryview) -> tuple[int, Request]:
             raise InvalidError(
                 f"only what carries messages, and says so first, has more than {REQUEST_BYTES_MAX} bytes"
             )
+        check_counts(body)
         return _requests.decode(body)
     except (ConfigError, InvalidError) as error:  # a topic's settings are checked as they are made
         reason = error

@@ -75,8 +75,8 @@ async def test_as_many_receipts_as_a_lease_can_have_are_settled(home: Home) -> N
 @pytest.mark.parametrize(
     "body",
     [
-        repeated(b'{"messages":[', b"{},", 15_000_000, b"{}]}"),
-        repeated(b'{"messages":[', b'{"value":1},', 4_000_000, b'{"value":1}]}'),
+        repeated(b'{"messages":[', b"{},", 5_000_000, b"{}]}"),
+        repeated(b'{"messages":[', b'{"value":1},', 1_300_000, b'{"value":1}]}'),
         repeated(b'{"messages":[ ', b'{"value":{}} ,', 10_000, b'{"value":1}]}'),
     ],
     ids=["empty", "small", "one too many"],
@@ -95,10 +95,28 @@ async def test_a_transaction_has_no_more_messages_than_a_batch(home: Home) -> No
 
 
 async def test_headers_by_the_million_are_refused_before_they_are_built(home: Home) -> None:
-    headers = b",".join(b'"%d":""' % number for number in range(2_000_000))
+    headers = b",".join(b'"%d":""' % number for number in range(1_000_000))
     response = await send(home, PUBLISH, b'{"messages":[{"value":1,"headers":{' + headers + b"}}]}")
     assert response.status_code == 400
     assert "at most 128 headers" in response.text
+
+
+async def test_headers_of_many_messages_are_refused_before_they_are_built(home: Home) -> None:
+    headers = b",".join(b'"%d":""' % number for number in range(128))
+    response = await send(
+        home, PUBLISH, repeated(b'{"messages":[', b'{"value":1,"headers":{%b}},' % headers, 9_999, b"{}]}")
+    )
+    assert response.status_code == 400
+    assert "at most 250000 headers" in response.text
+
+
+async def test_a_body_that_is_too_large_is_told_what_to_do(home: Home) -> None:
+    response = await home.client.post(PUBLISH, content=bytes(16 * MB + 1))
+    assert response.status_code == 413
+    assert "raise http.max_body_bytes" in response.json()["detail"]
+    response = await home.client.post(ACK, content=bytes(3 * MB))
+    assert response.status_code == 413
+    assert "send several requests" in response.json()["detail"]
 
 
 async def test_a_full_batch_of_values_that_are_objects_is_published(home: Home) -> None:

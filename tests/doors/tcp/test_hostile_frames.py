@@ -69,7 +69,7 @@ async def test_a_batch_with_millions_of_messages_is_refused_unbuilt(home: Home, 
 
 async def test_a_message_with_millions_of_headers_is_refused_unbuilt(home: Home) -> None:
     batch = mapping(values=array(1, b"\xc4\x00"), headers=b"\x91" + numbers(2_000_000))
-    assert "length <= 128" in await refused(home, said("Publish", topic=TOPIC, batch=batch))
+    assert "at most 128 headers" in await refused(home, said("Publish", topic=TOPIC, batch=batch))
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,63 @@ async def test_a_full_batch_is_published(home: Home, columns: dict[str, Any]) ->
     async with home.wire() as wire:
         assert (await wire.ask(command))[0] == p.ANSWER
     assert (await home.queue.topic("jobs")).messages == 10_000
+
+
+FULL = {f"{number:03d}": "" for number in range(limits.HEADERS_MAX)}
+
+
+async def test_headers_of_many_messages_are_refused_before_they_are_built(home: Home) -> None:
+    await make_jobs(home)
+    count = limits.BATCH_MESSAGES_MAX
+    batch = mapping(values=array(count, encode(b"")), headers=array(count, encode(FULL)))
+    async with Built() as built:
+        for request in (
+            said("Publish", topic=TOPIC, batch=batch),
+            said("PublishOrWait", publish=said("Publish", topic=TOPIC, batch=batch), wait_ms=b"\x01"),
+        ):
+            assert "at most 250000 headers" in await refused(home, request)
+    assert built.count == 0
+
+
+@pytest.mark.parametrize("column", ["values", "keys"])
+async def test_a_transaction_of_very_many_messages_is_refused_before_they_are_built(home: Home, column: str) -> None:
+    await make_jobs(home)
+    lists = {"values": b"\x90", column: array(9_000, encode(b"") if column == "values" else b"\xc0")}
+    publishes = array(2_000, mapping(topic=TOPIC, batch=mapping(**lists)))
+    async with Built() as built:
+        assert "at most 10000 messages" in await refused(home, said("Transact", acks=b"\x90", publishes=publishes))
+    assert built.count == 0
+
+
+class Built:
+    """How many commands were built of what came."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._patch = pytest.MonkeyPatch()
+
+    async def __aenter__(self) -> Built:
+        decoder = p._requests
+
+        class Counting:
+            @staticmethod
+            def decode(body: memoryview) -> Any:
+                found = decoder.decode(body)
+                self.count += not isinstance(found[1], p.Hello | p.Ping)
+                return found
+
+        self._patch.setattr(p, "_requests", Counting)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._patch.undo()
+
+
+async def test_a_batch_with_as_many_headers_as_it_may_have_is_published(home: Home) -> None:
+    await make_jobs(home)
+    count = limits.BATCH_HEADERS_MAX // limits.HEADERS_MAX
+    batch = mapping(values=array(count, encode(b"")), headers=array(count, encode(FULL)))
+    body = b"\x92\x07" + said("Publish", topic=TOPIC, batch=batch)
+    async with home.wire() as wire:
+        wire.writer.write(len(body).to_bytes(4, "big") + body)
+        assert (await wire.receive())[:2] == (p.ANSWER, 7)

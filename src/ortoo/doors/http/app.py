@@ -90,7 +90,7 @@ class App:
         else:
             check_content_type(call.headers)
         assert endpoint.decoder is not None
-        return parse_body(endpoint.decoder, body)
+        return await parse_body(endpoint.decoder, body)
 
     def _options(self, endpoints: dict[str, Endpoint], headers: dict[bytes, bytes]) -> Answer:
         allowed = _methods(endpoints)

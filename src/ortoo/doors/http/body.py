@@ -15,7 +15,7 @@ from ortoo.model.names import check_name
 
 from .call import InNamespace
 from .coding import DECODERS, RATIO_MAX, TooLarge, decode
-from .counting import check_counts
+from .counting import check_counts, could_have_many
 from .desk import HangUp, Receive
 from .problems import Refusal
 
@@ -23,22 +23,25 @@ _HIGH, _LOW = rb"\\u[dD][89abAB]\w\w", rb"\\u[dD][c-fC-F]\w\w"
 _LONE_SURROGATE = re.compile(b"%b(?!%b)|%b(?<!%b%b)" % (_HIGH, _LOW, _LOW, _HIGH, _LOW))
 _PATIENCE_SECONDS = 30.0  # in which so many bytes have to come, or the rest of the body
 _PROGRESS_BYTES = 64 * 1024
+_LARGE_BYTES = 1024 * 1024
 _ROOM_SECONDS = 30.0  # a body waits for those of others
 
 
 class Intake:
     """The body of one request, and its share of what all doors together may hold."""
 
-    __slots__ = ("_bytes_max", "_reading", "share")
+    __slots__ = ("_bytes_max", "_hint", "_reading", "share")
 
     def __init__(self, budget: Budget, bytes_max: int) -> None:
         self.share = Share(budget, cut=self._cut)
         self._bytes_max = bytes_max
+        self._hint = "send it in parts, or raise http.max_body_bytes"
         self._reading: asyncio.Timeout | None = None
 
     async def read(self, receive: Receive, headers: dict[bytes, bytes], bytes_max: int | None = None) -> bytes:
         """`bytes_max`: when the request may have less than others."""
-        self._bytes_max = min(self._bytes_max, bytes_max or self._bytes_max)
+        if bytes_max is not None and bytes_max < self._bytes_max:
+            self._bytes_max, self._hint = bytes_max, "send several requests"
         self._check(int(headers.get(b"content-length", b"0")))  # digits, or the parser would have refused it
         body = await self._gather(receive)
         coding = headers.get(b"content-encoding")
@@ -103,7 +106,7 @@ class Intake:
             raise self._too_large()
 
     def _too_large(self) -> Refusal:
-        return Refusal(413, f"a body has at most {self._bytes_max} bytes, once decompressed")
+        return Refusal(413, f"a body has at most {self._bytes_max} bytes, once decompressed; {self._hint}")
 
     def close(self) -> None:
         self.share.close()
@@ -119,11 +122,18 @@ def check_content_type(headers: dict[bytes, bytes]) -> None:
         raise Refusal(415, f"send the body as content-type application/json, not {kind.decode('latin-1')}")
 
 
-def parse_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+async def parse_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """A large one is read in several goes, so that others run in between."""
+    pause = _pause if len(body) > _LARGE_BYTES else _no_pause
     try:
         if not body.isascii():
+            await pause()
             body.decode()  # values are taken over unread, so that bad text in them would not be noticed
-        check_counts(body)
+        await pause()
+        if could_have_many(body):
+            await pause()
+            check_counts(body)
+        await pause()
         return decoder.decode(body)
     except UnicodeDecodeError as error:
         raise InvalidError(f"the body is not UTF-8: {error.reason} (byte {error.start})") from None
@@ -131,6 +141,14 @@ def parse_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         raise InvalidError(_explain(str(error), body)) from None
     except RecursionError:
         raise InvalidError("the body is nested too deeply") from None
+
+
+async def _pause() -> None:
+    await asyncio.sleep(0)
+
+
+async def _no_pause() -> None:
+    pass
 
 
 def _explain(error: str, body: bytes) -> str:

@@ -29,10 +29,14 @@ class _Message(msgspec.Struct):
         _count.messages += 1
         if _count.messages > _MESSAGES_MAX:
             raise InvalidError(f"a request has at most {_MESSAGES_MAX} messages; send more requests")
-        if len(self.headers) > _HEADER_QUOTES_MAX:
-            text = bytes(self.headers)
-            if text.count(b'"') - text.count(b'\\"') > _HEADER_QUOTES_MAX:
-                raise InvalidError(f"a message has at most {limits.HEADERS_MAX} headers")
+        text = bytes(self.headers)
+        quotes = text.count(b'"') - text.count(b'\\"')
+        if quotes > _HEADER_QUOTES_MAX:
+            raise InvalidError(f"a message has at most {limits.HEADERS_MAX} headers")
+        _count.quotes += quotes
+        if _count.quotes > 4 * limits.BATCH_HEADERS_MAX:
+            most = limits.BATCH_HEADERS_MAX
+            raise InvalidError(f"a publish has at most {most} headers in all; send fewer messages at once")
 
 
 class _Publish(msgspec.Struct):
@@ -54,19 +58,23 @@ class _Body(msgspec.Struct):
 class _Count:
     messages = 0
     publishes = 0
+    quotes = 0  # of their headers
 
 
 _count = _Count()  # of the body that is being looked through; that is done in one go
 _look_through = msgspec.json.Decoder(_Body).decode
 
 
+def could_have_many(body: bytes) -> bool:
+    """Whether its counts have to be checked."""
+    return len(body) > _MESSAGES_MAX and (
+        _has_more(body, b"{", _MESSAGES_MAX + 1) or _has_more(body, b'"', _QUOTES_MAX)
+    )
+
+
 def check_counts(body: bytes) -> None:
     """InvalidError when it has more than any request may have. What is wrong in another way is found when it is read."""
-    if len(body) <= _MESSAGES_MAX or not (
-        _has_more(body, b"{", _MESSAGES_MAX + 1) or _has_more(body, b'"', _QUOTES_MAX)
-    ):
-        return
-    _count.messages = _count.publishes = 0
+    _count.messages = _count.publishes = _count.quotes = 0
     try:
         _look_through(body)
     except (msgspec.DecodeError, RecursionError):

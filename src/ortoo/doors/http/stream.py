@@ -90,9 +90,9 @@ class Session:
     async def _take(self, data: bytes) -> None:
         self._share.take(len(data))
         try:
-            if len(data) > BODY_BYTES_MAX and parse_body(said.decode_kind, data).type != "publish":
+            if len(data) > BODY_BYTES_MAX and (await parse_body(said.decode_kind, data)).type != "publish":
                 raise InvalidError(f"what is no publish has at most {BODY_BYTES_MAX} bytes")
-            command = parse_body(said.decode_command, data)
+            command = await parse_body(said.decode_command, data)
             await self._share.room(_ROOM_SECONDS)
         except OrtooError as error:
             self._share.give_back(len(data))
