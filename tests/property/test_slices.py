@@ -6,6 +6,7 @@ from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ortoo.engine import Engine
 from ortoo.engine.picker import Budget
@@ -14,8 +15,9 @@ from ortoo.engine.wheel import Wheel
 from ortoo.model import commands as c
 from ortoo.model.batch import Outgoing
 from ortoo.model.names import TopicName
-from ortoo.model.records import CameDue, Expired, Record, decode_records, encode_records
+from ortoo.model.records import CameDue, Expired, Record, Trimmed, decode_records, encode_records
 from ortoo.model.replies import LeaseTaken, MessageState
+from ortoo.model.runs import runs_of
 from ortoo.model.topic import topic_config
 
 BEGINNING = 1_700_000_000_000
@@ -57,6 +59,11 @@ class World:
             self.ticks.append(records)
             self.log(records)
             assert self.states(self.live) == self.states(self.replayed)
+
+    def tick_once(self) -> None:
+        records = self.live.tick(self.now, Budget(self.budget))
+        if records:
+            self.log(records)
 
     def states(self, engine: Engine) -> list[dict[str, list[int]]]:
         topic = engine.state.names[NAME]
@@ -131,3 +138,84 @@ def test_a_wheel_gives_what_is_due_in_order_and_in_any_portions() -> None:
         elif is_all:
             break
     assert found == sorted(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows, st.integers(1, 30), st.sampled_from(["key", "none", "partition"]), st.integers(0, 12), st.booleans())
+def test_a_log_trimmed_in_slices_ends_as_one_trimmed_at_once(
+    rows: list[tuple[str | None, int, int | None]], budget: int, ordering: str, leased: int, nack: bool
+) -> None:
+    ends = []
+    for each in (budget, 1_000_000):
+        world = World(each, ordering=ordering, backoff_initial=100.0, retention_seconds=5, lease=600.0)
+        keys, delays = [row[0] for row in rows], [float(row[1]) for row in rows]
+        world.do(c.Publish(NAME, Outgoing([b"v"] * len(rows), keys=keys, delays=[*delays])))
+        world.pass_time(2_000)
+        if leased:
+            taken = world.do(lease(leased))
+            assert isinstance(taken, LeaseTaken)
+            if nack and taken.taken:
+                world.do(c.Settle("nack", runs_of(taken.taken)))
+        world.now += 2_000
+        world.do(c.Publish(NAME, Outgoing([b"v"] * 2, keys=["x", None])))
+        world.pass_time(8_000)
+        [partition] = world.live.state.names[NAME].partitions
+        skipped = [feed.skipped for group in world.live.state.names[NAME].groups.values() for feed in group.feeds]
+        ends.append((world.states(world.live), partition.start, skipped))
+    assert ends[0] == ends[1]
+
+
+def test_a_log_that_a_group_has_sorted_is_trimmed_a_part_at_a_time() -> None:
+    world = World(30, retention_seconds=5)
+    world.do(c.Publish(NAME, Outgoing([b"v"] * 100, keys=[f"k{n}" for n in range(100)])))
+    world.do(c.Lease(topic="t", group="a", consumer="me", key="none"))
+    world.pass_time(20_000)
+    trimmed = [record for records in world.ticks for record in records if isinstance(record, Trimmed)]
+    assert len(trimmed) >= 4
+    assert trimmed[-1].start == 100
+
+
+ids = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "u"]),  # to which topic
+        st.sampled_from(["a", "b", "c", "d"]),  # which id
+        st.sampled_from([0, 1, 4_000, 11_000]),  # after how long
+        st.sampled_from([None, None, None, "topic", "namespace", "delete", 3.0, 20.0]),  # and then the topic changes so
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ids, st.integers(1, 5))
+def test_ids_forgotten_in_slices_are_found_as_if_forgotten_at_once(
+    steps: list[tuple[str, str, int, str | float | None]], budget: int
+) -> None:
+    """Publishes are told the same, whatever is still lying about."""
+    answers: list[list[object]] = []
+    for each in (budget, 1_000_000):
+        told: list[object] = []
+        world = World(each, dedup_scope="namespace", dedup_window=10.0)
+        for name, dedup_id, ms, change in steps:
+            topic = TopicName("default", name)
+            world.now += ms
+            if each < 1_000_000:
+                world.tick_once()
+            else:
+                world.pass_time(0)
+            told.append(world.do(c.Publish(topic, Outgoing([b"v"], dedup_ids=[dedup_id]))))
+            config = world.live.state.names[topic].config
+            if change == "delete":
+                world.do(c.DeleteTopic(topic))
+                world.do(c.CreateTopic(topic, config))
+            elif isinstance(change, str):
+                world.do(c.ChangeTopic(topic, replace(config, dedup_scope=change)))
+            elif change is not None:
+                world.do(c.ChangeTopic(topic, replace(config, dedup_window=change)))
+        answers.append(told)
+        world.pass_time(60_000)
+        state = world.live.state
+        assert not state.unshared
+        shared = state.dedups.get("default", {})
+        assert all(dedup_id in state.topics[owner].dedup.seen for dedup_id, owner in shared.items())
+    assert answers[0] == answers[1]

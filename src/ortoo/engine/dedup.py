@@ -5,11 +5,12 @@ Each topic remembers its own, by its own window and count. Where a namespace sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import islice
 
 from ortoo.model.names import MessageRef, TopicId
 
 SharedIds = dict[str, TopicId]
+Seen = dict[str, tuple[int, MessageRef]]  # when, and where
 
 
 class DedupTable:
@@ -21,23 +22,24 @@ class DedupTable:
     __slots__ = ("forgotten", "seen")
 
     def __init__(self) -> None:
-        self.seen: dict[str, tuple[int, MessageRef]] = {}
+        self.seen: Seen = {}
         self.forgotten = 0
 
     def find(self, dedup_id: str, now: int, window_ms: int) -> MessageRef | None:
         entry = self.seen.get(dedup_id)
-        return entry[1] if entry is not None and now - entry[0] < window_ms else None
+        return entry[1] if entry is not None and entry[0] > max(now - window_ms, self.forgotten) else None
 
     def remember(self, dedup_id: str, at: int, message: MessageRef) -> None:
         self.seen.pop(dedup_id, None)
         self.seen[dedup_id] = (at, message)
 
-    def prune(self, now: int, window_ms: int, count_max: int) -> list[str]:
-        """Forgets what is too old or too many; returns that."""
+    def prune(self, now: int, window_ms: int, count_max: int, limit: int | None = None) -> list[str]:
+        """Forgets what is too old or too many, so many ids at most; returns them."""
         gone: list[str] = []
         excess = len(self.seen) - count_max
-        for dedup_id, (at, _) in self.seen.items():
-            if now - at < window_ms and len(gone) >= excess:
+        over = max(now - window_ms, self.forgotten)
+        for dedup_id, (at, _) in islice(self.seen.items(), limit):
+            if at > over and len(gone) >= excess:
                 break
             gone.append(dedup_id)
         newest = max((self.seen.pop(dedup_id)[0] for dedup_id in gone), default=0)
@@ -45,13 +47,13 @@ class DedupTable:
         self.forgotten = max(self.forgotten, min(newest, oldest - 1))
         return gone
 
-    def clear(self) -> None:
-        self.forgotten = max([self.forgotten, *(at for at, _ in self.seen.values())])
-        self.seen.clear()
+    def outdate(self, now: int, window_ms: int) -> None:
+        """What is too old now stays so, whatever the window becomes."""
+        self.forgotten = max(self.forgotten, now - window_ms)
 
-
-def unshare(shared: SharedIds, topic: TopicId, dedup_ids: Iterable[str]) -> None:
-    """The topic has forgotten these; another may have published one of them since."""
-    for dedup_id in dedup_ids:
-        if shared.get(dedup_id) == topic:
-            del shared[dedup_id]
+    def clear(self) -> Seen:
+        """Forgets all; returns that."""
+        seen, self.seen = self.seen, {}
+        if seen:
+            self.forgotten = max(self.forgotten, next(reversed(seen.values()))[0])
+        return seen

@@ -7,7 +7,8 @@
 ("members", topic, group)              consumers fall silent; partitions that move are handed over
 ("window", topic)                      a window buffer closes
 ("transactions",)                      named transactions time out, and are forgotten
-("retention", topic, partition)        the logs are trimmed, from that partition on
+("dedup",)                             ids that are shared no longer are forgotten
+("retention", topic, partition)        the logs are trimmed, from that partition on, and old dedup ids forgotten
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def decide_due(slate: Slate, alarm: Alarm, budget: Budget) -> None:
     state = slate.state
     kind, ids = str(alarm[0]), [int(part) for part in alarm[1:]]
     budget.left -= 1
-    if kind in ("leases", "transactions"):
+    if kind in _GLOBAL:
         _GLOBAL[kind](slate, budget)
     else:
         topic = state.topics.get(TopicId(ids[0]))
@@ -207,18 +208,25 @@ def _retention(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> No
     if _is_abandoned(slate.state, topic, slate.now):
         slate.records.append(TopicDeleted(slate.now, topic.id))
         return
-    cost = 4 + 2 * len(topic.groups)
-    first, count = ids[0], max(1, budget.left // cost)
-    slate.records.extend(retain(topic, range(first, min(first + count, len(topic.partitions))), slate.now))
-    budget.left -= cost * min(count, len(topic.partitions) - first)
-    if first + count < len(topic.partitions):
-        slate.state.alarms.set(("retention", topic.id, first + count), slate.now)
-    else:
-        slate.state.prune_dedup_ids(topic, slate.now)  # which nobody can see: they are too old to be found
+    records, rest = retain(topic, ids[0], slate.now, budget)
+    slate.records.extend(records)
+    if rest is None and slate.state.prune_dedup_ids(
+        topic, slate.now, max(1, budget.left)
+    ):  # nobody can see these any more
+        budget.left, rest = 0, len(topic.partitions)
+    if rest is None:
         slate.state.alarms.set(("retention", topic.id, 0), slate.now + limits.RETENTION_INTERVAL_MS)
+    else:
+        slate.state.alarms.set(("retention", topic.id, rest), slate.now)
 
 
-_GLOBAL = {"leases": _leases, "transactions": _transactions}
+def _dedup(slate: Slate, budget: Budget) -> None:
+    """Ids of topics that were deleted, or share them no longer, are forgotten by those they were shared with."""
+    budget.left -= slate.state.unshare_dedup_ids(max(1, budget.left))
+    slate.state.alarms.set(("dedup",), slate.now if slate.state.unshared else None)
+
+
+_GLOBAL = {"leases": _leases, "transactions": _transactions, "dedup": _dedup}
 _OF_TOPIC = {
     "delays": _delays,
     "retries": _retries,

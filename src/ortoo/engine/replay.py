@@ -19,6 +19,8 @@ from .snapshot import load
 from .state import State
 from .topic import Topic, TopicCounters
 
+_IDS_PRUNED = 1_000  # with each publish, beyond twice what it brings
+
 
 def apply(state: State, record: r.Record) -> None:
     state.now = max(state.now, record.at)
@@ -46,7 +48,7 @@ def _topic_created(state: State, record: r.TopicCreated) -> None:
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
     topic = state.topics[record.topic]
-    state.prune_dedup_ids(topic, record.at)  # a longer window does not bring back what is forgotten
+    state.outdate_dedup_ids(topic, record.at)
     if record.config.dedup_scope != topic.config.dedup_scope:
         state.forget_dedup_ids(topic)
     state.change_topic(topic, record.config)
@@ -156,7 +158,7 @@ def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None
     for offset, dedup_id in enumerate(record.batch.dedup_ids or (), record.base):
         if dedup_id is not None:
             state.remember_dedup_id(topic, dedup_id, record.at, MessageRef(topic.id, record.partition, offset))
-    state.prune_dedup_ids(topic, record.at)
+    state.prune_dedup_ids(topic, record.at, 2 * record.count + _IDS_PRUNED)  # faster than they come
 
 
 def _fill_window(state: State, topic: Topic, record: r.Published) -> None:

@@ -10,19 +10,24 @@ from ortoo.model.records import Record, Skipped, Trimmed
 
 from .group import Group
 from .partition import Partition
+from .picker import Budget
 from .topic import Topic
 
 FLOORS_MAX = 64  # how finely it is remembered what was done when
 
 
-def retain(topic: Topic, partitions: range, now: int) -> list[Record]:
-    """What goes from these partitions."""
+def retain(topic: Topic, first: int, now: int, budget: Budget) -> tuple[list[Record], int | None]:
+    """What goes from the partitions from that one on, as far as the budget allows; and where to go on, if that is not all."""
     records: list[Record] = []
+    cost = 4 + 2 * len(topic.groups)
     excess = _excess(topic)
     groups = [group for group in topic.groups.values() if not group.ephemeral]
     if topic.config.retention_done_seconds is None or not groups:
         topic.floors.clear()
-    for partition in topic.partitions[partitions.start : partitions.stop]:
+    for partition in topic.partitions[first:]:
+        if budget.left <= 0 and partition.index > first:
+            return records, partition.index
+        budget.left -= cost
         if partition.trouble is not None:
             continue
         start = max(
@@ -32,9 +37,26 @@ def retain(topic: Topic, partitions: range, now: int) -> list[Record]:
         if topic.config.retention_waits_for_archive:
             start = min(start, partition.archived)
         if start > partition.start:
-            records.extend(_skips(topic, partition, start, now))
-            records.append(Trimmed(now, topic.id, partition.index, start))
-    return records
+            upto = _affordable(topic, partition, start, budget)
+            records.extend(_skips(topic, partition, upto, now))
+            records.append(Trimmed(now, topic.id, partition.index, upto))
+            if upto < start:
+                return records, partition.index
+    return records, None
+
+
+def _affordable(topic: Topic, partition: Partition, start: int, budget: Budget) -> int:
+    """How far the log may be trimmed now: what a group has sorted by key, or failed, goes message by message."""
+    feeds = [group.feeds[partition.index] for group in topic.groups.values()]
+    busy = [feed for feed in feeds if feed.failures or (feed.keys is not None and partition.keys)]
+    each = max(1, budget.left // max(1, len(busy)))
+    for feed in busy:
+        going = feed.open.within(0, start)
+        if len(going) > each:
+            going = going.take(each)
+            start = going.last() + 1
+        budget.left -= len(going)
+    return start
 
 
 def _skips(topic: Topic, partition: Partition, start: int, now: int) -> Iterator[Record]:

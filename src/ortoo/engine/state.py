@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
@@ -13,7 +14,7 @@ from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
 from .alarms import Alarms
-from .dedup import SharedIds, unshare
+from .dedup import Seen, SharedIds
 from .group import Group
 from .leases import LeaseState
 from .members import Members
@@ -60,6 +61,7 @@ class State:
         "shifted",
         "topics",
         "transactions",
+        "unshared",
     )
 
     def __init__(self, auto_create: bool = True) -> None:
@@ -74,6 +76,9 @@ class State:
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
+        self.unshared: deque[tuple[str, TopicId, Seen]] = (
+            deque()
+        )  # soft: of topics that do so no longer, to be forgotten
         self.transactions: dict[Name, Transaction] = {}
         self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
         self.ending: dict[Name, dict[Place, int]] = {}  # soft: what committed ones hold until their end is durable
@@ -254,37 +259,64 @@ class State:
 
     def find_dedup_id(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
         """Where the first message with that id lies, if the topic, or one that it shares ids with, remembers it."""
-        if topic.config.dedup_scope == "namespace":
-            owner = self.topics.get(self.dedups.get(topic.name.namespace, {}).get(dedup_id, TopicId(0)))
-            if owner is None:
-                return None
-            topic = owner
-        return topic.dedup.find(dedup_id, now, topic.dedup_window_ms)
+        owner = self._sharing(topic, dedup_id) if topic.config.dedup_scope == "namespace" else topic
+        return owner.dedup.find(dedup_id, now, owner.dedup_window_ms) if owner is not None else None
+
+    def _sharing(self, topic: Topic, dedup_id: str) -> Topic | None:
+        """Which topic of its namespace remembers that id for all. One that does so no longer may still be named for a while."""
+        owner = self.topics.get(self.dedups.get(topic.name.namespace, {}).get(dedup_id, TopicId(0)))
+        return owner if owner is not None and owner.config.dedup_scope == "namespace" else None
 
     def remember_dedup_id(self, topic: Topic, dedup_id: str, at: int, message: MessageRef) -> None:
         topic.dedup.remember(dedup_id, at, message)
         if topic.config.dedup_scope == "namespace":
-            shared = self.dedups.setdefault(topic.name.namespace, {})
-            before = self.topics.get(shared.get(dedup_id, topic.id))
+            before = self._sharing(topic, dedup_id)
             if before is not None and before is not topic:
                 before.dedup.seen.pop(dedup_id, None)
-            shared[dedup_id] = topic.id
+            self.dedups.setdefault(topic.name.namespace, {})[dedup_id] = topic.id
 
-    def prune_dedup_ids(self, topic: Topic, now: int) -> None:
-        gone = topic.dedup.prune(now, topic.dedup_window_ms, topic.config.dedup_count)
-        if gone:
-            self._unshare(topic, gone)
+    def prune_dedup_ids(self, topic: Topic, now: int, limit: int | None = None) -> bool:
+        """What is too old or too many, so many at most. Returns whether there may be more."""
+        gone = topic.dedup.prune(now, topic.dedup_window_ms, topic.config.dedup_count, limit)
+        if gone and topic.config.dedup_scope == "namespace":
+            self._unshare(topic.name.namespace, topic.id, gone)
+        return len(gone) == limit
+
+    def outdate_dedup_ids(self, topic: Topic, now: int) -> None:
+        """What is forgotten stays so, though the topic may remember longer or more from now on."""
+        topic.dedup.outdate(now, topic.dedup_window_ms)
+        if (
+            len(topic.dedup.seen) > topic.config.dedup_count
+        ):  # it was lowered just now: they are pruned with time otherwise
+            self.prune_dedup_ids(topic, now)
 
     def forget_dedup_ids(self, topic: Topic) -> None:
-        self._unshare(topic, topic.dedup.seen)
-        topic.dedup.clear()
+        """All of them. With whom they were shared finds them no more, and forgets them in time."""
+        seen = topic.dedup.clear()
+        if seen:
+            self.unshared.append((topic.name.namespace, topic.id, seen))
+            self.alarms.set(("dedup",), self.now)
 
-    def _unshare(self, topic: Topic, gone: Iterable[str]) -> None:
-        shared = self.dedups.get(topic.name.namespace)
-        if shared is not None and topic.config.dedup_scope == "namespace":
-            unshare(shared, topic.id, gone)
-            if not shared:
-                del self.dedups[topic.name.namespace]
+    def unshare_dedup_ids(self, limit: int) -> int:
+        """So many ids at most, of those that `forget_dedup_ids` left; returns how many."""
+        namespace, topic, seen = self.unshared[0]
+        gone = [seen.popitem()[0] for _ in range(min(limit, len(seen)))]
+        self._unshare(namespace, topic, gone)
+        if not seen:
+            self.unshared.popleft()
+        return len(gone)
+
+    def _unshare(self, namespace: str, topic: TopicId, gone: Iterable[str]) -> None:
+        """The topic has forgotten these; another, or itself anew, may have published one of them since."""
+        shared, owner = self.dedups.get(namespace), self.topics.get(topic)
+        if shared is None:
+            return
+        known = owner.dedup.seen if owner is not None and owner.config.dedup_scope == "namespace" else {}
+        for dedup_id in gone:
+            if shared.get(dedup_id) == topic and dedup_id not in known:
+                del shared[dedup_id]
+        if not shared:
+            del self.dedups[namespace]
 
     def groups(self) -> Iterator[tuple[Topic, Group]]:
         for topic in self.topics.values():
