@@ -21,11 +21,14 @@ from ortoo.model.commands import (
 from ortoo.model.errors import ConfigError, FullError
 from ortoo.ports import Store
 
-_FREQUENT = (Publish, Lease, Settle, Extend, Stage, Transact)  # whose fields are checked where they are made
+_SETTLING = (Lease, Settle, Extend)  # need neither room nor a key
+_FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above
 
 
 def admit(command: Command, store: Store, engine: Engine) -> None:
     wanted = plain(command)
+    if isinstance(wanted, _SETTLING):
+        return
     if not isinstance(wanted, _FREQUENT):
         check_types(wanted)
     if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:

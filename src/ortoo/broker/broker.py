@@ -174,14 +174,16 @@ class Broker(Reader):
         """With `wait_ms`, waits that long for room in a full topic."""
         wanted = plain(command)
         assert isinstance(wanted, Publish)
-        deadline, ticket = self.clock.monotonic_ms() + wait_ms, self._rooms.ticket()
+        place: tuple[int, int] | None = None  # in the line of those who wait for room, and until when
         while True:
             try:
                 reply: Placed = self.submit(command)
             except FullError:
-                if self.clock.monotonic_ms() >= deadline:
+                now = self.clock.monotonic_ms()
+                place = place or (self._rooms.ticket(), now + wait_ms)
+                if now >= place[1]:
                     raise
-                await self._rooms.wait(wanted.topic, ticket, deadline)
+                await self._rooms.wait(wanted.topic, *place)
             else:
                 if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
                     topic.counters.duplicates += sum(reply.duplicates)
@@ -213,10 +215,7 @@ class Broker(Reader):
         return [*super().problems(), *self._time.problems(), *suspended, *self._coordinator.problems()]
 
     def _do_due(self, now: int) -> None:
-        """Does what is due, as much as one turn may; then later turns go on.
-
-        A mistake of ours in one topic suspends that topic; the others go on.
-        """
+        """Does what is due, as much as one turn may; later turns go on. A mistake of ours suspends its topic, no other."""
         if self._is_behind:
             return
         budget = Budget(limits.DUE_PER_TURN)
@@ -238,24 +237,26 @@ class Broker(Reader):
 
     def _arm(self) -> None:
         """Waits count on the monotonic clock; what the engine has due, in the queue's time."""
-        monotonic = self.clock.monotonic_ms()
         due = None if self._is_behind else self.engine.next_deadline()
         waits = self.waiters.next_deadline()
+        if due is None and waits is None:
+            return
+        monotonic = self.clock.monotonic_ms()
         delays = [due - self.now()] if due is not None else []
         delays += [waits - monotonic] if waits is not None else []
-        if not delays:
-            return
         delay = max(0, min(delays))
         if self._alarm is not None and self._alarm[0] <= monotonic + delay:
             return
-        if self._alarm is not None:
-            self._alarm[1].cancel()
+        self._disarm()
         self._alarm = (monotonic + delay, self.clock.call_later(delay, self._ring))
 
-    def _ring(self) -> None:
+    def _disarm(self) -> None:
         if self._alarm is not None:
             self._alarm[1].cancel()
             self._alarm = None
+
+    def _ring(self) -> None:
+        self._disarm()
         if self._refusal is None:
             with suppress(UnavailableError):  # a mistake of ours: the committer begins again
                 self._catch_up()
@@ -295,10 +296,10 @@ class Broker(Reader):
     def _give_up(self, error: Exception) -> Never:
         """A mistake of ours left the state half changed. Nothing of it is written; begin again from the store."""
         _log.error("a record could not be applied, recovering", exc_info=error)
-        self._refuse(UnavailableError(f"the queue made a mistake ({error!r}) and is recovering; try again"))
+        refusal = UnavailableError(f"the queue made a mistake ({error!r}) and is recovering; try again")
+        self._refuse(refusal)
         self._commits.give_up(error)
-        assert self._refusal is not None
-        raise self._refusal from error
+        raise refusal from error
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable."""
@@ -320,7 +321,8 @@ class Broker(Reader):
 
     def _stir(self, name: TopicName, partitions: set[int] | None = None) -> None:
         if self._refusal is None:
-            self.waiters.stir(describe(self.engine.state, name, partitions))
+            if self.waiters:
+                self.waiters.stir(describe(self.engine.state, name, partitions))
             if name in self._rooms:
                 self._rooms.look(name, self._room_in(name))
 
@@ -365,9 +367,7 @@ class Broker(Reader):
             suspended = len(self._suspended)
             try:
                 return self._catch_up()
-            except (
-                UnavailableError
-            ) as error:  # what is due cannot be done: once more, without the topic that is to blame
+            except UnavailableError as error:  # what is due cannot be done: again, without the topic that is to blame
                 self._commits.drop(error, error)
                 if len(self._suspended) == suspended:
                     raise
@@ -390,9 +390,7 @@ class Broker(Reader):
     def _refuse(self, error: OrtooError) -> None:
         """No new work; whoever waits is told why."""
         self._refusal = error
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
+        self._disarm()
         for waiter in self.waiters.all():
             if not waiter.future.done():
                 waiter.future.set_exception(error)

@@ -24,8 +24,11 @@ class Timekeeper:
         self._jump: tuple[int, int] | None = None  # (by how much, monotonic) the machine's clock was set ahead
 
     def now(self) -> int:
+        wall = self._clock.now_ms()
+        if wall == self._last and self._anchor is None:  # the same millisecond, as mostly under load
+            return wall
         looked = self._looked
-        wall, monotonic = self._read()
+        monotonic = self._read(wall)
         if wall >= self._last:
             self._last, self._anchor, self._behind = wall, None, 0
         else:
@@ -34,14 +37,14 @@ class Timekeeper:
             self._behind = max(self._behind, self._last - wall)
         return self._last
 
-    def _read(self) -> tuple[int, int]:
-        wall, monotonic = self._clock.now_ms(), self._clock.monotonic_ms()
+    def _read(self, wall: int) -> int:
+        monotonic = self._clock.monotonic_ms()
         if self._looked is not None:
             ahead = (wall - self._looked[0]) - (monotonic - self._looked[1])
             if ahead >= _NOTABLE_MS and wall > self._last:
                 self._jump = (ahead, monotonic)
         self._looked = (wall, monotonic)
-        return wall, monotonic
+        return monotonic
 
     def not_before(self, instant: int) -> None:
         """What the store remembers was decided by then."""

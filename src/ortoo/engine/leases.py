@@ -130,7 +130,8 @@ class SettledLeases:
         self.leases: dict[LeaseId, bytes] = {}  # a LeaseDump each, in the order they were settled
 
     def remember(self, lease: LeaseState) -> None:
-        self.leases[lease.id] = _encode(dump_lease(lease))
+        acked = {partition: _dump_few(offsets) for partition, offsets in lease.acked.items()}
+        self.leases[lease.id] = _encode((lease.id, lease.consumer, lease.at, lease.until, {}, acked))
         if len(self.leases) > limits.SETTLED_LEASES_REMEMBERED:
             del self.leases[next(iter(self.leases))]
 

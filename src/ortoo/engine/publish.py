@@ -90,7 +90,9 @@ def check_room(state: State, topic: Topic, new: int) -> None:
 
 
 def check_dues(outgoing: Outgoing, now: int) -> None:
-    latest = max((at for at in outgoing.deliver_ats or () if at is not None), default=0)
+    if not outgoing.deliver_ats:
+        return
+    latest = max((at for at in outgoing.deliver_ats if at is not None), default=0)
     if round(latest * 1000) > now + limits.DELAY_MS_MAX:
         raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
 

@@ -11,6 +11,9 @@ from .replies import Taken
 
 def merge_runs(runs: Iterable[Run]) -> list[Run]:
     """One run per lease and partition, in the order they first come; the runs given do not change."""
+    runs = list(runs)
+    if len(runs) == 1:
+        return runs
     merged: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
     through = set()
     for run in runs:
