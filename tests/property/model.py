@@ -18,7 +18,7 @@ from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostEr
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import DeathReason, Origin
 from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
-from ortoo.model.topic import ANY_PRIORITY, TopicConfig, dlq_config
+from ortoo.model.topic import ANY_PRIORITY, TopicConfig, dlq_config, topic_config
 
 Place = tuple[int, int]  # partition, offset
 
@@ -364,7 +364,8 @@ class Model:
 
     def change_topic(self, command: c.ChangeTopic, now: int) -> TopicId:
         topic = self.topic(command.topic)
-        old, new = topic.config, command.config
+        old = topic.config
+        new = topic_config(command.changes, old)
         if new.ordering != old.ordering or new.partitions < old.partitions:
             raise InvalidError("change")
         if new.partitions > old.partitions and new.ordering == "key" and not new.allow_reorder:

@@ -676,7 +676,8 @@ class EngineMachine(RuleBasedStateMachine):
     def change_topic(self, topic: str, chosen: list[dict[str, Any]]) -> None:
         found = self.model.topics.get(self.topic(topic))
         config = merged(found.config.ordering, chosen, found.config) if found else TopicConfig()
-        self.do(c.ChangeTopic(self.topic(topic), config), lambda m, cmd, _: m.change_topic(cmd, self.now))
+        changes = msgspec.structs.asdict(config)
+        self.do(c.ChangeTopic(self.topic(topic), changes), lambda m, cmd, _: m.change_topic(cmd, self.now))
 
     @precondition(lambda self: self.turn % 3 == 0)
     @rule(topic=topics, sure=st.integers(0, 3))

@@ -31,7 +31,9 @@ def admit(command: Command, store: Store, engine: Engine) -> None:
         return
     if not isinstance(wanted, _FREQUENT):
         check_types(wanted)
-    if isinstance(wanted, CreateTopic | ChangeTopic) and wanted.config.encrypted:
+    if (isinstance(wanted, CreateTopic) and wanted.config.encrypted) or (
+        isinstance(wanted, ChangeTopic) and wanted.changes.get("encrypted")
+    ):
         _check_key(store)
     if not _publishes(wanted) or engine.has_answer(command):
         return

@@ -87,8 +87,8 @@ class Admin:
     async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
         """Changes some settings and leaves the others."""
         name = self._name(topic, namespace)
-        config = (await self._link.topic(name)).config
-        await self._link.call(ChangeTopic(name, topic_config(settings, config)))
+        config = topic_config(settings, (await self._link.topic(name)).config)  # a mistake is found before it is sent
+        await self._link.call(ChangeTopic(name, {setting: getattr(config, setting) for setting in settings}))
         return await self._link.topic(name)
 
     async def ensure_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:

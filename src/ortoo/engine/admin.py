@@ -18,9 +18,10 @@ from ortoo.model.commands import (
     Seek,
 )
 from ortoo.model.errors import ExistsError, InvalidError
+from ortoo.model.masking import check_unmasked, unmask_settings
 from ortoo.model.names import check_name
 from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
-from ortoo.model.topic import TopicConfig, differing_settings
+from ortoo.model.topic import TopicConfig, differing_settings, topic_config
 
 from .bury import Death, bury
 from .decision import Decision, Slate, check_secrecy
@@ -34,6 +35,7 @@ from .topic import Topic
 
 def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decision:
     found = state.names.get(command.topic)
+    check_unmasked(command.config.dlq_webhook)
     if found is None:
         slate = Slate(state, now)
         topic = slate.create_topic(command.topic, command.config)
@@ -52,7 +54,8 @@ def _contrast(found: TopicConfig, wanted: TopicConfig) -> str:
 
 def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decision:
     topic = state.usable_topic(command.topic)
-    old, new = topic.config, command.config
+    old = topic.config
+    new = topic_config(unmask_settings(command.changes, old), old)
     if new.ordering != old.ordering:
         raise InvalidError("the ordering of a topic cannot be changed: what is in flight was promised the old one")
     if new.partitions < old.partitions:

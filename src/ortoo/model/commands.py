@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -49,7 +49,7 @@ class CreateTopic(msgspec.Struct, frozen=True, tag=True):
 
 class ChangeTopic(msgspec.Struct, frozen=True, tag=True):
     topic: TopicName
-    config: TopicConfig
+    changes: dict[str, Any]  # settings by name; the others stay as they are
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, tag=True):

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from .errors import InvalidError
 from .topic import TopicConfig
 
 MASK = "********"
@@ -17,7 +18,7 @@ def mask_login(url: str) -> str:
     return parts._replace(netloc=f"{MASK[: len(login)]}@{host}").geturl() if login else url
 
 
-def is_masked(url: str) -> bool:
+def _is_masked(url: str) -> bool:
     """Whether it was shown by us, and is not to be taken for the address itself."""
     try:
         login = urlsplit(url).netloc.rpartition("@")[0]
@@ -26,9 +27,27 @@ def is_masked(url: str) -> bool:
     return bool(login) and MASK.startswith(login)
 
 
+def shown_config(config: TopicConfig) -> TopicConfig:
+    """The settings of a topic, for clients."""
+    if config.dlq_webhook is None:
+        return config
+    return msgspec.structs.replace(config, dlq_webhook=mask_login(config.dlq_webhook))
+
+
 def shown_settings(config: TopicConfig) -> dict[str, Any]:
-    """The settings of a topic by name."""
-    settings = msgspec.structs.asdict(config)
-    if config.dlq_webhook is not None:
-        settings["dlq_webhook"] = mask_login(config.dlq_webhook)
-    return settings
+    """The same by name."""
+    return msgspec.structs.asdict(shown_config(config))
+
+
+def unmask_settings(changes: dict[str, Any], config: TopicConfig) -> dict[str, Any]:
+    """Without what a client only sends back as it was shown. What was masked is not to replace the secret."""
+    url = changes.get("dlq_webhook")
+    if config.dlq_webhook is not None and url == mask_login(config.dlq_webhook):
+        return {name: value for name, value in changes.items() if name != "dlq_webhook"}
+    check_unmasked(url)
+    return changes
+
+
+def check_unmasked(url: object) -> None:
+    if isinstance(url, str) and _is_masked(url):
+        raise InvalidError("the login of dlq_webhook is masked: give it in full, or leave dlq_webhook out")

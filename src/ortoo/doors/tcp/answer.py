@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from ortoo.broker import Guest, Share
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_number, check_position, check_ref, check_wait
 from ortoo.model.commands import Command, Lease, Publish, plain
 from ortoo.model.errors import InvalidError
-from ortoo.model.replies import Columns, Page
+from ortoo.model.masking import shown_config
+from ortoo.model.replies import Columns, Page, TopicInfo
 from ortoo.wire import protocol as p
 
 
@@ -43,11 +46,17 @@ async def _publish_or_wait(guest: Guest, request: p.PublishOrWait, share: Share,
 
 
 async def _list_topics(guest: Guest, request: p.ListTopics) -> Any:
-    return await guest.topics(request.namespace)
+    return [_shown(info) for info in await guest.topics(request.namespace)]
 
 
 async def _get_topic(guest: Guest, request: p.GetTopic) -> Any:
-    return await guest.topic(request.topic)
+    return _shown(await guest.topic(request.topic))
+
+
+def _shown(info: TopicInfo) -> TopicInfo:
+    """Secrets stay here."""
+    config = shown_config(info.config)
+    return info if config is info.config else msgspec.structs.replace(info, config=config)
 
 
 async def _get_stats(guest: Guest, request: p.GetStats) -> Any:
