@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ortoo.app.clock import SystemClock
-from ortoo.broker import Access, Broker, Budget, Gate, Share
+from ortoo.broker import Access, Broker, Budget, Gate, Presence, Share
 from ortoo.broker import budget as budgets
 from ortoo.doors.http import HttpDoor, body
 from ortoo.doors.tcp import TcpDoor, server, session
@@ -53,7 +53,8 @@ class Both(Home):
 @asynccontextmanager
 async def serving_both(budget: int, store: MemoryStore | None = None) -> AsyncIterator[Both]:
     broker, held = Broker(store or MemoryStore(), SystemClock()), Budget(budget)
-    gates = {name: Gate(name, broker, Access(), LimitSettings(), held) for name in ("tcp", "http")}
+    presence = Presence(broker)
+    gates = {name: Gate(name, broker, Access(), LimitSettings(), held, presence) for name in ("tcp", "http")}
     tcp = TcpDoor(gates["tcp"], TcpSettings(port=0))
     http = HttpDoor(gates["http"], HttpSettings(port=0), metrics=None, ready=lambda: None)  # type: ignore[arg-type]
     await broker.open()

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.broker import Access, Broker, Budget, Gate, Presence
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
@@ -121,7 +121,9 @@ class Server:
         access, budget = Access(self.settings.token), Budget(self.settings.limits.in_flight_bytes)
         enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
         limits = _fit_connections(self.settings.limits, sum(enabled.values()))
-        return {name: Gate(name, self.broker, access, limits, budget) for name, is_on in enabled.items() if is_on}
+        presence = Presence(self.broker)
+        names = [name for name, is_on in enabled.items() if is_on]
+        return {name: Gate(name, self.broker, access, limits, budget, presence) for name in names}
 
     def _make_doors(self, tls: ssl.SSLContext | None) -> dict[str, Door]:
         doors: dict[str, Door] = {}

@@ -4,6 +4,7 @@ from .access import Access, Principal
 from .broker import Broker
 from .budget import Budget, Share
 from .gate import Gate, Guest
+from .presence import Presence
 from .subscription import Subscription
 
-__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Principal", "Share", "Subscription"]
+__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Presence", "Principal", "Share", "Subscription"]

@@ -26,6 +26,7 @@ from .access import HOST, Access, Principal
 from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters, operation_of
+from .presence import Presence
 from .subscription import Subscription
 
 _log = logging.getLogger("ortoo.gate")
@@ -36,9 +37,19 @@ _REFUSALS_PAUSE_S = 10.0
 class Gate:
     """One per door. `connections` is what the door keeps count of with `enter` and `leave`."""
 
-    def __init__(self, door: str, broker: Broker, access: Access, limits: LimitSettings, budget: Budget) -> None:
+    def __init__(
+        self,
+        door: str,
+        broker: Broker,
+        access: Access,
+        limits: LimitSettings,
+        budget: Budget,
+        presence: Presence | None = None,
+    ) -> None:
+        """`presence` is that of all doors; the only door needs to give none."""
         self.door = door
         self.budget = budget
+        self.presence = presence or Presence(broker)
         self.connections = 0
         self._broker = broker
         self._access = access

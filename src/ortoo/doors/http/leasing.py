@@ -10,7 +10,7 @@ import msgspec
 from ortoo.broker.gate import Guest
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError, LeaseLostError
-from ortoo.model.names import ReceiptRef, parse_receipt
+from ortoo.model.names import ReceiptRef, check_name, parse_receipt
 from ortoo.model.replies import LeasedRun, Settled
 from ortoo.model.runs import merge_runs, runs_of
 
@@ -62,6 +62,9 @@ def to_lease(
 
 
 async def _lease(call: Call, command: Lease) -> bytes:
+    if call.body.consumer is not None:
+        check_name("a consumer's name", command.consumer)
+        call.desk.gate.presence.requested(command.consumer)
     if command.wait_ms and not call.desk.is_closing:
         runs = await call.desk.attend(
             call, call.guest.lease(command), lambda runs: give_back(call.guest, command, runs)

@@ -82,6 +82,8 @@ class Session:
         if tasks:
             await asyncio.wait(tasks)
         for consumer, topic, group in self._consumers:
+            if not self._desk.gate.presence.ended(consumer, (topic, group)):
+                continue  # it goes on elsewhere under the same name
             try:
                 await self._guest.call(Leave(consumer, topic, group))
             except OrtooError:
@@ -211,10 +213,13 @@ class Session:
                 del self._pushed[command.id]
 
     def _note_consumer(self, lease: Lease) -> None:
-        if lease.consumer == self._consumer or lease.topic is None:
-            self._consumers.add((lease.consumer, None, None))
-        else:
-            self._consumers.add((lease.consumer, TopicName(lease.namespace, lease.topic), lease.group))
+        topic: TopicName | None = None
+        group: str | None = None
+        if lease.consumer != self._consumer and lease.topic is not None:
+            topic, group = TopicName(lease.namespace, lease.topic), lease.group
+        if (lease.consumer, topic, group) not in self._consumers:
+            self._consumers.add((lease.consumer, topic, group))
+            self._desk.gate.presence.came(lease.consumer, (topic, group))
 
     async def _deliver(self, id: str, pushed: Pushed, runs: list[LeasedRun]) -> None:
         try:

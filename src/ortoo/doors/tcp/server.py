@@ -6,11 +6,9 @@ import asyncio
 import ssl
 
 from ortoo.broker import Gate
-from ortoo.model.commands import Leave
-from ortoo.model.errors import ConfigError, OrtooError
+from ortoo.model.errors import ConfigError
 from ortoo.model.settings import TcpSettings
 
-from .presence import Presence
 from .session import Session
 
 _SWEEP_SECONDS = 5.0
@@ -22,7 +20,7 @@ class TcpDoor:
     ) -> None:
         self.gate = gate
         self.server = server
-        self.presence = Presence(self._leave)
+        self.presence = gate.presence
         self.address: tuple[str, int] = (settings.host, settings.port)
         self._tls = tls
         self._listener: asyncio.Server | None = None
@@ -30,7 +28,6 @@ class TcpDoor:
         self._sessions: set[Session] = set()
         self._emptied = asyncio.Event()
         self._sweeper: asyncio.Task[None] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         host, port = self.address
@@ -86,14 +83,3 @@ class TcpDoor:
                     session.abort()
                 else:
                     session.reassure()
-
-    def _leave(self, consumer: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._call_leave(consumer))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
-    async def _call_leave(self, consumer: str) -> None:
-        try:
-            await self.gate.host().call(Leave(consumer))
-        except OrtooError:
-            pass  # the queue is closing: its leases run out by themselves

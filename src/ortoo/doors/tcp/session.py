@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ortoo.broker import Gate, Guest, Share, Subscription
+from ortoo.broker import Gate, Guest, Presence, Share, Subscription
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease
@@ -22,7 +22,6 @@ from ortoo.wire.outbox import Outbox
 
 from .answer import answer
 from .errors import problem_of
-from .presence import Presence
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
