@@ -1,5 +1,6 @@
 """Work in one turn of the event loop is bounded, whatever there is much of. Counted, not timed."""
 
+import asyncio
 from array import array
 from typing import Any
 
@@ -16,6 +17,8 @@ from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
 from ortoo.model import limits
+from ortoo.model.commands import Leave
+from ortoo.model.records import GroupCreated, Released, TransactionEnded
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
@@ -356,3 +359,97 @@ async def test_a_late_one_among_many_that_wait_for_their_key_is_found_not_search
     assert not waiting.discard(19_997)
     assert len(waiting) == 9_999
     assert Counted.looked <= 64
+
+
+async def test_a_consumer_that_leaves_with_much_returns_it_in_slices(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served in between; when it is answered, all has returned, uncounted and in order."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
+    decided: list[int] = []
+    decide = Engine.decide
+
+    def counted(engine: Engine, command: Any, now: int) -> Any:
+        decision = decide(engine, command, now)
+        if isinstance(command, Leave):
+            decided.append(sum(len(record.offsets) for record in decision.records if isinstance(record, Released)))
+        return decision
+
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n // 10}") for n in range(500)])
+        for _ in range(5):
+            assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
+        monkeypatch.setattr(Engine, "decide", counted)
+        await queue.leave("me")
+        assert max(decided) <= 50
+        assert sum(decided) == 500
+        again = await take(queue, "orders", 500)
+        assert {message.attempt for message in again} == {1}
+        assert [int(message.value) for message in again] == list(range(500))
+
+
+async def test_a_consumer_in_partition_order_that_leaves_in_slices_is_not_overtaken(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next owner gets the first message first, however little has returned."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 30)
+    async with queue:
+        await queue.create_topic("orders", partitions=1, ordering="partition")
+        await queue.publish_many("orders", [b"%d" % n for n in range(100)])
+        assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
+        waits = asyncio.create_task(queue.lease("orders", max_messages=100, consumer="you", wait=60))
+        await asyncio.sleep(0)
+        await queue.leave("me")
+        assert [int(message.value) for message in await waits] == list(range(100))
+
+
+async def test_a_lease_by_label_makes_groups_a_bounded_number_at_a_time(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lease over many topics finds the message all the same."""
+    monkeypatch.setattr(limits, "SCAN_MESSAGES_MAX", 300)
+    made: list[int] = []
+    decide = Engine.decide
+
+    def counted(engine: Engine, command: Any, now: int) -> Any:
+        decision = decide(engine, command, now)
+        made.append(sum(isinstance(record, GroupCreated) for record in decision.records))
+        return decision
+
+    async with queue:
+        for number in range(50):
+            await queue.create_topic(f"t{number:02}", partitions=1)
+        await queue.publish("t49", b"1")
+        monkeypatch.setattr(Engine, "decide", counted)
+        [message] = await queue.lease(labels={})
+        assert message.value == b"1"
+        assert sum(made) == 50
+        assert max(made) <= 5
+
+
+async def test_transactions_time_out_a_bounded_number_at_a_time(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
+    ended: list[int] = []
+    tick = Engine.tick
+
+    def counted(engine: Engine, now: int, budget: Budget) -> Any:
+        records = tick(engine, now, budget)
+        ended.append(sum(isinstance(record, TransactionEnded) for record in records or ()))
+        return records
+
+    async with queue:
+        for number in range(100):
+            await queue.begin(f"tx{number}", timeout=30)
+        monkeypatch.setattr(Engine, "tick", counted)
+        await clock.advance(30)
+        await until(lambda: _are_ended(queue))
+        assert max(ended) <= 10
+        assert sum(ended) == 100
+
+
+async def _are_ended(queue: Queue) -> bool:
+    await queue.stats()
+    return not queue._link.engine.state.transactions  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.commands import Command, Commit, Lease, Once, Publish, plain
+from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, plain
 from ortoo.model.errors import (
     ClosedError,
     FullError,
@@ -155,9 +155,12 @@ class Broker(Reader):
         return decision.reply
 
     async def call(self, command: Command) -> Any:
-        reply = self.submit(command)
+        wanted, reply = plain(command), self.submit(command)
+        while reply is True and isinstance(wanted, Leave):  # more returns than one turn may do; others run
+            await asyncio.sleep(0)
+            reply = self.submit(wanted)
         await self.flush()
-        if isinstance(wanted := plain(command), Commit):
+        if isinstance(wanted, Commit):
             await self._coordinator.finish((wanted.namespace, wanted.transaction))
         return reply
 
@@ -191,7 +194,6 @@ class Broker(Reader):
                 return reply
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
-        """`seconds` gets how long it took, without the waiting."""
         return await self._leasing.lease(command, seconds)
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:

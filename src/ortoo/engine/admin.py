@@ -27,6 +27,7 @@ from .bury import Death, bury
 from .decision import Decision, Slate, check_secrecy
 from .group import Group
 from .lease import draft_group, resolve
+from .picker import Budget
 from .publish import check_healthy
 from .settle import give_up_lease
 from .state import State
@@ -140,25 +141,29 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
 
 
 def decide_leave(state: State, command: Leave, now: int) -> Decision:
-    slate = Slate(state, now)
+    """Answered with True when the consumer has more leases than may return in one turn: then it has to be asked again."""
+    slate, budget = Slate(state, now), Budget(limits.DUE_PER_TURN)
     named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
     for topic in named:
         for group in topic.groups.values():
             is_here = command.consumer in group.members.alive_until or bool(group.leases)
             if is_here and command.group in (None, group.name):
-                leave(slate, topic, group, [command.consumer])
-    return Decision(slate.records)
+                leave(slate, topic, group, [command.consumer], budget)
+    return Decision(slate.records, True if budget.left <= 0 and slate.records else None)
 
 
-def leave(slate: Slate, topic: Topic, group: Group, consumers: Collection[str]) -> None:
-    """The consumers' leases return, uncounted; their partitions go to the others; an ephemeral group goes with its last."""
+def leave(slate: Slate, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> None:
+    """The consumers' leases return, uncounted, as many as the budget allows; their partitions go to the others; an ephemeral
+    group goes with its last."""
     known = group.members.remove(consumers)
     if group.ephemeral and known and not group.members.alive_until:
         slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
         return
     deaths: list[Death] = []
     for lease in group.leases_of(consumers):
-        deaths.extend(give_up_lease(slate, topic, group, lease, "left"))
+        if budget.left <= 0:
+            break
+        deaths.extend(give_up_lease(slate, topic, group, lease, "left", budget=budget))
     bury(slate, topic, deaths)
     if known and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), slate.now)

@@ -29,6 +29,8 @@ from .state import State
 from .topic import Topic
 from .wheel import Pair, Wheel
 
+_TRANSACTION_COST = 5  # of one that times out, in messages
+
 
 def decide_due(slate: Slate, alarm: Alarm, budget: Budget) -> None:
     """What the alarm is about, or as much of it as the budget allows; then the alarm is set again, and due at once."""
@@ -103,7 +105,7 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> Non
     bury(slate, topic, deaths)
 
 
-def _members(slate: Slate, topic: Topic, ids: list[int], _: Budget) -> None:
+def _members(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
     group = topic.groups.get(GroupId(ids[0]))
     if group is None:
         return
@@ -113,7 +115,7 @@ def _members(slate: Slate, topic: Topic, ids: list[int], _: Budget) -> None:
     for consumer in busy:
         members.touch(consumer, slate.now)  # a lease held counts as life
     if gone := silent - busy:
-        leave(slate, topic, group, gone)
+        leave(slate, topic, group, gone, budget)  # they hold nothing
         if slate.records and isinstance(slate.records[-1], GroupDeleted):
             return
     until = slate.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
@@ -185,12 +187,12 @@ def _leases(slate: Slate, budget: Budget) -> None:
 
 def _transactions(slate: Slate, budget: Budget) -> None:
     state = slate.state
-    budget.left -= len(state.transactions)
     left = []
     for (namespace, name), transaction in state.transactions.items():
         if transaction.commit is not None:  # it is certain to be committed
             continue
-        if transaction.until <= slate.now:
+        if transaction.until <= slate.now and budget.left > 0:
+            budget.left -= _TRANSACTION_COST
             slate.records.append(TransactionEnded(slate.now, namespace, name, committed=False))
         else:
             left.append(transaction.until)

@@ -24,6 +24,7 @@ from .state import State
 from .topic import Topic
 
 FOREVER = 1 << 62
+_GROUP_COST = 20  # of making a group, for each partition, in messages
 
 
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
@@ -37,6 +38,8 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     for topic in topics:  # before any: a lease that is refused is no sign of life
         _check_topic(topic, command)
     for number, topic in enumerate(topics):
+        if budget.left <= 0 and command.group not in topic.group_names:  # with the next try
+            break
         found = _lease_from(slate, topic, command, state.next_lease(number), wanted, budget)
         taken.extend(found)
         wanted -= sum(len(run.offsets) for run in found)
@@ -80,6 +83,7 @@ def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, want
     if group is None:
         if command.start is None:
             raise NotFoundError(f"topic {str(topic.name)!r} has no group {command.group!r} any more")
+        budget.left -= _GROUP_COST * (2 + len(topic.partitions))
         group = draft_group(slate, topic, command.group, command.start)
         slate.state.joining[topic.id, group.name] = group.members
     feeds = _eligible(slate, topic, group, command)

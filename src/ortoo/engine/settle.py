@@ -21,10 +21,13 @@ from .feed import Feed
 from .group import Group
 from .keys import NO_KEY
 from .leases import LeaseState
+from .picker import Budget
 from .publish import check_healthy
 from .retry import backoff_ms
 from .state import State
 from .topic import Topic
+
+_LEASE_COST = 20  # of what a lease holds of one partition, in messages
 
 
 class Held:
@@ -195,13 +198,29 @@ def in_line(held: Held) -> Line:
 
 
 def give_up_lease(
-    slate: Slate, topic: Topic, group: Group, lease: LeaseState, reason: ReleaseReason, only: int | None = None
+    slate: Slate,
+    topic: Topic,
+    group: Group,
+    lease: LeaseState,
+    reason: ReleaseReason,
+    only: int | None = None,
+    budget: Budget | None = None,
 ) -> list[Death]:
-    """Everything the lease holds, or holds of one partition, returns uncounted. Returns what cannot: it has expired."""
+    """Everything the lease holds, or holds of one partition, returns uncounted, as far as the budget allows.
+
+    Returns what cannot return: it has expired.
+    """
     deaths: list[Death] = []
-    for partition, offsets in lease.held.items():
-        if only is None or partition == only:
-            deaths.extend(put_back(slate, Held(topic, group, lease, group.feeds[partition], offsets), reason))
+    for partition, held in lease.held.items():
+        if only is not None and partition != only:
+            continue
+        offsets = held
+        if budget is not None:
+            if budget.left <= 0:
+                break
+            offsets = held.take(budget.left)
+            budget.left -= _LEASE_COST + len(offsets)
+        deaths.extend(put_back(slate, Held(topic, group, lease, group.feeds[partition], offsets), reason))
     return deaths
 
 

@@ -236,8 +236,10 @@ class State:
             if log is not None:
                 log.held = first if log.held is None else min(log.held, first)
 
-    def release(self, places: Iterable[Place]) -> None:
+    def release(self, places: Collection[Place]) -> None:
         """A transaction has ended; others may hold something, too."""
+        if not places:
+            return
         commits = [transaction.commit for transaction in self.transactions.values() if transaction.commit is not None]
         holding = [*(commit.firsts for commit in commits), *self.ending.values()]
         for place in places:

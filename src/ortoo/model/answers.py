@@ -30,7 +30,7 @@ ANSWERS: dict[type, Any] = {
     c.Commit: int,
     c.Abort: None,
     c.Heartbeat: list[int],
-    c.Leave: None,
+    c.Leave: bool | None,  # what a broker's caller gets is None
     c.DeleteMessage: MessageRef,
     c.RetryNow: int,
     c.DeadLetter: int,
