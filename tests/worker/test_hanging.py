@@ -147,3 +147,122 @@ async def test_what_is_left_of_a_batch_that_lost_a_lease_and_hangs_is_given_back
             assert await take_elsewhere(queue, 4) == [(b"x", 1)] * 3
         finally:
             go_on.set()
+
+
+# -- partitions, which belong to one consumer
+
+
+async def owned(queue: ortoo.Queue, consumer: str) -> list[int]:
+    return (await queue.group("emails", "default")).consumers.get(consumer, [])
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("ordering", ["partition", "strict"])
+async def test_a_partition_whose_handler_hangs_goes_to_others(
+    queue: ortoo.Queue, make_worker: MakeWorker, ordering: str
+) -> None:
+    worker, go_on = make_worker(consumer="a"), threading.Event()
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.attempt == 1:
+            go_on.wait(300)
+
+    await queue.create_topic("emails", ordering=ordering, partitions=1)
+    await queue.publish("emails", b"x")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        try:
+            assert await take_elsewhere(queue) == [(b"x", 2)]
+            assert await owned(queue, "another") == [0]
+        finally:
+            go_on.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_partition_whose_lease_was_lost_while_its_handler_hangs_goes_to_others(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+) -> None:
+    worker, begun, go_on = make_worker(consumer="a"), threading.Event(), threading.Event()
+
+    @worker.on("emails", concurrency=2, lease=30)
+    def send(message: ortoo.Received) -> None:
+        message.reject()  # by hand, so that this receipt alone goes stale
+        begun.set()
+        go_on.wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=1)
+    await queue.publish_many("emails", [b"x", b"y"])
+    async with worker:
+        await until(begun.is_set)
+        await clock.advance(20)
+        await until(lambda: worker.stats.lost == 1)
+        try:
+            assert await take_elsewhere(queue) == [(b"y", 1)]
+        finally:
+            go_on.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_what_other_handlers_hold_is_settled_before_a_worker_leaves_its_partitions(
+    queue: ortoo.Queue, make_worker: MakeWorker
+) -> None:
+    worker, go_on, finish = make_worker(consumer="a"), threading.Event(), threading.Event()
+
+    @worker.on("emails", concurrency=3, timeout=300, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.attempt == 1:
+            (go_on if message.value == b"hangs" else finish).wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=4)
+    async with worker:
+        elsewhere = asyncio.create_task(take_elsewhere(queue, 10))
+        while not await owned(queue, "another") or len(await owned(queue, "a")) != 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        first, second = await owned(queue, "a")
+        await queue.publish("emails", b"hangs", partition=first)
+        await queue.publish("emails", b"works", partition=second)
+        await until(lambda: shift_of(worker)._running == 2)
+        job = next(job for job in shift_of(worker).jobs if job.messages[0].value == b"hangs")
+        shift_of(worker)._time_out(job, 300.0)
+        await until(lambda: worker.stats.failed == 1)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        assert not elsewhere.done()
+        finish.set()
+        try:
+            assert await elsewhere == [(b"hangs", 2)]
+            assert (worker.stats.handled, worker.stats.lost) == (1, 0)
+        finally:
+            go_on.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_worker_comes_back_to_its_partitions_when_its_handler_ends_or_nobody_else_is_left(
+    queue: ortoo.Queue, make_worker: MakeWorker
+) -> None:
+    worker, go_on = make_worker(consumer="a"), threading.Event()
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.value == b"hangs" and message.attempt == 1:
+            go_on.wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=1)
+    await queue.publish("emails", b"hangs")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        assert await take_elsewhere(queue) == [(b"hangs", 2)]
+        await queue.leave("another")
+        async with asyncio.timeout(60):
+            while await owned(queue, "a") != [0]:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        go_on.set()
+        await until(lambda: worker.stats.handled == 1)
+        await queue.publish("emails", b"next")
+        await until(lambda: worker.stats.handled == 2)

@@ -8,8 +8,23 @@ import msgspec
 
 from ortoo.model.message import Received
 from ortoo.model.names import TopicId
+from ortoo.model.topic import Ordering
 
 Line = tuple[TopicId, str | int | None]  # what a topic keeps in order: a key, a partition, or all of it
+
+
+def line_of(message: Received, ordering: Ordering) -> Line | None:
+    """What the message has to wait its turn in; None when it may overtake others."""
+    topic = message.delivery.topic_id
+    match ordering:
+        case "none":
+            return None
+        case "key":
+            return None if message.key is None else (topic, message.key)
+        case "partition":
+            return (topic, message.partition)
+        case "strict":
+            return (topic, None)
 
 
 class Counts(msgspec.Struct):

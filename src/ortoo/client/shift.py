@@ -8,7 +8,7 @@ against a handler whose lease was lost and which still runs, it is seen to here.
                  │           └─ lost: cancelled, not acked
                  │           └─ overdue: cancelled, and nacked at once
                  ├─ revoked or lost: forgotten
-                 └─ behind one that is lost or overdue: given back
+                 └─ behind one that is lost or overdue: given back; see also ceding.py
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from ortoo.model.errors import (
     UnavailableError,
 )
 from ortoo.model.message import Received
-from ortoo.model.names import TopicId
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.topic import TopicConfig
 
+from .ceding import cede, has_company
 from .handler import Handler, Reject, describe
-from .job import Counts, Job, Line, to_text
+from .job import Counts, Job, Line, line_of, to_text
 from .patience import Patience, Sleep
 from .pulse import Pulse
 from .queue import Queue
@@ -44,9 +45,7 @@ from .sync import BorrowedQueue
 log = logging.getLogger("ortoo.worker")
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
-_UNCONFIRMED_MAX = (
-    10_000  # messages whose acks are on their way; beyond them a place stays taken until its ack is there
-)
+_UNCONFIRMED_MAX = 10_000  # messages whose acks are on their way; with more, a place stays taken until its ack is there
 _PAUSE_SECONDS = 1.0  # in which others may have what was given back
 _CANCEL_SECONDS = 5.0  # for handlers that were cancelled, and for acks on their way
 _TRANSIENT = (NotFoundError, CapacityError, UnavailableError, OutcomeUnknownError, CorruptionError)
@@ -83,6 +82,7 @@ class Shift:
         self._is_halted = False
         self._stirred = asyncio.Event()
         self._configs: dict[TopicId, TopicConfig] = {}
+        self._names: dict[TopicId, TopicName] = {}
         self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
         self._giving_up: set[asyncio.Task[Any]] = set()
         self.jobs: set[Job] = set()
@@ -103,6 +103,18 @@ class Shift:
             self._add(messages)
             if blocked := await self._give_back_blocked():
                 await self._pause(blocked)
+                await self._cede(blocked)
+
+    async def _cede(self, blocked: set[Line]) -> None:
+        """Others may have the partitions of these lines, if there are others."""
+        topics = {self._names[topic] for topic, _ in blocked & self._blocked if self._configs[topic].is_fifo}
+        place = (self._queue, self._consumer, self._handler.group, topics)
+        if topics and await has_company(*place):
+            await self.give_back_waiting()
+            await cede(*place, self._settling, lambda: not blocked & self._blocked, lambda: self._pause(blocked))
+
+    def _settling(self) -> list[asyncio.Task[Any]]:
+        return [job.task for job in self.jobs if job.task and not (job.is_lost or job.is_overdue)] + [*self._giving_up]
 
     async def _pause(self, blocked: set[Line]) -> None:
         """Until one of these lines is free again, but not for long: it would be leased and given back without a break."""
@@ -160,10 +172,9 @@ class Shift:
                     info = await self._queue.topic(delivery.topic.name, namespace=delivery.topic.namespace)
                     self._configs[delivery.topic_id] = info.config
                 except OrtooError as error:
-                    log.warning(
-                        "topic %r cannot be looked at, so it is worked off one by one: %s", delivery.topic, error
-                    )
+                    log.warning("topic %r cannot be looked at, so it is handled one by one: %s", delivery.topic, error)
                     self._configs[delivery.topic_id] = _CAREFUL
+                self._names[delivery.topic_id] = delivery.topic
                 self._pulse.keep(self._configs[delivery.topic_id].lease)
 
     def _add(self, messages: list[Received]) -> None:
@@ -192,16 +203,7 @@ class Shift:
             self._begin(batch, None)
 
     def _line(self, message: Received) -> Line | None:
-        topic = message.delivery.topic_id
-        match self._configs[topic].ordering:
-            case "none":
-                return None
-            case "key":
-                return None if message.key is None else (topic, message.key)
-            case "partition":
-                return (topic, message.partition)
-            case "strict":
-                return (topic, None)
+        return line_of(message, self._configs[message.delivery.topic_id].ordering)
 
     # -- working
 
