@@ -168,7 +168,10 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
         problems = check(before)
         assert {path: path.read_bytes() for path in before.rglob("*") if path.is_file()} == files
         seen = await look(before)
-        assert problems or not (seen.refusal or seen.problems), (seen.refusal, seen.problems)
+        wrong = [
+            problem for problem in seen.problems if "never confirmed" not in problem
+        ]  # a torn end is told, not wrong
+        assert problems or not (seen.refusal or wrong), (seen.refusal, wrong)
         if not problems:
             assert all(worn.ever.get(ref) == value for ref, value in seen.messages.items())
         path = put(hurt.files, root / "data")

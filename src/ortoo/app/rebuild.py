@@ -186,9 +186,9 @@ class Rebuild:
         self._number = after
         kept: list[Run] = []
         if saved is not None:
-            self._transactions.start(saved.manifest)
             self._quarantine = Quarantine(Behind(*one) for one in saved.manifest.behind)
             kept = Checkpoint(saved.number, saved.manifest, b"").kept()
+            self._transactions.start(saved.manifest, saved.number, kept)
         self._needed = (after, kept)
         for told in self._salvage.commits(after, kept):
             if isinstance(told, LostCommits):

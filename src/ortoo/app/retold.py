@@ -22,11 +22,18 @@ class Retold:
         self._state = state
         self._apply = apply
         self._begun: dict[Name, int] = {}  # and the commit that began each
+        self._logged: set[Name] = set()  # of them, those of which the write-ahead log has every commit
         self._told: set[Name] = set()  # those that no snapshot knows, but the write-ahead log
         self.lost: set[Name] = set()
 
-    def start(self, manifest: Manifest) -> None:
-        self._begun = {(namespace, name): number for namespace, name, number in manifest.transactions}
+    def start(self, manifest: Manifest, number: int, kept: list[Run]) -> None:
+        """Of a checkpoint with commits up to that number, for which the write-ahead log still has those `kept`."""
+        self._begun = {(namespace, name): begun for namespace, name, begun in manifest.transactions}
+        self._logged = {
+            name
+            for name, begun in self._begun.items()
+            if any(first <= begun and number <= last for first, last in kept)
+        }
 
     def retell(self, record: OfTransaction, number: int) -> None:
         """Of a commit that the checkpoint contains: what was staged, and if there is no snapshot, the rest, too."""
@@ -34,7 +41,7 @@ class Retold:
         if self._begun.get(name, NEVER) > number:
             return
         is_known = name in self._state.transactions
-        if isinstance(record, r.TransactionBegan) and not is_known:
+        if isinstance(record, r.TransactionBegan) and not is_known and name in self._logged:
             self._told.add(name)
             self._apply(record)
         elif is_known and (isinstance(record, r.Staged) or name in self._told):

@@ -163,8 +163,8 @@ class Simulation:
         await self._boot()
 
     async def _step(self) -> None:
-        commit, scratch = (0, 25) if self.is_on_disk else (8, 0)  # an open transaction keeps the log: too much there
-        act = self.random.choices(_STEPS, [30, 30, 30, 8, commit, 15, 10, scratch])[0]
+        scratch = 25 if self.is_on_disk else 0
+        act = self.random.choices(_STEPS, [30, 30, 30, 8, 8, 15, 10, scratch])[0]
         task = asyncio.create_task(getattr(self, f"_{act}")())
         self.tasks[task] = None
         task.add_done_callback(lambda done: self.tasks.pop(done, None))

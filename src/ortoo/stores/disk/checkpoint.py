@@ -37,6 +37,7 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     transactions: list[tuple[str, str, int]]  # open ones: namespace, name, and the commit that began it
     behind: list[Behind] = []  # quarantined
     secrets: list[Secret] = []  # of encrypted topics: what belongs to the state, encrypted
+    staged: list[Run] | None = None  # commits with what open transactions staged; None: all since they began
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -46,7 +47,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     def kept(self) -> list[Run]:
         """Commits that are needed though it contains them: what open transactions staged, and what was quarantined missed."""
-        staged = [(begun, self.number) for _, _, begun in self.manifest.transactions]
+        begun = [(begun, self.number) for _, _, begun in self.manifest.transactions]
+        staged = begun if self.manifest.staged is None else self.manifest.staged
         missed = [(one.first, one.last) for one in self.manifest.behind]
         return [(first, last) for first, last in staged + missed if first <= last]
 

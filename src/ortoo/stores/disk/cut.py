@@ -17,6 +17,7 @@ from .crypto import KeyRing, Secret
 from .happenings import DiskHistory
 from .log import DiskLog, LogEntry
 from .quarantine import Behind
+from .wal import Run
 
 
 class Cut(NamedTuple):
@@ -30,6 +31,7 @@ class Cut(NamedTuple):
     topics: list[TopicEntry]
     behind: list[Behind]
     secrets: list[Secret]
+    staged: list[Run]
     doomed: list[str]
     frees: bool
     bytes: int  # how many the write-ahead log had got
@@ -44,6 +46,7 @@ class Cut(NamedTuple):
             self.transactions,
             self.behind,
             self.secrets,
+            self.staged,
         )
         return Checkpoint(self.number, manifest, self.snapshot)
 
@@ -61,6 +64,7 @@ def take_cut(
     snapshot: bytes,
     at: int,
     secrets: Mapping[TopicId, bytes],
+    staged: list[Run],
 ) -> Cut:
     for log in catalog.logs.values():
         log.begin_flush()
@@ -85,6 +89,7 @@ def take_cut(
         [TopicEntry(topic, *catalog.names[topic], config) for topic, config in catalog.configs.items()],
         catalog.quarantine.behind(),
         catalog.keep_secrets(secrets, ring),
+        staged,
         catalog.doomed,
         catalog.frees,
         written,

@@ -56,7 +56,7 @@ class Draft:
         self.flush()
         self._write_wal(number + 1, commits)
         self.catalog.transactions.clear()  # they are in the commits
-        cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at, secrets)
+        cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at, secrets, [])
         write_checkpoint(self.disk, cut.checkpoint())
         for log, start, _ in cut.logs:
             for path in log.drop_before(start):

@@ -45,9 +45,8 @@ class Recovery:
         self.problems = problems
 
     def prepare(self) -> None:
-        """Before anything is removed, the write-ahead log must be there to replace it."""
+        """Finds the write-ahead log: without it nothing may be touched."""
         self._wal.find(self._after, self._kept)
-        self._remove_strangers(self._checkpoint)
         self.problems += tell_strays(self._disk)
 
     def lock_up_without_key(self) -> None:
@@ -56,9 +55,10 @@ class Recovery:
             if config.encrypted and self._ring.current is None:
                 self._isolate(topic, WHOLE, self._ring.trouble)
 
-    def _remove_strangers(self, checkpoint: Checkpoint | None) -> None:
-        """What a checkpoint wrote that was never finished; the write-ahead log has it all."""
+    def remove_strangers(self) -> None:
+        """What a checkpoint wrote that was never finished: the write-ahead log, as it is replayed by now, has it all."""
         known: set[str] = set()
+        checkpoint = self._checkpoint
         if checkpoint is not None:
             known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.logs)
             known.update(f"{entry.topic}/{entry.partition}" for entry in checkpoint.manifest.histories)
@@ -156,13 +156,24 @@ class Recovery:
     def _healthy(self, commit: WalCommit) -> list[r.Record]:
         """The commit's records, less those that build on what is quarantined."""
         found: list[r.Record] = []
+        is_whole = True
         for topic, records in decode_commit(commit.number, commit.body, self._ring):
             if not isinstance(records, OrtooError):
                 found.extend(records)
                 self._learn_new(records, commit.number)
-            elif topic in self._catalog.configs:  # else it is deleted by now
+                continue
+            is_whole = False
+            if topic in self._catalog.configs:  # else it is deleted by now
                 self._cannot_decrypt(TopicId(topic), commit.number, str(records))
+        if not is_whole and any(not topic for topic, _ in decode_touched(commit.head)):
+            self._lose_staged(found, commit.number)
         return [record for record in found if not self._is_quarantined(record, commit.number)]
+
+    def _lose_staged(self, found: list[r.Record], number: int) -> None:
+        """What cannot be decrypted may have been staged, for a topic that may be deleted by now."""
+        begun = [(one.namespace, one.transaction) for one in found if isinstance(one, r.TransactionBegan)]
+        begun += [name for name, first in self._catalog.transactions.items() if first <= number]
+        self._catalog.staged.lose(dict.fromkeys(begun), number)
 
     def _learn_new(self, records: list[r.Record], number: int) -> None:
         """A commit that makes an encrypted topic may also hold its first messages."""

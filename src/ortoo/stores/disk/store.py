@@ -126,6 +126,7 @@ class DiskStore:
             yield records
         if self._wal.torn is not None:
             self._report(self._wal.torn)
+        recovery.remove_strangers()
         recovery.lock_up_without_key()
         for record in self._catalog.quarantine.records():
             yield [record]
@@ -282,7 +283,8 @@ class DiskStore:
         except OSError as error:
             self._checkpoint_failed(error)
             return
-        cut = take_cut(self._catalog, self.ring, number, written, snapshot, at, secrets or {})
+        staged = self._catalog.staged.needed(self._wal.files)
+        cut = take_cut(self._catalog, self.ring, number, written, snapshot, at, secrets or {}, staged)
         if self._flusher is None:
             await self._run_checkpoint(cut)
         else:
