@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -34,6 +36,21 @@ async def test_a_commit_of_what_was_staged_is_refused_and_can_be_tried_again() -
         store.is_full = False
         await transaction.commit()
         assert len(await queue.lease("orders")) == 1
+
+
+async def test_a_producer_that_waits_for_room_on_the_disk_goes_on_when_there_is_some() -> None:
+    """Although nothing happens in its topic, which alone would tell."""
+    store, clock = FillingStore(), ManualClock()
+    async with Queue(Broker(store, clock)) as queue:
+        await queue.publish("orders", b"1")
+        store.is_full = True
+        publishing = asyncio.create_task(queue.publish("orders", b"2", wait=3600))
+        await clock.advance(30)
+        assert not publishing.done()
+        store.is_full = False
+        await clock.advance(30)
+        assert publishing.done()
+        await publishing
 
 
 async def test_a_transaction_that_only_acks_goes_through() -> None:

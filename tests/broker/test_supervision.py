@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any, Never
@@ -9,7 +10,7 @@ from typing import Any, Never
 import pytest
 
 import ortoo
-from ortoo import Queue, UnavailableError
+from ortoo import LeaseLostError, Queue, UnavailableError
 from ortoo.broker import Broker
 from ortoo.engine import due, replay, settle
 from ortoo.model import limits
@@ -116,6 +117,52 @@ async def test_a_queue_opens_although_what_is_due_cannot_be_done(
         assert len(await queue.lease("good")) == 1
         with pytest.raises(UnavailableError):
             await queue.lease("bad")
+
+
+async def test_a_queue_in_memory_begins_empty_after_a_mistake_and_says_so(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, logger="ortoo")
+    async with Queue(Broker(MemoryStore(), clock)) as queue:
+        await queue.publish("orders", b"old")
+        [old] = await queue.lease("orders")
+        await queue.publish("orders", b"late", delay=5)
+        monkeypatch.setitem(replay._APPLY, CameDue, make_a_mistake)
+        await clock.advance(6)
+        monkeypatch.undo()
+        assert "everything that it held in memory is lost" in (await queue.stats()).problems[0]
+        assert await queue.topics() == []
+        await queue.publish("orders", b"new")
+        [new] = await queue.lease("orders")
+        assert new.value == b"new"
+        with pytest.raises(LeaseLostError):
+            await queue.ack(old)
+        await queue.ack(new)
+
+
+async def test_a_cancelled_lease_is_cancelled_even_if_what_it_got_cannot_go_back(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(MemoryStore(), clock)
+    async with Queue(broker) as queue:
+        await queue.publish("orders", b"1")
+        reading, never = asyncio.Event(), asyncio.Event()
+
+        async def read(*_: Any) -> Never:
+            reading.set()
+            await never.wait()
+            raise AssertionError
+
+        def refuse(*_: Any) -> Never:
+            raise UnavailableError("a mistake")
+
+        monkeypatch.setattr(broker._leasing, "_read", read)
+        leasing = asyncio.create_task(queue.lease("orders"))
+        await reading.wait()
+        monkeypatch.setattr(broker._leasing, "_settle", refuse)
+        leasing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leasing
 
 
 async def test_a_mistake_while_a_waiter_is_served_is_told_to_it_alone(

@@ -43,7 +43,7 @@ from .meters import Meters
 from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
-from .waiters import Rooms, describe, let_go
+from .waiters import Rooms, describe, let_go, room_in
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 
@@ -267,6 +267,8 @@ class Broker(Reader):
         self._do_due(self.now())
         self.waiters.time_out(self.clock.monotonic_ms())
         self._commits.look()  # a checkpoint may be due
+        if self._rooms and self.store.status().full is None:  # no commit tells of that
+            self._rooms.look_all(lambda name: room_in(self.engine.state, name))
         self._arm()
 
     async def _sleep(self, ms: int) -> None:
@@ -326,13 +328,7 @@ class Broker(Reader):
             if self.waiters:
                 self.waiters.stir(describe(self.engine.state, name, partitions))
             if name in self._rooms:
-                self._rooms.look(name, self._room_in(name))
-
-    def _room_in(self, name: TopicName) -> int | None:
-        topic = self.engine.state.names.get(name)
-        if topic is None or topic.config.max_depth is None:
-            return None
-        return max(0, topic.config.max_depth - topic.depth())
+                self._rooms.look(name, room_in(self.engine.state, name))
 
     def _stir_shifted(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""

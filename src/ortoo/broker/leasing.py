@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -115,7 +116,8 @@ class Leasing:
 
     def _return(self, taken: LeaseTaken) -> None:
         if taken.taken and self._shell.refusal is None:
-            self._settle("release", runs_of(taken.taken))
+            with suppress(OrtooError):  # nobody is there to be told; the lease runs out
+                self._settle("release", runs_of(taken.taken))
 
     def _settle(self, outcome: str, runs: list[Run]) -> Any:
         return self._shell.submit(Settle(outcome, runs))  # type: ignore[arg-type]

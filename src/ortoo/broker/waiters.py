@@ -312,6 +312,9 @@ class Rooms:
     def __contains__(self, topic: TopicName) -> bool:
         return topic in self._waiting
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def look(self, topic: TopicName, room: int | None = None) -> None:
         """There is room for so many messages; None: for who knows how many."""
         waiting = self._waiting.get(topic, [])
@@ -320,9 +323,17 @@ class Rooms:
         for _, future in woken:
             let_go(future)
 
-    def look_all(self) -> None:
+    def look_all(self, room: Callable[[TopicName], int | None] = lambda _: None) -> None:
         for topic in list(self._waiting):
-            self.look(topic)
+            self.look(topic, room(topic))
+
+
+def room_in(state: State, name: TopicName) -> int | None:
+    """How many more messages a topic takes; None when that is not bounded."""
+    topic = state.names.get(name)
+    if topic is None or topic.config.max_depth is None:
+        return None
+    return max(0, topic.config.max_depth - topic.depth())
 
 
 def let_go(future: asyncio.Future[None]) -> None:

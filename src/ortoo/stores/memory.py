@@ -1,4 +1,8 @@
-"""Everything in memory: the fastest store, and the one that forgets. Durable means as long as the process lives."""
+"""Everything in memory: the fastest store, and the one that forgets. Durable means as long as the process lives.
+
+It keeps messages, not the records that the state comes from. So if the broker has to begin again, after a mistake of ours, it
+begins empty, and says so.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import (
     HAPPENINGS,
     Happening,
+    Opened,
     Published,
     Record,
     Retried,
@@ -128,17 +133,26 @@ def _bounds(record: Happening) -> tuple[int, int]:
 
 
 _STATUS = StoreStatus()
-_NOTHING: tuple[list[Record], ...] = ()  # what a new memory store remembers
+_EMPTIED = StoreStatus(
+    problems=("the queue made a mistake and began again: everything that it held in memory is lost; see the log",)
+)
 
 
 class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[tuple[TopicId, int], _Log] = {}
         self._staged: dict[tuple[str, str], list[Staged]] = {}  # by transaction
+        self._opened: Opened | None = None
+        self._is_open = False
+        self._is_emptied = False
 
     async def recover(self) -> AsyncIterator[list[Record]]:
-        for commit in _NOTHING:
-            yield commit
+        """Nothing but the epoch: receipts of what is lost must not be good for anything new."""
+        self._is_emptied = self._is_emptied or self._is_open
+        self._forget()
+        self._is_open = True
+        if self._opened is not None:
+            yield [self._opened]
 
     async def append(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -168,6 +182,9 @@ class MemoryStore:
     def _topic_deleted(self, record: TopicDeleted) -> None:
         for place in [place for place in self._logs if place[0] == record.topic]:
             del self._logs[place]
+
+    def _open(self, record: Opened) -> None:
+        self._opened = record
 
     def _transaction_began(self, record: TransactionBegan) -> None:
         self._staged[record.namespace, record.transaction] = []
@@ -200,17 +217,22 @@ class MemoryStore:
         return self._log(topic, partition).happenings(start, count)
 
     def status(self) -> StoreStatus:
-        return _STATUS
+        return _EMPTIED if self._is_emptied else _STATUS
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         raise NotImplementedError("a memory store never asks for a checkpoint")
 
     async def close(self) -> None:
+        self._forget()
+        self._is_open = self._is_emptied = False
+
+    def _forget(self) -> None:
         self._logs.clear()
         self._staged.clear()
 
 
 _FREE: dict[type, Callable[[MemoryStore, Any], None]] = {
+    Opened: MemoryStore._open,
     Trimmed: MemoryStore._trimmed,
     TopicPurged: MemoryStore._purged,
     TopicDeleted: MemoryStore._topic_deleted,
