@@ -20,16 +20,15 @@ def to_runs(messages: Receipts) -> list[Run]:
     """Messages or their receipts, one or many, as one run per lease and partition."""
     if isinstance(messages, Received | str):
         messages = [messages]
-    try:
-        iter(messages)
-    except TypeError:
+    if not isinstance(messages, Iterable):
         wrong = type(messages).__name__
-        raise InvalidError(f"settle messages or their receipts, one or many, not {wrong}") from None
-    return merge_runs(_each_run(messages))
+        raise InvalidError(f"settle messages or their receipts, one or many, not {wrong}")
+    return merge_runs(_each_run(list(messages)))
 
 
-def _each_run(messages: Iterable[Received | str]) -> Iterator[Run]:
-    for delivery, run in groupby(messages, key=_delivery_of):  # messages leased together usually stand together
+def _each_run(messages: list[Received | str]) -> Iterator[Run]:
+    key = _delivery if set(map(type, messages)) == {Received} else _delivery_of  # mostly the first, at C speed
+    for delivery, run in groupby(messages, key=key):  # messages leased together usually stand together
         if delivery is None:
             for receipt in run:
                 ref = parse_receipt(receipt)  # type: ignore[arg-type]
@@ -41,7 +40,7 @@ def _each_run(messages: Iterable[Received | str]) -> Iterator[Run]:
             yield Run(*ids, list(map(_offset, run)))
 
 
-_offset = attrgetter("offset")
+_offset, _delivery = attrgetter("offset"), attrgetter("delivery")
 
 
 def _delivery_of(message: Received | str) -> Delivery | None:
