@@ -71,3 +71,8 @@ def test_the_token_is_not_in_what_is_shown() -> None:
 def test_wrong_options_are_refused_at_once(options: dict[str, object]) -> None:
     with pytest.raises(InvalidError):
         ortoo.connect(**options)  # type: ignore[arg-type]
+
+
+def test_a_consumer_of_a_wrong_type_is_refused_at_once() -> None:
+    with pytest.raises(ortoo.InvalidError, match="consumer's name must be a string, not int"):
+        ortoo.connect("ortoo://localhost", consumer=5)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_text, check_time, to_error_text, to_ms, to_topic_name
+from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms, to_topic_name
 from .link import Link
 
 _AT_ONCE = 500  # commands under way together
@@ -177,6 +177,7 @@ class Admin:
         return (await self._link.topic(self._name(topic, namespace))).groups
 
     async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
+        check_text("a group's name", group)
         for info in await self.groups(topic, namespace=namespace):
             if info.name == group:
                 return info
@@ -208,7 +209,9 @@ class Admin:
         """A sign of life without leasing. Returns the partitions the consumer owns, where order is by partition."""
         session_ms = to_ms("session", session)
         name = self._name(topic, namespace)
-        beat = Heartbeat(name, check_text("a group's name", group), consumer, session_ms)
+        beat = Heartbeat(
+            name, check_text("a group's name", group), check_text("a consumer's name", consumer), session_ms
+        )
         owned: list[int] = await self._link.call(beat)
         return owned
 
@@ -217,7 +220,7 @@ class Admin:
     ) -> None:
         """A consumer goes: its leases return at once, uncounted."""
         name = None if topic is None else self._name(topic, namespace)
-        await self._link.call(Leave(consumer, name, group))
+        await self._link.call(Leave(check_text("a consumer's name", consumer), name, check_group(group)))
 
     # -- single messages
 
@@ -236,6 +239,7 @@ class Admin:
         """Messages that are ready, delayed, leased, blocked, done or dead for a group."""
         if state not in get_args(MessageState):
             raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
+        check_text("a group's name", group)
         pages = await self._link.messages(self._name(topic, namespace), group, state, check_count("limit", limit))
         return [message for page in pages for message in page.to_messages()]
 
@@ -244,11 +248,11 @@ class Admin:
 
     async def retry_now(self, message_id: str, *, group: str | None = None) -> None:
         """Whatever the message waits for, it becomes deliverable at once; for one group, or for all."""
-        await self._link.call(RetryNow(parse_message_id(message_id), group))
+        await self._link.call(RetryNow(parse_message_id(message_id), check_group(group)))
 
     async def dead_letter(self, message_id: str, *, group: str | None = None, error: str | None = None) -> None:
         """Moves a pending message to the dead letters; for one group, or for all that have it pending."""
-        await self._link.call(DeadLetter(parse_message_id(message_id), group, to_error_text(error)))
+        await self._link.call(DeadLetter(parse_message_id(message_id), check_group(group), to_error_text(error)))
 
     async def trace(self, message_id: str) -> Trace:
         """What happened to a message, in order, and what is planned."""
@@ -269,6 +273,7 @@ class Admin:
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
         """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
+        check_group(group)
         info = await self._link.topic(self._name(topic, namespace))
         dlq = TopicName(info.namespace, info.dlq)
         found: list[Received] = []

@@ -22,6 +22,11 @@ def check_text(what: str, text: str) -> str:
     return text
 
 
+def check_group(group: str | None) -> str | None:
+    """None is every group."""
+    return None if group is None else check_text("a group's name", group)
+
+
 @overload
 def to_ms(what: str, seconds: float) -> int: ...
 @overload

@@ -42,7 +42,7 @@ class Queue(Streams):
         self._inboxes: dict[str, Inbox] = {}  # by namespace
         self.namespace = check_name("a namespace", namespace)
         self._is_named = consumer is not None
-        self.consumer = consumer or _consumer_name()
+        self.consumer = _consumer_name() if consumer is None else check_name("a consumer's name", consumer)
 
     async def open(self) -> Queue:
         await self._link.open()

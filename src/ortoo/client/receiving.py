@@ -89,7 +89,7 @@ class Receiving:
             labels=labels,
             namespace=check_text("a namespace", namespace or self.namespace),
             group=check_name("a group's name", group),
-            consumer=check_name("a consumer's name", consumer or self.consumer),
+            consumer=check_name("a consumer's name", self.consumer if consumer is None else consumer),
             max_messages=check_count("max_messages", max_messages),
             lease_ms=to_ms("lease", lease),
             wait_ms=to_ms("wait", wait),
