@@ -275,3 +275,9 @@ def test_a_handler_that_cannot_work_is_refused() -> None:
         worker.run()
     with pytest.raises(ortoo.InvalidError):
         ortoo.Worker(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decorator", ["on", "on_batch"])
+def test_an_option_that_does_not_exist_is_refused_at_once(decorator: str) -> None:
+    with pytest.raises(TypeError, match="no option 'retries'; it has labels, group"):
+        getattr(ortoo.Handlers(), decorator)("emails", retries=3)

@@ -8,11 +8,12 @@ import inspect
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from ortoo.model.errors import InvalidError
+from ortoo.model.names import DEFAULT_GROUP
 
 from .arguments import check_count, to_ms
 
@@ -24,18 +25,31 @@ class Reject(Exception):
     """Raised by a handler: this message can never succeed. It goes to the dead letters without another try."""
 
 
-class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    function: Callable[[Any], Any]
-    topic: str | None
+class Options(TypedDict, total=False):
+    """What every handler may be given beside its topic."""
+
     labels: dict[str, str] | None
     group: str
     concurrency: int
-    prefetch: int
     lease: float | None
     timeout: float | None
     error_delay: float | None
     namespace: str | None
     stop_on_error: bool
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    function: Callable[[Any], Any]
+    topic: str | None
+    labels: dict[str, str] | None = None
+    group: str = DEFAULT_GROUP
+    concurrency: int = 1
+    prefetch: int
+    lease: float | None = None
+    timeout: float | None = None
+    error_delay: float | None = None
+    namespace: str | None = None
+    stop_on_error: bool = False
     max_messages: int | None = None  # of a batch; None where the function takes one message
 
     @property

@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from ortoo.model.errors import ClosedError
-from ortoo.model.names import DEFAULT_GROUP
 
-from .handler import Handler, check_handler, check_source
+from .handler import Handler, Options, check_handler, check_source
 from .queue import Queue
 from .sync import BorrowedQueue
 
@@ -55,82 +54,36 @@ class Handlers:
         return faces.here()
 
     def on(
-        self,
-        topic: str | None = None,
-        *,
-        labels: dict[str, str] | None = None,
-        group: str = DEFAULT_GROUP,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        lease: float | None = None,
-        timeout: float | None = None,
-        error_delay: float | None = None,
-        namespace: str | None = None,
-        stop_on_error: bool = False,
+        self, topic: str | None = None, *, prefetch: int | None = None, **options: Unpack[Options]
     ) -> Callable[[Function], Function]:
-        """The function below is called with each message; up to `concurrency` of them at a time.
+        """The function below is called with each message; up to `concurrency` of them at a time, one unless given.
 
         Give a topic, or `labels` for every topic that has them. `prefetch`: messages leased ahead, as many as
         `concurrency` unless given. `lease`: seconds; extended while the handler works, for `timeout` seconds at most: an
         hour unless given, and never longer than the topic's total_timeout. `error_delay`: seconds until a message that
         failed comes again, in place of the topic's backoff. `stop_on_error`: the first error ends the worker.
         """
-        check_source(topic, labels)
-
-        def add(function: Function) -> Function:
-            self._add(
-                Handler(
-                    function=function,
-                    topic=topic,
-                    labels=labels,
-                    group=group,
-                    concurrency=concurrency,
-                    prefetch=concurrency if prefetch is None else prefetch,
-                    lease=lease,
-                    timeout=timeout,
-                    error_delay=error_delay,
-                    namespace=namespace,
-                    stop_on_error=stop_on_error,
-                )
-            )
-            return function
-
-        return add
+        ahead = options.get("concurrency", 1) if prefetch is None else prefetch
+        return self._adding(topic, options, prefetch=ahead)
 
     def on_batch(
-        self,
-        topic: str | None = None,
-        *,
-        max_messages: int = 100,
-        labels: dict[str, str] | None = None,
-        group: str = DEFAULT_GROUP,
-        concurrency: int = 1,
-        lease: float | None = None,
-        timeout: float | None = None,
-        error_delay: float | None = None,
-        namespace: str | None = None,
-        stop_on_error: bool = False,
+        self, topic: str | None = None, *, max_messages: int = 100, **options: Unpack[Options]
     ) -> Callable[[Function], Function]:
-        """The function below is called with lists of up to `max_messages`; all of a list are acked, or all nacked."""
-        check_source(topic, labels)
+        """The function below is called with lists of up to `max_messages`; all of a list are acked, or all nacked.
+
+        The other options are those of `on`.
+        """
+        return self._adding(topic, options, prefetch=0, max_messages=max_messages)
+
+    def _adding(
+        self, topic: str | None, options: Options, prefetch: int, max_messages: int | None = None
+    ) -> Callable[[Function], Function]:
+        check_source(topic, options.get("labels"))
+        for name in options.keys() - Options.__annotations__.keys():
+            raise TypeError(f"a handler has no option {name!r}; it has {', '.join(Options.__annotations__)}")
 
         def add(function: Function) -> Function:
-            self._add(
-                Handler(
-                    function=function,
-                    topic=topic,
-                    labels=labels,
-                    group=group,
-                    concurrency=concurrency,
-                    prefetch=0,
-                    lease=lease,
-                    timeout=timeout,
-                    error_delay=error_delay,
-                    namespace=namespace,
-                    stop_on_error=stop_on_error,
-                    max_messages=max_messages,
-                )
-            )
+            self._add(Handler(function=function, topic=topic, prefetch=prefetch, max_messages=max_messages, **options))
             return function
 
         return add
