@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -90,6 +91,30 @@ def test_check_names_file_and_position_and_exits_with_1(data: Path) -> None:
     assert result.exit_code == 1
     assert str(segment.relative_to(data)) in result.stdout
     assert re.search(r"byte \d+", result.stdout)
+    assert "`ortoo repair` makes the best of it" in result.stdout
+
+
+@pytest.mark.parametrize("what", ["a newer format", "half a copy", "strange files", "nothing of ours"])
+def test_check_recommends_repair_only_where_that_helps(data: Path, what: str) -> None:
+    if what == "a newer format":
+        (data / "FORMAT").write_bytes(b"ortoo data directory, format 99\n")
+    elif what == "half a copy":
+        (data / "FORMAT").rename(data / "FORMAT.partial")
+    else:
+        shutil.rmtree(data)
+        data.mkdir()
+    if what == "strange files":
+        (data / "notes.txt").touch()
+    result = run("check", data)
+    assert result.exit_code == 1
+    assert "ortoo repair" not in result.stdout
+
+
+def test_check_recommends_repair_where_only_the_version_is_missing(data: Path) -> None:
+    (data / "FORMAT").unlink()
+    assert "ortoo repair" in run("check", data).stdout
+    assert run("repair", data).exit_code == 0
+    assert run("check", data).exit_code == 0
 
 
 def test_check_as_json_counts_what_it_read(data: Path) -> None:

@@ -45,7 +45,7 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
         )
         verdict = "[green]✓ all is well[/green]" if not report.problems else f"{len(report.problems)} problems"
         show.line(f"{verdict}: {counted}")
-        if report.problems:
+        if report.damaged:
             show.line("`ortoo repair` makes the best of it, or restore a backup with `ortoo restore`.")
     if report.problems:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ortoo.model.errors import NotFoundError, OrtooError
+from ortoo.model.errors import CorruptionError, NotFoundError, OrtooError
 from ortoo.model.records import Record
 
 from .catalog import Catalog
@@ -37,10 +37,12 @@ class Report(msgspec.Struct):
     messages: int = 0
     commits: int = 0
     problems: list[str] = []
+    damaged: bool = False  # by something that `repair` makes the best of; other problems say what to do
 
-    def complain(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
+    def complain(self, problem: str | OrtooError, damaged: bool = True) -> None:
+        if str(problem) not in self.problems:
+            self.problems.append(str(problem))
+        self.damaged = self.damaged or (damaged and isinstance(problem, str | CorruptionError))
 
 
 class Directory:
@@ -50,6 +52,7 @@ class Directory:
         self.wal = Wal(disk)
         self.catalog = Catalog(disk)
         self.problems: list[str] = []
+        self.refusal: OrtooError | None = None  # why it cannot be opened
         self._disk = disk
         self._ring = ring
 
@@ -70,14 +73,17 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
     try:
         refuse_unknown(disk)
         if NAME not in disk.list(""):
-            raise NotFoundError(f"{disk} is not a data directory of Ortoo: the file {NAME} is missing")
+            kind = CorruptionError if "wal" in disk.list("") else NotFoundError  # a repair would write it again
+            raise kind(f"{disk} is not a data directory of Ortoo: the file {NAME} is missing")
         refuse_strangers(disk)
     except OrtooError as error:
-        report.complain(str(error))
+        report.complain(error)
         return report
     directory = _open(disk, ring)
     for problem in directory.problems:
-        report.complain(problem)
+        report.complain(problem, damaged=not problem.endswith(ring.trouble))
+    if directory.refusal is not None:
+        report.complain(directory.refusal)
     _count_wal(report, disk, directory.wal)
     for log in directory.catalog.logs.values():
         for segment in log.segments:
@@ -101,7 +107,7 @@ def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
             directory.problems.append(f"{error.filename} is missing")
             before = []
         except OrtooError as error:
-            directory.problems.append(str(error))
+            directory.refusal = error
         else:
             if not directory.problems:
                 break
@@ -140,7 +146,7 @@ def _check_segment(report: Report, disk: ViewDisk, log: DiskLog, segment: Segmen
                 report.complain(f"{segment.path} is missing")
             return
         except OrtooError as error:
-            report.complain(str(error))
+            report.complain(error)
 
 
 def _is_needed(disk: ViewDisk, log: DiskLog, segment: Segment) -> bool:
@@ -166,4 +172,4 @@ def _check_history(report: Report, history: DiskHistory, ring: KeyRing, progress
         except FileNotFoundError:  # it spoke of messages long gone, and went with them
             continue
         except OrtooError as error:
-            report.complain(str(error))
+            report.complain(error)
