@@ -17,7 +17,7 @@ from ortoo.engine.picker import Budget, Picker
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
 from ortoo.model import limits
-from ortoo.model.commands import Leave
+from ortoo.model.commands import Extend, Leave, Settle
 from ortoo.model.records import GroupCreated, Released, TransactionEnded
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
@@ -453,3 +453,39 @@ async def test_transactions_time_out_a_bounded_number_at_a_time(
 async def _are_ended(queue: Queue) -> bool:
     await queue.stats()
     return not queue._link.engine.state.transactions  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("outcome", ["ack", "nack", "reject", "release", "extend"])
+async def test_what_is_settled_in_pieces_ends_as_if_settled_at_once(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    """A message whose lease was lost is told as such, whichever piece it was in; one that a nack revokes is not."""
+    ends: list[Any] = []
+    for most in (100, 1_000_000):
+        monkeypatch.setattr(limits, "SETTLED_PER_COMMAND", most)
+        commands: list[int] = []
+        decide = Engine.decide
+
+        def counted(
+            engine: Engine, command: Any, now: int, decide: Any = decide, commands: list[int] = commands
+        ) -> Any:
+            if isinstance(command, Settle | Extend):
+                commands.append(sum(map(len, (run.offsets for run in command.runs))))
+            return decide(engine, command, now)
+
+        async with open_manual(clock) as queue:
+            await queue.create_topic("orders", partitions=2, backoff_initial=0.0)
+            messages = [ortoo.Message(b"%d" % n, key=f"k{n // 3}") for n in range(150)]
+            await queue.publish_many("orders", messages)
+            leased = [await queue.lease("orders", max_messages=15) for _ in range(10)]
+            await queue.release(leased[1])
+            await queue.ack(leased[8][::3])
+            with monkeypatch.context() as patch:
+                patch.setattr(Engine, "decide", counted)
+                with pytest.raises(ortoo.LeaseLostError) as lost:
+                    await getattr(queue, outcome)([message for batch in leased for message in batch])
+            group = await queue.group("orders")
+            counts = (group.ready, group.blocked, group.leased, group.delayed, (await queue.topic("orders")).messages)
+            ends.append((lost.value.lost, counts))
+            assert len(commands) == 1 if most > 100 else len(commands) > 5
+    assert ends[0] == ends[1]

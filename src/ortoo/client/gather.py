@@ -17,6 +17,8 @@ from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
 from ortoo.model.runs import merge_runs
 
+from .pieces import settle
+
 T = TypeVar("T")
 
 _LARGE = 500  # messages in a batch that needs no company
@@ -232,7 +234,7 @@ class AckGatherer:
             return await future
         self._is_turn = True
         loop.call_soon(self._flush)
-        return await self._lone.make(self._call(Settle("ack", runs)))
+        return await self._lone.make(settle(self._call, Settle("ack", runs)))
 
     def _flush(self) -> None:
         self._is_turn = False
@@ -245,7 +247,7 @@ class AckGatherer:
     async def _settle(self, batch: list[Acking]) -> None:
         runs = batch[0][0] if len(batch) == 1 else merge_runs([run for runs, _ in batch for run in runs])
         try:
-            settled = await self._call(Settle("ack", runs))
+            settled = await settle(self._call, Settle("ack", runs))
         except RequestError as error:
             if len(batch) == 1:
                 _fail(batch, error)

@@ -10,11 +10,12 @@ from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
-from ortoo.model.replies import LeasedRun, Settled
+from ortoo.model.replies import LeasedRun
 
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
 from .gather import AckGatherer
 from .link import Link
+from .pieces import settle
 from .settling import Receipts, check_settled, drop_revoked, to_runs
 
 _STARTS = {"all": START, "new": Position("end"), None: None}
@@ -131,7 +132,7 @@ class Receiving:
         """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
         runs = to_runs(messages)
         if runs:
-            settled: Settled = await self._link.call(Extend(runs, to_ms("seconds", seconds)))
+            settled = await settle(self._link.call, Extend(runs, to_ms("seconds", seconds)))
             check_settled(runs, settled)
 
     async def _settle(
@@ -142,7 +143,7 @@ class Receiving:
         delay_ms: int | None = None,
     ) -> None:
         if runs:
-            settled: Settled = await self._link.call(Settle(outcome, runs, to_error_text(error), delay_ms))
+            settled = await settle(self._link.call, Settle(outcome, runs, to_error_text(error), delay_ms))
             if settled.revoked is not None:
                 for ahead in self._prefetched.values():
                     drop_revoked(ahead, runs, settled.revoked)

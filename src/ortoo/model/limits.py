@@ -3,7 +3,10 @@
 BATCH_MESSAGES_MAX = 10_000  # one publish or lease; keeps a single command in the low milliseconds
 RECEIPTS_MAX = 100_000  # acked, released or extended by one command; gathered acks of many callers are one
 FAILURES_MAX = 10_000  # nacked or rejected by one command: each has a fate of its own to be decided
-RUNS_MAX = 10_000  # leases and partitions that one command settles messages of
+SETTLED_PER_COMMAND = (
+    12_000  # by our client, in messages; a lease counts for 40 more. What is more is settled in pieces
+)
+RUNS_MAX = 1_000  # leases and partitions that one command settles messages of
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the highest max_message_bytes a topic may ask for
 ANSWER_BYTES_MAX = 32 * 1024 * 1024  # one lease through a door, one page; fewer messages come when they are large
 NAME_BYTES_MAX = 255  # topics, groups, consumers, namespaces: fits a file name once encoded by a store

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from . import limits
 from .commands import Run
 from .names import GroupId, LeaseId, TopicId
-from .replies import Taken
+from .replies import Settled, Taken
+
+_RUN_COST = 40  # of a lease and partition, in messages
 
 
 def merge_runs(runs: Iterable[Run]) -> list[Run]:
@@ -27,3 +30,26 @@ def merge_runs(runs: Iterable[Run]) -> list[Run]:
 def runs_of(taken: Iterable[Taken]) -> list[Run]:
     """What settles all that a lease took. It may have taken of one partition several times, as priorities took turns."""
     return merge_runs(Run(t.topic_id, t.group_id, t.lease, t.partition, t.offsets) for t in taken)
+
+
+def in_pieces(runs: list[Run]) -> list[list[Run]]:
+    """What is too much for one command, as several. A run stays whole: what goes back in line takes the later ones along."""
+    if len(runs) == 1:
+        return [runs]
+    pieces: list[list[Run]] = [[]]
+    left = limits.SETTLED_PER_COMMAND
+    for run in runs:
+        cost = _RUN_COST + len(run.offsets)
+        if cost > left and pieces[-1]:
+            pieces.append([])
+            left = limits.SETTLED_PER_COMMAND
+        pieces[-1].append(run)
+        left -= cost
+    return pieces
+
+
+def join_settled(pieces: list[list[Run]], answers: list[Settled]) -> Settled:
+    """One answer, as if the pieces had been one."""
+    lost = [each for piece, one in zip(pieces, answers, strict=True) for each in one.lost or [[] for _ in piece]]
+    revoked = [each for piece, one in zip(pieces, answers, strict=True) for each in one.revoked or [[] for _ in piece]]
+    return Settled(lost if any(lost) else None, revoked if any(revoked) else None)

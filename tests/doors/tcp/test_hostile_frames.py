@@ -96,7 +96,7 @@ async def test_receipts_by_the_million_are_refused_unbuilt_though_they_come_with
     assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, acks)
     once = said("Once", producer=encode("p"), sequence=b"\x01", done_below=b"\x01", command=acks)
     assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, once)
-    assert "length <= 10000" in await refused(home, said("Transact", acks=MANY_RUNS, publishes=b"\x90"))
+    assert f"length <= {limits.RUNS_MAX}" in await refused(home, said("Transact", acks=MANY_RUNS, publishes=b"\x90"))
 
 
 async def test_so_many_messages_fail_at_a_time_and_no_more(home: Home) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from ortoo.broker.gate import Guest
+from ortoo.client.pieces import settle as settle_runs
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError, LeaseLostError
 from ortoo.model.names import ReceiptRef, check_name, parse_receipt
@@ -96,7 +97,7 @@ def settle(action: Action) -> Callable[[Call], Awaitable[bytes]]:
 async def settle_receipts(guest: Guest, action: Action, body: SettleBody) -> SettleResults:
     """One answer per receipt, in their order. The receipts alone say what is settled."""
     runs, are_all_good = _to_runs(body.receipts, through=action == "ack_through")
-    settled: Settled = await guest.call(_command(action, body, runs)) if runs else Settled()
+    settled = await settle_runs(guest.call, _command(action, body, runs)) if runs else Settled()
     if settled.lost is None and are_all_good:
         count = len(body.receipts)
         results = list(map(SettleResult, body.receipts, [True] * count, [None] * count))
