@@ -160,6 +160,16 @@ async def check_transaction(queue: Queue, repair: Repair, is_cut: bool) -> None:
         assert repair.transactions == []
 
 
+async def test_topics_that_lost_their_names_are_told_with_those_they_have_now(worn: Worn, tmp_path: Path) -> None:
+    lost = {path: b"" if path.startswith("checkpoint/") else data for path, data in worn.files.items()}
+    repair = await asyncio.to_thread(repair_directory, put(lost, tmp_path / "data"), KEYS)
+    async with opened(RealDisk(tmp_path / "data"), clock=ManualClock(END)) as one:
+        names = [topic.name for topic in await one.queue.topics() if topic.name.startswith("recovered-")]
+    assert names
+    for name in names:
+        assert any(repr(name) in complaint for complaint in repair.complaints)
+
+
 async def run_round(worn: Worn, seed: int, root: Path) -> str:
     hurt = damage(worn, seed)
     try:

@@ -323,7 +323,11 @@ class Rebuild:
         )
         record: r.Record | None = None
         if found is None:
-            record = r.TopicCreated(self._engine.state.now, topic, "default", f"recovered-{topic}", config)
+            name = f"recovered-{topic}"
+            self._salvage.complain(
+                f"what topic {topic} was called is not known; it is {name!r} now, with default settings"
+            )
+            record = r.TopicCreated(self._engine.state.now, topic, "default", name, config)
         elif config != found.config:
             record = r.TopicChanged(self._engine.state.now, topic, config)
         if record is not None:
