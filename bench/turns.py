@@ -12,6 +12,7 @@ from time import thread_time
 from typing import Any
 
 import ortoo
+from ortoo.broker import Broker
 from ortoo.testing import ManualClock, open_manual
 
 from .figures import Figure
@@ -19,6 +20,7 @@ from .settings import Settings
 
 NAME = "turns"
 _BATCH = 5_000
+_TOGETHER = 10_000  # in a lease
 _LATER = 60.0
 
 Case = Callable[["Turns", int], Awaitable[None]]
@@ -190,6 +192,80 @@ async def _commit(turns: Turns, count: int) -> None:
     await named.commit()
 
 
+async def _hold(turns: Turns, count: int, together: int = _TOGETHER) -> list[ortoo.Received]:
+    """Of so many messages with a key of its own each, all are leased by one consumer."""
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
+    held: list[ortoo.Received] = []
+    while len(held) < count:
+        held += await turns.queue.lease("t", max_messages=together, consumer="me", lease=3600)
+    return held
+
+
+def _settling(outcome: str, together: int = _TOGETHER) -> Case:
+    async def case(turns: Turns, count: int) -> None:
+        held = await _hold(turns, count, together)
+        await turns.watch()
+        await getattr(turns.queue, outcome)(held)
+        await turns.rest()
+
+    return case
+
+
+async def _leaving(turns: Turns, count: int) -> None:
+    await _hold(turns, count)
+    await turns.watch()
+    await turns.queue.leave("me")
+    await turns.stop()
+    assert (await turns.queue.group("t")).ready == count
+
+
+async def _trim(turns: Turns, count: int) -> None:
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
+    await turns.queue.lease("t", key="none")  # looks at all of them
+    await turns.watch()
+    await turns.clock.advance(_LATER)
+    await turns.rest()
+    await turns.stop()
+    assert (await turns.queue.topic("t")).messages == 0
+
+
+async def _ids(turns: Turns, count: int) -> None:
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", dedup_id=f"id{n}"))
+    await turns.watch()
+    await turns.clock.advance(_LATER)
+    await turns.rest()
+
+
+async def _deleted(turns: Turns, count: int) -> None:
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", dedup_id=f"id{n}"))
+    await turns.watch()
+    await turns.queue.delete_topic("t")
+    await turns.rest()
+
+
+async def _everywhere(turns: Turns, count: int) -> None:
+    for number in range(count):
+        await turns.queue.create_topic(f"t{number}")
+    await turns.watch()
+    assert not await turns.queue.lease(labels={})
+
+
+async def _transactions(turns: Turns, count: int) -> None:
+    for number in range(count):
+        await turns.queue.begin(f"tx{number}", timeout=_LATER)
+    await turns.watch()
+    await turns.clock.advance(_LATER)
+    await turns.rest()
+
+
+async def _snapshot(turns: Turns, count: int) -> None:
+    broker = turns.queue._link
+    assert isinstance(broker, Broker)
+    await turns.queue.nack(await _hold(turns, count), delay=3600)
+    await turns.watch()
+    broker.engine.snapshot()
+
+
 CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
     "100,000 due at one instant": (_due, 100_000, {}),
     "100,000 expire at one instant": (_expiring, 100_000, {}),
@@ -203,6 +279,19 @@ CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
     "200,000 keys, lease by key": (_by_key, 200_000, {}),
     "200,000 delayed, trace": (_trace, 200_000, {}),
     "200,000 staged, commit": (_commit, 200_000, {}),
+    "200,000 leased, leave": (_leaving, 200_000, {}),
+    "100,000 leased, ack": (_settling("ack"), 100_000, {}),
+    "10,000 leased, nack": (_settling("nack"), 10_000, {}),
+    "10,000 leased, reject": (_settling("reject"), 10_000, {}),
+    "100,000 leased, release": (_settling("release"), 100_000, {}),
+    "10,000 leases, ack": (_settling("ack", 1), 10_000, {}),
+    "10,000 leases, nack": (_settling("nack", 1), 10_000, {}),
+    "200,000 keys, retention": (_trim, 200_000, {"retention_seconds": 30}),
+    "200,000 dedup ids, too old": (_ids, 200_000, {"dedup_window": 30}),
+    "300,000 dedup ids, delete": (_deleted, 300_000, {"dedup_scope": "namespace"}),
+    "3,000 topics, first lease": (_everywhere, 3_000, {}),
+    "10,000 transactions time out": (_transactions, 10_000, {}),
+    "200,000 failed, snapshot": (_snapshot, 200_000, {}),
 }
 
 
