@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from operator import itemgetter
 
 import msgspec
 
@@ -197,23 +196,16 @@ def _dump_partition(p: Partition) -> PartitionDump:
     )
 
 
-def _dump_failures(failures: dict[int, Failure]) -> bytes:
-    """Column by column, which is much faster than one by one."""
-    dumped = array("q", bytes(8 * 4 * len(failures)))
-    dumped[0::4] = array("q", failures)
-    for column in range(3):
-        dumped[column + 1 :: 4] = array("q", map(itemgetter(column), failures.values()))
-    return dumped.tobytes()
-
-
 def _dump_feed(feed: Feed) -> FeedDump:
+    rows = feed.failures.items()
+    failures = array("q", [n for offset, (attempts, first, due) in rows for n in (offset, attempts, first, due)])
     return FeedDump(
         feed.cursor,
         feed.open.to_bytes(),
         feed.dead.to_bytes(),
         feed.retrying.to_bytes(),
         feed.early.to_bytes(),
-        _dump_failures(feed.failures),
+        failures.tobytes(),
         feed.skipped,
         feed.ahead.to_bytes() if feed.ahead else None,
     )
