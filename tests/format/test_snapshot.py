@@ -8,6 +8,7 @@ restart goes on with the recovered one, so its decisions are compared, too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from ortoo.engine import Engine
+from ortoo.engine.snapshot import Snapshot
 from ortoo.model import records as r
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Publish
@@ -61,21 +63,45 @@ class DiskMachine(EngineMachine):
         self.disk = SimulatedDisk(Random(1))
         self.store = make_store(self.disk)
         at_once(gather(self.store.recover()))
+        self.snapshot: Snapshot | None = None  # that is being made
+        self.making = ExitStack()
+        self.random = Random(1)
+        self.behind: list[list[r.Record]] = []  # commits that wait until it is made
         super().__init__()
 
     def log(self, records: list[r.Record]) -> None:
         super().log(records)
         if records:
-            at_once(self.store.append(records))
+            self.behind.append(records)
+        self.commit()
+
+    def commit(self) -> None:
+        while self.snapshot is None and self.behind:
+            at_once(self.store.append(self.behind.pop(0)))
+
+    def begin_checkpoint(self) -> None:
+        """Some topics are dumped now, some as they are about to change, the others when the next command has been done."""
+        self.snapshot = self.making.enter_context(self.engine.snapshotting())
+        self.snapshot.go_on(self.random.choice([0, 0, 1, 3, 6]))
+
+    def end_checkpoint(self) -> None:
+        if self.snapshot is not None:
+            at_once(self.store.checkpoint(self.snapshot.finish(), self.snapshot.at))
+            self.making.close()
+            self.snapshot = None
+            assert self.store.problems == []
+            self.commit()
 
     @rule(times=st.sampled_from([1, 1, 2]))
     def checkpoint(self, times: int) -> None:
+        self.end_checkpoint()
         for _ in range(times):
             at_once(self.store.checkpoint(self.engine.snapshot(), self.engine.state.now))
             assert self.store.problems == []
         self.check()
 
     def replayed(self) -> Engine:
+        self.end_checkpoint()
         engine = Engine()
         store = make_store(copy_of(self.disk))
         for record in at_once(gather(store.recover())):
@@ -88,6 +114,8 @@ class DiskMachine(EngineMachine):
         engine.state.lease_number = self.engine.state.lease_number
         self.compare_dedup(engine)
         self.compare_times(engine)
+        if self.random.random() < 0.3:
+            self.begin_checkpoint()
         return engine
 
     def compare_dedup(self, engine: Engine) -> None:

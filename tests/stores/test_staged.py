@@ -98,7 +98,7 @@ async def _checkpoint(queue: Queue) -> None:
     broker = queue._link
     assert isinstance(broker, Broker)
     assert isinstance(broker.store, DiskStore)
-    await broker.store.checkpoint(*broker._snapshot())
+    await broker.store.checkpoint(*await broker._snapshot())
     if (checkpointing := broker.store._checkpointing) is not None:
         await checkpointing
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ortoo.engine import Engine
 from ortoo.engine.partition import Partition
+from ortoo.engine.snapshot import Snapshot
 from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
@@ -349,7 +350,8 @@ class Rebuild:
         )
         again = Salvage(self._source, self._draft.disk, self._ring)
         staged = self._transactions.take(again, *self._needed)
-        self._draft.finish(self._number, self._engine.snapshot(), state.now, self._engine.secrets(), staged)
+        snapshot = Snapshot(state)
+        self._draft.finish(self._number, snapshot.finish(), snapshot.at, snapshot.secrets, staged)
 
 
 def _runs(offsets: OffsetSet) -> Iterator[tuple[int, int]]:

@@ -109,7 +109,7 @@ class Broker(Reader):
         await asyncio.gather(self._committer, return_exceptions=True)
         self._committer = None
         if checkpoint and not self._has_failed and self.store.status().checkpoint_useful:
-            await self.store.checkpoint(*self._snapshot())
+            await self.store.checkpoint(*await self._snapshot())
         await self.store.close()
 
     async def kill(self) -> None:
@@ -309,8 +309,11 @@ class Broker(Reader):
         """Returns when everything submitted so far is durable."""
         await self._commits.flush()
 
-    def _snapshot(self) -> tuple[bytes, int, dict[TopicId, bytes]]:
-        return self.engine.snapshot(), self.engine.state.now, self.engine.secrets()
+    async def _snapshot(self) -> tuple[bytes, int, dict[TopicId, bytes]]:
+        with self.engine.snapshotting() as snapshot:
+            while not snapshot.go_on(limits.SNAPSHOT_PER_TURN):  # noqa: ASYNC110  # this is work, not a wait
+                await asyncio.sleep(0)
+        return snapshot.finish(), snapshot.at, snapshot.secrets
 
     def _confirm(self, commit: PendingCommit, records: list[Record]) -> None:
         self._pause_ms = 0

@@ -62,8 +62,8 @@ class PendingCommit:
 class Committer:
     """Appends one commit after the other, for ever.
 
-    snapshot  the engine's state, its instant and what of it is secret, when a checkpoint is due; taken when all that is in it
-              is in this commit or an earlier one
+    snapshot  the engine's state, its instant and what of it is secret, when a checkpoint is due: as of the moment when it is
+              called, when all there is is in this commit or an earlier one
     durable   the commit is on disk, with its copies filled in
     failed    something broke: what was written is unknown. It returns when there is a new beginning
     """
@@ -73,7 +73,7 @@ class Committer:
         store: Store,
         clock: Clock,
         meters: Meters,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Callable[[], Awaitable[Snapshot]],
         durable: Callable[[PendingCommit, list[Record]], None],
         failed: Callable[[Exception], Awaitable[None]],
     ) -> None:
@@ -139,7 +139,7 @@ class Committer:
     async def _commit(self, with_checkpoint: bool) -> None:
         commit, self.pending = self.pending, PendingCommit()
         self._in_flight = commit
-        snapshot = self._take_snapshot() if with_checkpoint else None
+        snapshot = await self._take_snapshot() if with_checkpoint else None
         records = await fill_copies(commit.records, self._store)
         if records:
             began = perf_counter()
@@ -152,9 +152,9 @@ class Committer:
         if not with_checkpoint and self._store.status().checkpoint_due:
             self._dirty.set()  # it may be what makes room, so it must not wait for a commit
 
-    def _take_snapshot(self) -> Snapshot | None:
+    async def _take_snapshot(self) -> Snapshot | None:
         try:
-            return self._snapshot()
+            return await self._snapshot()
         except Exception:  # commits go on without a checkpoint
             _log.exception("a snapshot could not be taken")
             return None

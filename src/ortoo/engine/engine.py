@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ortoo.model import commands as c
@@ -16,7 +17,7 @@ from .due import decide_due
 from .once import decide_once
 from .picker import Budget
 from .replay import apply
-from .snapshot import dump, dump_secrets
+from .snapshot import Snapshot
 from .state import State
 from .transaction import Name, Slice
 
@@ -26,6 +27,7 @@ _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 class Engine:
     def __init__(self, auto_create: bool = True) -> None:
         self.state = State(auto_create)
+        self._snapshot: Snapshot | None = None  # that is being made
 
     def open(self, now: int) -> Record:
         """The record that begins a new ownership. Apply and store it like any other, before the first command."""
@@ -52,6 +54,8 @@ class Engine:
         return lease.park(self.state, command)
 
     def apply(self, record: Record) -> None:
+        if self._snapshot is not None:
+            self._snapshot.before(record)
         apply(self.state, record)
 
     def confirm(self, record: Record) -> None:
@@ -65,11 +69,16 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""
-        return dump(self.state)
+        return Snapshot(self.state).finish()
 
-    def secrets(self) -> dict[TopicId, bytes]:
-        """What belongs to a snapshot, by topic, and has to be encrypted where it is kept."""
-        return dump_secrets(self.state)
+    @contextmanager
+    def snapshotting(self) -> Iterator[Snapshot]:
+        """The same, made little by little, while records are applied."""
+        self._snapshot = Snapshot(self.state)
+        try:
+            yield self._snapshot
+        finally:
+            self._snapshot = None
 
     def tick(self, now: int, budget: Budget | None = None) -> list[Record] | None:
         """What one due alarm makes happen; None when none is due any more. Apply the records before asking again.

@@ -1,6 +1,6 @@
 """The hard state as bytes, and back. What the log itself tells (times, keys, dedup ids) is not in it: see LogIndex.
 
-A snapshot is taken between two commands and must not take long, so it is made of arrays and bitmaps, not of messages.
+A snapshot is made of arrays and bitmaps, not of messages, and a few topics at a time, so that it holds nobody up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from ortoo.model.names import GroupId, MessageRef, TopicId
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import LogIndex, TopicCreated
+from ortoo.model.records import LogIndex, Record, TopicCreated
 from ortoo.model.topic import TopicConfig
 
 from .feed import Failure, Feed
@@ -119,25 +119,53 @@ def peek(data: bytes) -> StateDump:
     return _decoder.decode(data)
 
 
-def dump(state: State) -> bytes:
-    return _encode(
-        StateDump(
+class Snapshot:
+    """The state as of the instant this was made, dumped little by little. A topic that is about to change is dumped first.
+
+    `at` is that instant, `secrets` what belongs to it and must not be read in it, by topic: dedup ids of encrypted ones. A
+    store encrypts them.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.at = state.now
+        self.secrets: dict[TopicId, bytes] = {}
+        self._left = dict(state.topics)
+        self._topics: dict[TopicId, msgspec.Raw] = dict.fromkeys(state.topics, msgspec.Raw())  # in their order
+        self._dump = StateDump(
             state.now,
             state.epoch,
             state.number,
-            [_dump_topic(topic) for topic in state.topics.values()],
+            [],
             [(namespace, name, tx.until) for (namespace, name), tx in state.transactions.items()],
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
-            [(name, one.at, one.done_below, one.answers) for name, one in state.producers.items()],
+            [(name, one.at, one.done_below, dict(one.answers)) for name, one in state.producers.items()],
             [_dump_commit(*name, tx.commit) for name, tx in state.transactions.items() if tx.commit is not None],
         )
-    )
 
+    def before(self, record: Record) -> None:
+        """It will be applied next. No record changes more than one topic."""
+        topic = self._left.pop(getattr(record, "topic", None), None)  # type: ignore[arg-type]
+        if topic is not None:
+            self._dump_topic(topic)
 
-def dump_secrets(state: State) -> dict[TopicId, bytes]:
-    """What belongs to a snapshot, and must not be read in it: such ids of encrypted topics. A store encrypts them."""
-    ids = {topic.id: list(_dump_dedup_ids(topic)) for topic in state.topics.values() if topic.config.encrypted}
-    return {topic: _encode(found) for topic, found in ids.items() if found}
+    def go_on(self, most: int) -> bool:
+        """Dumps topics with about so many partitions, as they are and once more for each group. Whether all are dumped."""
+        while self._left and most > 0:
+            topic = self._left.pop(next(iter(self._left)))
+            most -= len(topic.partitions) * (1 + len(topic.groups))
+            self._dump_topic(topic)
+        return not self._left
+
+    def _dump_topic(self, topic: Topic) -> None:
+        self._topics[topic.id] = msgspec.Raw(_encode(_dump_topic(topic)))
+        if topic.config.encrypted and (ids := list(_dump_dedup_ids(topic))):
+            self.secrets[topic.id] = _encode(ids)
+
+    def finish(self) -> bytes:
+        while not self.go_on(1):
+            pass
+        self._dump.topics = list(self._topics.values())  # type: ignore[arg-type]  # encoded already
+        return _encode(self._dump)
 
 
 def _dump_commit(namespace: str, name: str, commit: Committing) -> CommitDump:
@@ -300,9 +328,7 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
         partition.trimmed_at = now
     if index is None:
         return
-    partition.bytes_total = (
-        0  # only differences count, and the log knows the sizes of copies that were on their way, too
-    )
+    partition.bytes_total = 0  # only differences count, and the log knows the sizes of copies that were on their way
     for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
         partition.timeline.append(offset, time, partition.bytes_total)
         partition.bytes_total += size

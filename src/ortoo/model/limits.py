@@ -49,5 +49,8 @@ REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still se
 DUE_PER_TURN = 4_000  # messages whose time has come, in one turn of the event loop; the others follow in later turns
 RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
 WAITERS_MAX = 100_000  # parked long polls in one broker
+SNAPSHOT_PER_TURN = (
+    500  # partitions that a snapshot takes in, with each group's place in them, in one turn of the event loop
+)
 TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the others follow in later turns
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
