@@ -1,10 +1,9 @@
 """For every test: property tests try the same examples each time, so that a run can be repeated; soaks try new ones.
 
-Of several processes that share the tests, one gets all that need Spark: a session for each would cost more than it saves.
+Of several processes that share the tests, one gets all that need a Spark session: one for each would cost more than it saves.
 """
 
 import signal
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,17 +19,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("searching" if config.getoption("markexpr") == "soak" else "repeatable")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
-
-    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            """What has the same name runs in the same process. Some tests there need no session."""
-            if nodeid.startswith("tests/spark/test_cluster.py"):
-                return "cluster"
-            if nodeid.startswith("tests/spark/test_sink_transactions.py"):
-                return nodeid
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
-
-    return Scheduling(config, log)
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that need the one Spark session stay together, see spark/conftest.py. What takes longest begins first."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))

@@ -22,8 +22,8 @@ def operations() -> int:
 
 @pytest.mark.parametrize("when", ["before", "after", "full"])
 def test_a_fault_at_any_operation_loses_nothing(when: str) -> None:
-    """Every fifth of them; `make soak` has them all."""
-    for number in range(["before", "after", "full"].index(when), operations(), 5):
+    """Every tenth of them; `make soak` has them all."""
+    for number in range(3 * ["before", "after", "full"].index(when), operations(), 10):
         simulate(SEED, STEPS, crash=(number, when), ordering="key", on="disk")
 
 

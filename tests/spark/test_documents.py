@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .conftest import QUICK
 from .serving import Server
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ sinks:
         block for block in SHELL.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "ortoo pipeline" in block
     ]
     program = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
-    env = {**os.environ, "ORTOO_URL": server.url}
+    defaults = [f"{key} {value}\n" for key, value in QUICK.items()]
+    (tmp_path / "spark-defaults.conf").write_text("".join(defaults))
+    env = {**os.environ, "ORTOO_URL": server.url, "SPARK_CONF_DIR": str(tmp_path)}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", program + block],
         env=env,
