@@ -33,7 +33,11 @@ class Subscription:
         self._granted.set()
 
     async def next(self, wait_ms: int = limits.WAIT_MS_MAX) -> list[LeasedRun]:
-        """The next delivery; [] when none came within `wait_ms`. Waits for credit first, when there is none."""
+        """The next delivery; [] when none came within `wait_ms`. Waits for credit first, when there is none.
+
+        Others run before each: where there is much to deliver, nothing else would make a caller wait.
+        """
+        await asyncio.sleep(0)
         while self._credit <= 0:
             self._granted.clear()
             await self._granted.wait()
