@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
 from collections.abc import AsyncIterator
@@ -326,6 +327,14 @@ async def test_what_is_answered_after_the_close_is_nobodys_mistake(home: Home) -
         async with socket(home) as peer:
             peer.writer.write(b"".join(commands) + b"\xff\xff\xff")
         await until(lambda: not home.gate.connections)
+
+
+async def test_a_subscription_may_end_before_it_has_begun(home: Home) -> None:
+    await home.publish("t", "x")
+    async with socket(home) as peer:
+        peer.writer.write(said("subscribe", id="s", topic="t", group="g", credit=1) + said("unsubscribe", id="s"))
+        assert (await peer.hear())["type"] == "unsubscribed"
+    gc.collect()  # whatever was begun and never run would be told now
 
 
 async def test_the_log_holds_no_tokens_and_no_values(caplog: pytest.LogCaptureFixture) -> None:

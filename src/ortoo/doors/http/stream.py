@@ -100,7 +100,7 @@ class Session:
             self._share.give_back(len(data))
             await self._tell_error(error)
             return
-        task = asyncio.create_task(self._guarded(self._do(command), command.ref))
+        task = asyncio.create_task(self._guarded(partial(self._do, command), command.ref))
         self._doing.add(task)
         task.add_done_callback(partial(self._done, len(data)))
         if len(self._doing) >= _AT_ONCE_MAX:
@@ -111,11 +111,11 @@ class Session:
         self._share.give_back(size)
 
     async def _guarded(
-        self, work: Coroutine[Any, Any, None], ref: str | UnsetType = UNSET, id: str | UnsetType = UNSET
+        self, work: Callable[[], Coroutine[Any, Any, None]], ref: str | UnsetType = UNSET, id: str | UnsetType = UNSET
     ) -> None:
         """Whatever goes wrong is told; the others go on."""
         try:
-            await work
+            await work()
         except OrtooError as error:
             await self._tell_error(error, ref, id)
         except ClientDisconnected:
@@ -176,7 +176,7 @@ class Session:
         check_command(lease)
         pushed = Pushed(lease, self._guest.subscribe(lease, command.credit))
         self._pushed[command.id] = pushed
-        pushed.task = asyncio.create_task(self._guarded(self._push(command, pushed), command.ref, command.id))
+        pushed.task = asyncio.create_task(self._guarded(partial(self._push, command, pushed), command.ref, command.id))
 
     def _to_lease(self, command: said.Subscribe) -> Lease:
         if (command.topic is None) == (command.labels is None):
