@@ -3,11 +3,13 @@
 Time is CPU time, so that a busy machine changes nothing. A callback that comes back every millisecond reads two clocks. What
 the loop's thread spent between two calls is the longest turn, give or take that millisecond. What the process spent is the
 longest stall: a thread that computes without letting go of the interpreter stops the loop as well, and only that clock sees it.
-A client in the same process is measured along with the server, so what it sends is best made beforehand.
+A client in the same process is measured along with the server, so what it sends is best made beforehand. Whatever else is
+given, by name, is read at the same time, and the most that was seen is kept.
 
-    async with Watch() as watch:
+    async with Watch(held=lambda: budget.bytes) as watch:
         ...
     assert watch.longest_turn < 0.05
+    assert watch.peaks["held"] < 10 * MB
     assert watch.grown < 100 * MB
 """
 
@@ -50,8 +52,10 @@ class Memory:
 class Turns:
     """Watches a loop, that of the caller or one that runs in another thread, from `begin` until `end`; in seconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **gauges: Callable[[], int]) -> None:
         self._loop = loop or asyncio.get_running_loop()
+        self._gauges = gauges
+        self.peaks = dict.fromkeys(gauges, 0)
         self._timer: asyncio.TimerHandle | None = None
         self._turned = self._spent = 0.0
         self.longest_turn = 0.0  # CPU time of the loop's thread
@@ -81,6 +85,8 @@ class Turns:
         turned, spent = thread_time(), process_time()
         self.longest_turn = max(self.longest_turn, turned - self._turned)
         self.longest_stall = max(self.longest_stall, spent - self._spent)
+        for name, gauge in self._gauges.items():
+            self.peaks[name] = max(self.peaks[name], gauge())
         self._turned, self._spent = turned, spent
 
     def _in_loop(self, work: Callable[[], None]) -> None:
@@ -104,8 +110,10 @@ class Turns:
 class Watch:
     """Both, as a context, async or not. With `loop`, of a loop that runs in another thread of this process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **gauges: Callable[[], int]) -> None:
         self._given = loop
+        self._gauges = gauges
+        self.peaks: dict[str, int] = {}
         self._memory: Memory
         self._turns: Turns
         self.grown = 0  # bytes at the peak
@@ -114,7 +122,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         gc.collect()
-        self._turns = Turns(self._given)
+        self._turns = Turns(self._given, **self._gauges)
         self._memory = Memory()
         self._turns.begin()
         return self
@@ -125,6 +133,7 @@ class Watch:
         self._turns.end()
         self.longest_turn, self.longest_stall = self._turns.longest_turn, self._turns.longest_stall
         self.grown = self._memory.grown
+        self.peaks = self._turns.peaks
 
     async def __aenter__(self) -> Watch:
         return self.__enter__()
@@ -136,4 +145,4 @@ class Watch:
 
     def __repr__(self) -> str:
         turn, stall = self.longest_turn * 1000, self.longest_stall * 1000
-        return f"<longest turn {turn:.1f} ms, longest stall {stall:.1f} ms, {self.grown / (1 << 20):.1f} MiB more>"
+        return f"<longest turn {turn:.1f} ms, longest stall {stall:.1f} ms, {self.grown / (1 << 20):.1f} MiB more, {self.peaks}>"

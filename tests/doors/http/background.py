@@ -1,4 +1,7 @@
-"""A door in a thread of its own, on uvloop as in a server, for tests that are not async; and a watch over what it logs."""
+"""A door in a thread of its own, on uvloop as in a server, for tests that are not async; and a watch over what it logs.
+
+The TCP door is there beside it, with the same budget: what one door is burdened with may not stop the other.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +19,21 @@ import uvloop
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from ortoo.broker import Access, Gate
+from ortoo.doors.tcp import TcpDoor
+from ortoo.model.settings import LimitSettings, TcpSettings
 from tests.doors.http.home import Home, serving
+
+
+@asynccontextmanager
+async def _tcp_beside(home: Home, token: str | None) -> AsyncIterator[TcpDoor]:
+    gate = Gate("tcp", home.broker, Access(token), LimitSettings(), home.gate.budget, home.gate.presence)
+    door = TcpDoor(gate, TcpSettings(port=0))
+    await door.open()
+    try:
+        yield door
+    finally:
+        await door.close(1)
 
 
 class _Log(logging.Handler):
@@ -40,13 +59,18 @@ class Background:
         self._options = options
         self._thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
         self.home: Home
+        self.tcp: TcpDoor
         self._stop: asyncio.Event
         self.loop: asyncio.AbstractEventLoop
 
     async def _run(self) -> None:
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(**self._options) as self.home:
+        async with (
+            serving(**self._options) as self.home,
+            _tcp_beside(self.home, self._options.get("token")) as self.tcp,
+        ):
             self.url = self.home.url
+            self.tcp_url = f"ortoo://127.0.0.1:{self.tcp.address[1]}"
             self._ready.set()
             await self._stop.wait()
 
