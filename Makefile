@@ -17,7 +17,7 @@ serve: .venv/.serves ## Run the queue, with its data in ./data (ARGS="--http-por
 	@$(BIN)/ortoo serve $(ARGS)
 
 test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
-	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
 	$(BIN)/ruff format --check $(SOURCES)

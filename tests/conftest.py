@@ -1,15 +1,24 @@
 """For every test: property tests try the same examples each time, so that a run can be repeated; soaks try new ones.
 
-Of several processes that share the tests, one gets all that need a Spark session: one for each would cost more than it saves.
+Of several processes that share the tests, one gets all that need the Spark session: one for each would cost more than it saves.
 """
 
+import re
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.register_profile("searching", derandomize=False, print_blob=True, deadline=None)
+
+# Those of tests/spark that start programs of their own, or have no need for Spark.
+OWN_SPARK = re.compile(
+    r"test_sink_transactions\.py|::test_(a_pipeline_goes_on_until|a_query_that_fails_ends|a_stream_killed_in_the_middle"
+    r"|it_ends_when_it_is_asked_to|spark_finds_the_source|tasks_that_fail_once|the_commands_of_the_readme"
+    r"|what_spark_submit_says|what_the_defaults_file_says)"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,10 +28,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("searching" if config.getoption("markexpr") == "soak" else "repeatable")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            """What has the same name runs in the same process."""
+            if nodeid.startswith("tests/spark/test_cluster.py"):
+                return "cluster"
+            return "spark" if nodeid.startswith("tests/spark/") and not OWN_SPARK.search(nodeid) else nodeid
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need the one Spark session stay together, see spark/conftest.py. What takes longest begins first."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """What takes longest begins first."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))

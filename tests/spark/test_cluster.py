@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .serving import Server
 
-pytestmark = [
-    pytest.mark.timeout(1800),  # half a dozen JVMs start, on however few cores
-    pytest.mark.xdist_group("cluster"),
-]
+pytestmark = pytest.mark.timeout(1800)  # half a dozen JVMs start, on however few cores
 
 JOB = Path(__file__).with_name("cluster_job.py")
 COUNT = 10_000
