@@ -241,6 +241,7 @@ LIMITS: dict[str, str] = {
     "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
     "WAITERS_MAX": "waiting leases at a time",
+    "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages of; the next one takes of the others",
     "SNAPSHOT_PER_TURN": "partitions that a snapshot takes in, and places of groups in them, in one turn of the event loop",
     "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
     "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",

@@ -2,22 +2,27 @@
 
 import asyncio
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ortoo
 from ortoo import Queue
+from ortoo.broker import Broker
 from ortoo.engine import Engine
 from ortoo.engine.feed import Feed
 from ortoo.engine.keys import Waiting
 from ortoo.engine.leases import LeaseState
 from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker
+from ortoo.engine.snapshot import peek
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
 from ortoo.model import limits
-from ortoo.model.commands import Extend, Leave, Settle
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import Extend, Leave, Publish, Settle
+from ortoo.model.names import TopicName
 from ortoo.model.records import GroupCreated, Released, TransactionEnded
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
@@ -489,3 +494,35 @@ async def test_what_is_settled_in_pieces_ends_as_if_settled_at_once(
             ends.append((lost.value.lost, counts))
             assert len(commands) == 1 if most > 100 else len(commands) > 5
     assert ends[0] == ends[1]
+
+
+async def test_a_lease_takes_of_a_bounded_number_of_partitions_and_the_next_of_the_others(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LEASE_PARTITIONS_MAX", 3)
+    async with queue:
+        await queue.create_topic("orders", partitions=8)
+        for n in range(16):
+            await queue.publish("orders", b"%d" % n, partition=n % 8)
+        leased = [await queue.lease("orders", max_messages=100) for _ in range(4)]
+    assert [len({message.partition for message in messages}) for messages in leased] == [3, 3, 2, 0]
+    assert sorted(int(message.value) for messages in leased for message in messages) == list(range(16))
+
+
+async def test_a_checkpoint_of_many_topics_lets_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published meanwhile is no part of it, and comes back all the same."""
+    monkeypatch.setattr(limits, "SNAPSHOT_PER_TURN", 1)
+    async with ortoo.open(tmp_path) as queue:
+        for number in range(20):
+            await queue.publish(f"t{number}", b"before")
+        broker = queue._link
+        assert isinstance(broker, Broker)
+        snapshotting = asyncio.create_task(broker._snapshot())
+        await asyncio.sleep(0)
+        broker.submit(Publish(TopicName("default", "t19"), Outgoing([b"meanwhile"])))
+        assert not snapshotting.done()
+        snapshot, _, _ = await snapshotting
+        [dumped] = [topic for topic in peek(snapshot).topics if topic.name == "t19"]
+        assert sum(partition.end for partition in dumped.partitions) == 1
+    async with ortoo.open(tmp_path) as queue:
+        assert [message.value for message in await take(queue, "t19", 2)] == [b"before", b"meanwhile"]

@@ -170,8 +170,12 @@ def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
             heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))
     heapify(heads)
     runs: list[tuple[int, list[int]]] = []
+    used: set[int] = set()
     while heads and wanted > 0:
         lane, _, which = heappop(heads)
+        used.add(which)
+        if len(used) > limits.LEASE_PARTITIONS_MAX:  # each costs a read and more; the others are for the next lease
+            break
         picker = pickers[which]
         before = FOREVER
         if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours is older
