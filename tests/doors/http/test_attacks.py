@@ -23,7 +23,7 @@ from tests.doors.watching import Watch
 
 AT_ONCE = 16
 MB = 1 << 20
-BUDGET = 2 * MB
+BUDGET = MB
 UNTAKEN = MB // 2  # of what is written to one client: more than the largest of these answers
 
 

@@ -1,5 +1,7 @@
 """Many clients that send whatever they like, at whatever pace: nobody is kept waiting, and nothing is kept for them.
 
+What they are told is judged, what they leave unfinished the server has to end, and a small client is served meanwhile.
+
 A run is made from a seed: `pytest -m soak tests/doors/tcp/test_frames_fuzz.py` tries many, and a failure names its own.
 """
 
@@ -7,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,7 +25,8 @@ from ortoo.model.batch import Outgoing
 from ortoo.model.commands import START, CreateGroup, Extend, Heartbeat, Lease, Leave, Once, Publish, Run, Settle, Stage
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
-from tests.doors.tcp.home import Home, Wire, serving, until
+from tests.doors.honest import LONG, run_tcp_client
+from tests.doors.tcp.home import CLOSED, Home, Wire, serving, until
 from tests.doors.tcp.test_fuzz import still_serves
 from tests.doors.tcp.test_requests import JOBS, make_jobs, poll, publish
 from tests.doors.watching import Watch
@@ -29,6 +35,8 @@ MB = 1 << 20
 BUDGET = 4 * MB
 GROWN = 150 * MB
 TURN_SECONDS = 0.5  # CPU time, and of clients and server together; see tests/doors/watching.py
+UNTAKEN = MB  # of what is written to one client: more than the largest of these answers
+CODES = {"invalid", "not_found", "exists", "lease_lost", "full", "too_many", "protocol", "closed"}
 RUN = Run(1, 1, 1, 0, [0, 1, 2])  # type: ignore[arg-type]
 
 
@@ -62,24 +70,24 @@ def requests(random: Random) -> list[Any]:
     ]
 
 
-def hostile(random: Random) -> bytes:
-    """Bodies that announce more than they bring, or bring what nobody asked for."""
+def hostile(random: Random) -> tuple[bytes, bool]:
+    """Bodies that announce more than they bring, or bring what nobody asked for; and whether they must be refused."""
     many = random.choice([10_000, 200_000, 2**32 - 1]).to_bytes(4, "big")
     kind = random.choice([b"Publish", b"Settle", b"Lease", b"Once", b"Ping"])
     head = b"\x92\x01\x82\xa4type" + bytes([0xA0 | len(kind)]) + kind
     return random.choice(
         [
-            head + b"\xa5batch\x81\xa6values\xdd" + many + b"\xc4\x00" * 1000,
-            head + b"\xa4runs\xdd" + many + b"\x80" * 1000,
-            head + b"\xa6labels\xdf" + many + b"\xa1a\xa1b" * 1000,
-            head + b"\xa1x\xdb" + many + b"y" * 100,
-            head + b"\xa1x" + b"\x91" * 100_000,
-            head + b"\xa1x" + b"\x81\xa1a" * 50_000,
-            head + b"\xa1x\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0" * 1_000_000,
-            b"\x92\xcf" + b"\xff" * 8 + msgspec.msgpack.encode({"type": "Ping"}),
-            b"\x92\xcb\x7f\xf8\0\0\0\0\0\0\x80",
-            b"\xc9" + many + random.randbytes(50),
-            b"\xdd" + many,
+            (head + b"\xa5batch\x81\xa6values\xdd" + many + b"\xc4\x00" * 1000, True),
+            (head + b"\xa4runs\xdd" + many + b"\x80" * 1000, True),
+            (head + b"\xa6labels\xdf" + many + b"\xa1a\xa1b" * 1000, True),
+            (head + b"\xa1x\xdb" + many + b"y" * 100, True),
+            (head + b"\xa1x" + b"\x91" * 100_000, True),
+            (head + b"\xa1x" + b"\x81\xa1a" * 50_000, True),
+            (head + b"\xa1x\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0" * 1_000_000, kind != b"Ping"),
+            (b"\x92\xcf" + b"\xff" * 8 + msgspec.msgpack.encode({"type": "Ping"}), False),
+            (b"\x92\xcb\x7f\xf8\0\0\0\0\0\0\x80", True),
+            (b"\xc9" + many + random.randbytes(50), True),
+            (b"\xdd" + many, True),
         ]
     )
 
@@ -94,6 +102,7 @@ class Client:
     def __init__(self, home: Home, seed: int) -> None:
         self._home = home
         self._random = Random(seed)
+        self.deaf: list[asyncio.StreamWriter] = []  # stay where they are
 
     async def play(self, steps: int) -> None:
         ways: list[Callable[[Wire], Awaitable[None]]] = [
@@ -111,10 +120,19 @@ class Client:
             way = self._random.choice(ways)
             greets = way != self._says_anything
             try:
-                async with asyncio.timeout(60), self._home.wire(greets=greets) as wire:
-                    await way(wire)
+                await self._try(way, greets)
             except ConnectionError:
                 pass  # it was cut off for what it sent
+
+    async def _try(self, way: Callable[[Wire], Awaitable[None]], greets: bool) -> None:
+        async with asyncio.timeout(LONG):
+            reader, writer = await asyncio.open_connection(self._home.host, self._home.port, limit=1024)
+            wire = Wire(reader, writer)
+            if greets:
+                assert (await wire.hello())[0] == p.ANSWER
+            await way(wire)
+            if writer not in self.deaf:
+                wire.cut()
 
     def _some(self) -> bytes:
         request = self._random.choice(requests(self._random))
@@ -142,13 +160,37 @@ class Client:
         await self._listen(wire)
 
     async def _sends_half(self, wire: Wire) -> None:
-        wire.writer.write(framed(bytes(3 * MB))[: self._random.choice([1, 4, 1000, 300_000, 2 * MB])])
-        await self._listen(wire)
+        wire.writer.write(framed(bytes(3 * MB))[: self._random.choice([1, 1000, 300_000, 2 * MB, 2 * MB])])
+        if self._random.random() < 0.8:
+            await self._listen(wire)
+        else:
+            if self._random.random() < 0.5:
+                await self._drip_on(wire)
+            assert await self._hear_out(wire) <= {"too_many"}  # others needed the room; else silence is just cut off
+
+    async def _drip_on(self, wire: Wire) -> None:
+        """As long as the server lets it: a byte now and then is no sign of life."""
+        with suppress(ConnectionError):
+            while not wire.reader.at_eof() and not wire.writer.transport.is_closing():
+                wire.writer.write(b"x")
+                await asyncio.sleep(0.01)
 
     async def _is_hostile(self, wire: Wire) -> None:
-        for _ in range(3):
-            wire.writer.write(framed(hostile(self._random)))
-        await self._listen(wire)
+        sent = [hostile(self._random) for _ in range(3)]
+        wire.writer.write(b"".join(framed(body) for body, _ in sent))
+        refused = sum(is_refused for _, is_refused in sent)
+        wire.send((7, p.Ping()))
+        problems = 0
+        while True:
+            kind, request_id, body = await wire.receive()
+            if kind == CLOSED:  # type: ignore[comparison-overlap]
+                assert problems, "closed without a word"
+                break
+            if kind == p.ANSWER and request_id == 7:
+                assert problems == refused
+                break
+            self._judge(kind, body)
+            problems += kind == p.ERROR
 
     async def _drips(self, wire: Wire) -> None:
         data = self._some()[:200]
@@ -161,7 +203,11 @@ class Client:
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
         wire.send(*((number, p.Scan(JOBS, 0, START)) for number in range(1, 50)))
         wire.send(*((number, poll(consumer=f"c{number}")) for number in range(50, 100)))
-        await asyncio.sleep(0.01)
+        wire.send(*((number, p.Subscribe(poll(consumer=f"c{number}"), 1000)) for number in range(100, 110)))
+        if self._random.random() < 0.5:
+            await asyncio.sleep(0.01)
+        else:
+            self.deaf.append(wire.writer)
 
     async def _repeats_itself(self, wire: Wire) -> None:
         request = self._random.choice(
@@ -172,12 +218,35 @@ class Client:
 
     async def _listen(self, wire: Wire) -> None:
         """For a moment; then it goes, whatever it was told."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._random.choice([0, 0.01, 0.1])):
-                while await wire.reader.read(65536):
-                    pass
-        except TimeoutError:
-            pass
+                await self._hear_out(wire)
+
+    async def _hear_out(self, wire: Wire) -> set[str]:
+        """Until the server ends it. Returns of which kinds its errors were."""
+        codes: set[str] = set()
+        while True:
+            kind, _, body = await wire.receive()
+            if kind == CLOSED:  # type: ignore[comparison-overlap]
+                return codes
+            self._judge(kind, body)
+            if kind == p.ERROR:
+                codes.add(body["code"])
+
+    @staticmethod
+    def _judge(kind: int, body: Any) -> None:
+        assert kind in (p.ANSWER, p.ERROR, p.DELIVERY)
+        if kind == p.ERROR:
+            assert body["code"] in CODES, body
+
+
+def most_untaken(home: Home) -> int:
+    return max((session._transport.get_write_buffer_size() for session in home.door._sessions), default=0)
+
+
+def uncounted(home: Home) -> int:
+    """Of frames that are not whole yet; what was read last may not have been looked at."""
+    return sum(session._splitter.held for session in home.door._sessions) - home.gate.budget.bytes
 
 
 async def survives(seed: int, clients: int, steps: int) -> None:
@@ -186,12 +255,17 @@ async def survives(seed: int, clients: int, steps: int) -> None:
     async with serving(budget=BUDGET) as home:
         await make_jobs(home)
         await home.queue.publish_many("jobs", [b"x" * 1000] * 100)
-        async with Watch() as watch:
-            await asyncio.gather(*(Client(home, seed * 1000 + number).play(steps) for number in range(clients)))
-        await until(lambda: home.gate.connections == 0, 60)
-        await until(lambda: home.gate.budget.bytes == 0, 60)
+        players = [Client(home, seed * 1000 + number) for number in range(clients)]
+        missing, untaken = partial(uncounted, home), partial(most_untaken, home)
+        async with Watch(held=lambda: home.gate.budget.bytes, untaken=untaken, uncounted=missing) as watch:
+            playing = asyncio.gather(*(player.play(steps) for player in players))
+            await asyncio.gather(playing, run_tcp_client(home.url, None, playing.done))
+            await until(lambda: home.gate.connections == 0, LONG)
+        for writer in itertools.chain.from_iterable(player.deaf for player in players):
+            writer.transport.abort()
+        await until(lambda: home.gate.budget.bytes == 0, LONG)
         await still_serves(home)
-        await until(lambda: home.gate.budget.bytes == 0, 60)
+        await until(lambda: home.gate.budget.bytes == 0, LONG)
         assert home.gate.budget.parked == 0
         assert home.door.stalled == set()
         assert home.broker.meters.recoveries == 0
@@ -199,6 +273,9 @@ async def survives(seed: int, clients: int, steps: int) -> None:
     assert unseen == []
     assert watch.longest_stall < TURN_SECONDS, watch
     assert watch.grown < GROWN, watch
+    assert watch.peaks["held"] < BUDGET + clients * (MB + session.WAITING_BYTES), watch
+    assert watch.peaks["untaken"] < UNTAKEN, watch
+    assert watch.peaks["uncounted"] < MB, watch
 
 
 @pytest.fixture(autouse=True)
