@@ -87,3 +87,21 @@ async def test_what_a_change_of_settings_made_forget_stays_forgotten(
     assert not (await queue.publish("orders", b"1", dedup_id="a")).duplicate
     assert (await queue.publish("orders", b"3", dedup_id="b")).duplicate
     await queue.close()
+
+
+async def test_an_id_published_in_the_instant_its_topic_changed_is_remembered(tmp_path: Path) -> None:
+    """What was forgotten has the same instant, and stays forgotten."""
+    clock = ortoo.testing.ManualClock()
+    for _ in range(2):
+        store = DiskStore(RealDisk(tmp_path), KeyRing({}), checkpoint_bytes=1, in_threads=False)
+        async with Queue(Broker(store, clock)) as queue:
+            if not await queue.topics():
+                await queue.create_topic("orders", partitions=1)
+                await queue.publish("orders", b"1", dedup_id="before")
+                await queue.update_topic("orders", dedup_scope="namespace")
+                assert not (await queue.publish("orders", b"2", dedup_id="after")).duplicate
+            assert (await queue.publish("orders", b"2", dedup_id="after")).duplicate
+    async with Queue(
+        Broker(DiskStore(RealDisk(tmp_path), KeyRing({}), checkpoint_bytes=1, in_threads=False), clock)
+    ) as queue:
+        assert not (await queue.publish("orders", b"1", dedup_id="before")).duplicate

@@ -526,3 +526,44 @@ async def test_a_checkpoint_of_many_topics_lets_others_run(tmp_path: Path, monke
         assert sum(partition.end for partition in dumped.partitions) == 1
     async with ortoo.open(tmp_path) as queue:
         assert [message.value for message in await take(queue, "t19", 2)] == [b"before", b"meanwhile"]
+
+
+async def test_a_leave_that_is_cancelled_is_finished_all_the_same(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 10)
+    async with queue:
+        await queue.create_topic("orders", partitions=1, ordering="partition")
+        await queue.publish_many("orders", [b"%d" % n for n in range(100)])
+        assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
+        leaving = asyncio.create_task(queue.leave("me"))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await until(lambda: _has_returned(queue))
+        assert len(await take(queue, "orders", 100)) == 100
+
+
+async def _has_returned(queue: Queue) -> bool:
+    return (await queue.group("orders")).leased == 0
+
+
+async def test_a_large_lease_whose_dead_letters_have_no_place_stops_nobody_else(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 10)
+    async with queue:
+        await queue.create_topic("orders", partitions=1, ordering="none", max_attempts=1)
+        await queue.publish("orders", b"first")
+        await queue.reject(await queue.lease("orders"))
+        broker = queue._link
+        assert isinstance(broker, Broker)
+        for partition in broker.engine.state.names[TopicName("default", "orders.dlq")].partitions:
+            partition.trouble = "it is damaged"
+        await queue.publish_many("orders", [b"x"] * 100)
+        assert len(await queue.lease("orders", max_messages=100, lease=1)) == 100
+        await queue.publish("other", b"late", delay=2)
+        for _ in range(3):
+            await clock.advance(1)
+        assert [message.value for message in await queue.lease("other")] == [b"late"]

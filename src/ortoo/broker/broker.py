@@ -156,13 +156,12 @@ class Broker(Reader):
 
     async def call(self, command: Command) -> Any:
         wanted, reply = plain(command), self.submit(command)
-        while reply is True and isinstance(wanted, Leave):  # more returns than one turn may do; others run
-            await asyncio.sleep(0)
-            reply = self.submit(wanted)
+        if reply is True and isinstance(wanted, Leave):
+            await self._leasing.leave_on(wanted)
         await self.flush()
         if isinstance(wanted, Commit):
             await self._coordinator.finish((wanted.namespace, wanted.transaction))
-        return reply
+        return None if isinstance(wanted, Leave) else reply
 
     def publish_staged(self, name: Name, piece: Slice) -> None:
         """For the coordinator: the next slice of a transaction that is being committed."""

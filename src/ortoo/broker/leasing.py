@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ortoo.engine.topic import Topic
-from ortoo.model.commands import Command, Lease, Run, Settle
+from ortoo.model.commands import Command, Lease, Leave, Run, Settle
 from ortoo.model.errors import OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
@@ -48,6 +48,7 @@ class Leasing:
         self._shell = shell
         self._read = read
         self._arm = arm
+        self._leaving: set[asyncio.Task[OrtooError | None]] = set()
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
         """With `auto_ack`, what is handed out was acked first, durably: read and within bounds by then, so none is lost.
@@ -118,6 +119,24 @@ class Leasing:
         if taken.taken and self._shell.refusal is None:
             with suppress(OrtooError):  # nobody is there to be told; the lease runs out
                 self._settle("release", runs_of(taken.taken))
+
+    async def leave_on(self, command: Leave) -> None:
+        """More returns than one turn may do; others run. It goes on though the caller does not wait any more."""
+        task = asyncio.get_running_loop().create_task(self._leave(command))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        if (error := await asyncio.shield(task)) is not None:
+            raise error
+
+    async def _leave(self, command: Leave) -> OrtooError | None:
+        is_more = True
+        while is_more:
+            await asyncio.sleep(0)
+            try:
+                is_more = self._shell.submit(command) is True
+            except OrtooError as error:  # the queue is closing or recovering; perhaps nobody is there to be told
+                return error
+        return None
 
     def _settle(self, outcome: str, runs: list[Run]) -> Any:
         return self._shell.submit(Settle(outcome, runs))  # type: ignore[arg-type]

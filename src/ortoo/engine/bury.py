@@ -26,10 +26,11 @@ class Death(NamedTuple):
     error: str | None
 
 
-def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False) -> None:
+def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False) -> bool:
     """Drafts the end of these messages, all of one topic.
 
-    Where their dead-letter topic is quarantined, those that want a copy stay as they are, or with `refuse` nothing is done.
+    Where their dead-letter topic is quarantined, those that want a copy stay as they are, and the answer is False; or with
+    `refuse` nothing is done.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
     kept = topic.config.dlq and not slate.state.is_dlq(topic.name)  # a dead-letter topic never dead-letters further
@@ -37,10 +38,13 @@ def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = Fals
     dropped = deaths if not copied else [death for death in deaths if not _wants_copy(topic, death)]
     for group, partition, reason, error, offsets in _together(dropped):
         slate.records.append(Dropped(slate.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
-    if copied and (trouble := _trouble(slate, topic)) is None:
+    if not copied:
+        return True
+    if (trouble := _trouble(slate, topic)) is None:
         _copy(slate, topic, copied)
-    elif copied and refuse:
+    elif refuse:
         raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is quarantined: {trouble}")
+    return trouble is None
 
 
 def _trouble(slate: Slate, topic: Topic) -> str | None:

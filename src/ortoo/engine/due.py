@@ -22,6 +22,7 @@ from .alarms import Alarm
 from .bury import Death, bury
 from .decision import Slate
 from .group import Group
+from .leases import LeaseState
 from .picker import Budget
 from .retention import retain
 from .settle import expire_lease, give_up_lease
@@ -29,6 +30,7 @@ from .state import State
 from .topic import Topic
 from .wheel import Pair, Wheel
 
+_STUCK_MS = 1_000  # before what could not be done is tried again
 _TRANSACTION_COST = 5  # of one that times out, in messages
 
 
@@ -155,6 +157,7 @@ def _leases(slate: Slate, budget: Budget) -> None:
     """A lease expires as one, unless it is too large for the budget: then the rest of it follows."""
     state = slate.state
     deaths: dict[Topic, list[Death]] = {}
+    begun: list[tuple[Topic, LeaseState]] = []
     seen: set[int] = set()
     due, is_all = state.leases_due.due(slate.now, max(1, budget.left))
     for pair in due:
@@ -173,15 +176,19 @@ def _leases(slate: Slate, budget: Budget) -> None:
         deaths.setdefault(topic, []).extend(expire_lease(slate, topic, group, lease, count))
         held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].trouble is None)
         if held > count:
-            state.leases_due.add(lease.until, lease.id)
+            begun.append((topic, lease))
         budget.left -= held
         if budget.left <= 0:
             break
     if not is_all:
         budget.left = 0
+    stuck = set[Topic]()
     for topic, fallen in deaths.items():
         slate.topic = topic
-        bury(slate, topic, fallen)
+        if not bury(slate, topic, fallen):
+            stuck.add(topic)
+    for topic, lease in begun:  # what is stuck would be stuck again at once, and nobody else would have a turn
+        state.leases_due.add(slate.now + _STUCK_MS if topic in stuck else lease.until, lease.id)
     state.alarms.set(("leases",), state.leases_due.next())
 
 

@@ -84,6 +84,7 @@ class TopicDump(msgspec.Struct, array_like=True):
     window_count: int
     dedup_ids: list[DedupId]  # of messages that the log no longer has
     dedup_forgotten: int = 0
+    dedup_ends: list[int] = []
 
 
 class CommitDump(msgspec.Struct, array_like=True):
@@ -122,8 +123,7 @@ def peek(data: bytes) -> StateDump:
 class Snapshot:
     """The state as of the instant this was made, dumped little by little. A topic that is about to change is dumped first.
 
-    `at` is that instant, `secrets` what belongs to it and must not be read in it, by topic: dedup ids of encrypted ones. A
-    store encrypts them.
+    `at` is that instant, `secrets` what a store has to encrypt: dedup ids of encrypted topics, by topic.
     """
 
     def __init__(self, state: State) -> None:
@@ -162,8 +162,7 @@ class Snapshot:
             self.secrets[topic.id] = _encode(ids)
 
     def finish(self) -> bytes:
-        while not self.go_on(1):
-            pass
+        self.go_on(1 << 62)
         self._dump.topics = list(self._topics.values())  # type: ignore[arg-type]  # encoded already
         return _encode(self._dump)
 
@@ -187,6 +186,7 @@ def _dump_topic(topic: Topic) -> TopicDump:
         topic.window_count,
         [] if topic.config.encrypted else list(_dump_dedup_ids(topic)),
         topic.dedup.forgotten,
+        topic.dedup.ends,
     )
 
 
@@ -286,7 +286,7 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     state.add_topic(topic)
     state.alarms.set(("retention", topic.id, 0), state.now)
     topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
-    topic.dedup.forgotten = dumped.dedup_forgotten
+    topic.dedup.forgotten, topic.dedup.ends = dumped.dedup_forgotten, dumped.dedup_ends
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
         _load_partition(partition, values, index, state.now)
@@ -348,7 +348,7 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
         )
     for at, dedup_id, ref in sorted(found):  # a table is ordered by age
         topic = state.topics.get(ref.topic)
-        if topic is not None and at > topic.dedup.forgotten:
+        if topic is not None and not topic.dedup.is_forgotten(at, ref):
             state.remember_dedup_id(topic, dedup_id, at, ref)
     for topic in state.topics.values():
         state.prune_dedup_ids(topic, state.now)

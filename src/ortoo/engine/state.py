@@ -294,7 +294,7 @@ class State:
 
     def forget_dedup_ids(self, topic: Topic) -> None:
         """All of them. With whom they were shared finds them no more, and forgets them in time."""
-        seen = topic.dedup.clear()
+        seen = topic.dedup.clear([partition.end for partition in topic.partitions])
         if seen:
             self.unshared.append((topic.name.namespace, topic.id, seen))
             self.alarms.set(("dedup",), self.now)
