@@ -15,6 +15,7 @@ from ortoo.app.clock import SystemClock
 from ortoo.broker import Access, Broker, Budget, Gate, Presence, Share
 from ortoo.broker import budget as budgets
 from ortoo.doors.http import HttpDoor, body
+from ortoo.doors.http.problems import Refusal
 from ortoo.doors.tcp import TcpDoor, server, session
 from ortoo.model.commands import Settle
 from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
@@ -251,6 +252,25 @@ async def test_a_body_that_does_not_come_is_not_waited_for(drips: bool, monkeypa
         assert (await asyncio.wait_for(answered, LONG)).startswith(b"HTTP/1.1 408 ")
         assert home.budget.bytes == 0
         writer.close()
+
+
+async def test_a_body_may_be_cut_off_that_is_just_timing_out() -> None:
+    intake = body.Intake(Budget(MB), MB)
+    reading = asyncio.create_task(intake.read(asyncio.Event().wait, {}))
+    await asyncio.sleep(0)
+    errors: list[Exception] = []
+
+    def cut_again() -> None:
+        try:
+            intake.share.cut()
+        except RuntimeError as error:
+            errors.append(error)
+
+    intake.share.cut()
+    asyncio.get_running_loop().call_soon(cut_again)  # after its time was over, before it was told
+    with pytest.raises(Refusal, match="did not come"):
+        await reading
+    assert errors == []
 
 
 @pytest.mark.parametrize("drips", [False, True])

@@ -98,7 +98,7 @@ class Intake:
 
     def _cut(self) -> None:
         """Others need what is held here, and the rest does not come."""
-        if self._reading is not None:
+        if self._reading is not None and not self._reading.expired():
             self._reading.reschedule(asyncio.get_running_loop().time())
 
     def _check(self, size: int) -> None:
