@@ -220,6 +220,15 @@ async def test_a_request_whose_answer_nobody_takes_is_cut(home: Home, monkeypatc
     writer.close()
 
 
+async def test_a_stream_whose_client_goes_meanwhile_is_nobodys_mistake(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await home.publish("t", "x")
+    monkeypatch.setattr(connection.Connection, "is_gone", True)
+    await home.raw(b"GET /v1/topics/t/messages?format=ndjson HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def connections(home: Home) -> list[connection.Connection]:
     return [end for end in home.door._state.connections if isinstance(end, connection.Connection)]
 

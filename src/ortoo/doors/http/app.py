@@ -129,6 +129,7 @@ async def _send_stream(
         async for chunk in chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})  # waits for a slow reader
             if connection.is_gone:
+                connection.cut()
                 return
     except OrtooError as error:  # too late for a status; an end without the last chunk shows that it is not all
         log.warning("a stream ended early: %s", error)
