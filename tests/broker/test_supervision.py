@@ -124,7 +124,7 @@ async def test_a_queue_in_memory_begins_empty_after_a_mistake_and_says_so(
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="ortoo")
     async with Queue(Broker(MemoryStore(), clock)) as queue:
-        await queue.publish("orders", b"old")
+        lost = await queue.publish("orders", b"old")
         [old] = await queue.lease("orders")
         await queue.publish("orders", b"late", delay=5)
         monkeypatch.setitem(replay._APPLY, CameDue, make_a_mistake)
@@ -132,9 +132,10 @@ async def test_a_queue_in_memory_begins_empty_after_a_mistake_and_says_so(
         monkeypatch.undo()
         assert "everything that it held in memory is lost" in (await queue.stats()).problems[0]
         assert await queue.topics() == []
-        await queue.publish("orders", b"new")
+        await queue.publish("orders", b"new", partition=lost.partition)
         [new] = await queue.lease("orders")
         assert new.value == b"new"
+        assert new.id != lost.id
         with pytest.raises(LeaseLostError):
             await queue.ack(old)
         await queue.ack(new)

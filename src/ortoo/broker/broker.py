@@ -182,6 +182,8 @@ class Broker(Reader):
                 reply: Placed = self.submit(command)
             except FullError:
                 now = self.clock.monotonic_ms()
+                if place is not None and now >= place[1]:
+                    self._rooms.look(wanted.topic, 1)  # the next in line may want less
                 place = place or (self._rooms.ticket(), now + wait_ms)
                 if now >= place[1]:
                     raise

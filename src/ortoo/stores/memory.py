@@ -22,6 +22,7 @@ from ortoo.model.records import (
     Retried,
     Skipped,
     Staged,
+    TopicCreated,
     TopicDeleted,
     TopicPurged,
     TransactionBegan,
@@ -143,16 +144,19 @@ class MemoryStore:
         self._logs: dict[tuple[TopicId, int], _Log] = {}
         self._staged: dict[tuple[str, str], list[Staged]] = {}  # by transaction
         self._opened: Opened | None = None
+        self._newest: TopicCreated | None = None
         self._is_open = False
         self._is_emptied = False
 
     async def recover(self) -> AsyncIterator[list[Record]]:
-        """Nothing but the epoch: receipts of what is lost must not be good for anything new."""
+        """Nothing but the epoch and the last topic's number: receipts and ids of what is lost must not mean anything new."""
         self._is_emptied = self._is_emptied or self._is_open
         self._forget()
         self._is_open = True
         if self._opened is not None:
             yield [self._opened]
+        if self._newest is not None:
+            yield [self._newest, TopicDeleted(self._newest.at, self._newest.topic)]
 
     async def append(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -170,6 +174,9 @@ class MemoryStore:
         if log is None:
             log = self._logs[topic, partition] = _Log()
         return log
+
+    def _topic_created(self, record: TopicCreated) -> None:
+        self._newest = record
 
     def _trimmed(self, record: Trimmed) -> None:
         self._log(record.topic, record.partition).trim(record.start)
@@ -233,6 +240,7 @@ class MemoryStore:
 
 _FREE: dict[type, Callable[[MemoryStore, Any], None]] = {
     Opened: MemoryStore._open,
+    TopicCreated: MemoryStore._topic_created,
     Trimmed: MemoryStore._trimmed,
     TopicPurged: MemoryStore._purged,
     TopicDeleted: MemoryStore._topic_deleted,
