@@ -85,14 +85,14 @@ async def test_when_the_first_in_line_gives_up_the_next_may_have_the_little_room
     async with Queue(Broker(MemoryStore(), clock)) as queue:
         await queue.create_topic("orders", max_depth=5, partitions=1)
         await queue.publish_many("orders", [b"1"] * 5)
-        much = asyncio.create_task(queue.publish_many("orders", [b"2"] * 5, wait=10))
-        await clock.advance(1)
+        much = asyncio.create_task(queue.publish_many("orders", [b"2"] * 5, wait=0.5))
+        await clock.advance(0.1)
         little = asyncio.create_task(queue.publish_many("orders", [b"3"], wait=3600))
-        await clock.advance(1)
+        await clock.advance(0.1)
         await queue.ack(await queue.lease("orders", max_messages=1))
-        await clock.advance(10)
+        await clock.advance(0.5)
         with pytest.raises(FullError):
             await much
-        await clock.advance(1)
+        await clock.advance(0)
         assert little.done()
         await little
