@@ -6,16 +6,20 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from ortoo.stores.disk import File, KeyRing
 from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.checkpoint import read_checkpoint, write_checkpoint
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
+from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import KEYS
-from tests.format.worn import Files, Worn, wear
+from tests.format.worn import Files, Worn, files_of, wear
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +54,30 @@ def test_a_file_of_the_write_ahead_log_that_is_gone_is_found(worn: Worn, tmp_pat
     for path in of(worn, "wal/", ".wal")[:-1]:  # the end of the last one may be missing after any crash
         files = {name: data for name, data in worn.files.items() if name != path} | ({path: b""} if emptied else {})
         assert check(put(files, tmp_path)), path
+
+
+@pytest.mark.parametrize(("stage", "is_old"), [(0, False), (1, False), (2, False), (1, True)])
+def test_any_file_of_the_write_ahead_log_that_a_checkpoint_needs_is_missed(
+    worn: Worn, tmp_path: Path, stage: int, is_old: bool
+) -> None:
+    """Also the one that the checkpoint began, which is empty."""
+    kept = of_old_version(worn.stages[stage]) if is_old else worn.stages[stage]
+    assert check(put(kept, tmp_path)) == []
+    for gone in [path for path in kept if path.startswith("wal/")]:
+        files = {path: data for path, data in kept.items() if path != gone}
+        assert any("missing" in problem for problem in check(put(files, tmp_path))), gone
+
+
+def of_old_version(files: Files) -> Files:
+    """Its checkpoint does not tell which commits have what was staged."""
+    disk = SimulatedDisk(Random(1))
+    for path, data in files.items():
+        disk.open(path).append(data)
+    checkpoint = read_checkpoint(disk)
+    assert checkpoint is not None
+    manifest = msgspec.structs.replace(checkpoint.manifest, staged=None)
+    write_checkpoint(disk, msgspec.structs.replace(checkpoint, manifest=manifest))
+    return files_of(disk)
 
 
 def test_a_write_ahead_log_that_is_gone_as_a_whole_is_found(worn: Worn, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ortoo import Queue
+from ortoo.app.losses import LostCommit
 from ortoo.app.repair import Repair, repair_directory
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import MessageRef
@@ -158,6 +159,27 @@ async def check_transaction(queue: Queue, repair: Repair, is_cut: bool) -> None:
     else:
         assert is_cut or count == len(STAGED)
         assert repair.transactions == []
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["the first file", "the last file"])
+async def test_what_a_lost_file_of_the_write_ahead_log_may_have_told_is_listed_as_gone(
+    worn: Worn, tmp_path: Path, which: int
+) -> None:
+    """A transaction is open, and a checkpoint has all but what it staged: two files are left."""
+    files = dict(worn.stages[-1])
+    logs = [path for path in files if path.startswith("wal/")]
+    after = int(logs[-1][-24:-4]) - 1
+    assert len(logs) == 2
+    del files[logs[which]]
+    path = put(files, tmp_path / "data")
+    assert (await look(path)).refusal is not None
+    assert take(path).keys() - {"LOCK"} == files.keys()  # nothing is begun behind what is missing
+    repair = await asyncio.to_thread(repair_directory, path, KEYS)
+    assert repair.commits == ([LostCommit(after + 1, None, None)] if which else [])
+    assert repair.transactions == ["default/job"]
+    assert repair.losses == []
+    assert check(path) == []
+    assert (await look(path)).refusal is None
 
 
 async def test_topics_that_lost_their_names_are_told_with_those_they_have_now(worn: Worn, tmp_path: Path) -> None:

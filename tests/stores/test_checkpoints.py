@@ -396,6 +396,24 @@ async def test_a_directory_that_has_lost_its_log_is_refused_however_young_it_is(
     assert site.disk.names == before
 
 
+async def test_a_directory_that_has_lost_the_last_file_of_its_log_is_refused_beside_an_open_transaction(
+    site: Site,
+) -> None:
+    """What is published then would get numbers that the checkpoint contains, and be gone the next time."""
+    queue = await site.open()
+    await (await queue.begin("job")).publish("t", b"staged")
+    for number in range(5):
+        await queue.publish("t", b"%d" % number)
+        await site.checkpoint()
+    first, last = site.files("wal/")
+    del site.disk.names[last]
+    before = dict(site.disk.names)
+    with pytest.raises(CorruptionError, match=rf"{last}.*missing.*restore"):
+        await site.open()
+    assert site.disk.names == before
+    assert first in before
+
+
 @pytest.mark.parametrize("fault", ["crash before", "crash after"])
 async def test_a_directory_whose_making_was_interrupted_anywhere_is_made(site: Site, fault: DiskFault) -> None:
     for stop in range(30):

@@ -19,7 +19,6 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
-from ortoo.stores.disk.contents import WAL_FILES, list_files
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
 from ortoo.stores.disk.keys import bind_keys
@@ -33,8 +32,7 @@ from ortoo.stores.disk.salvage import (
     to_published,
     without_first,
 )
-from ortoo.stores.disk.wal import FOLDER as WAL_FOLDER
-from ortoo.stores.disk.wal import Run, file_name
+from ortoo.stores.disk.wal import Run, list_wal, reaches
 
 from .losses import Loss, LostCommit, Repair
 from .retold import NEVER, OF_TRANSACTIONS, Retold
@@ -69,9 +67,7 @@ class Rebuild:
         self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
         saved = self._salvage.checkpoint()
         if saved is None:
-            self._repair.state_kept = list_files(self._source, WAL_FOLDER, WAL_FILES)[:1] == [
-                file_name(1).rpartition("/")[2]
-            ]
+            self._repair.state_kept = list_wal(self._source)[:1] == [1]
             self._start_from_files()
         elif saved.snapshot is None or not self._keep_state:
             self._repair.state_kept = False
@@ -196,8 +192,10 @@ class Rebuild:
                 self._lose_commits(told, after)
             else:
                 self._take_commit(told, after)
-        if not list_files(self._source, WAL_FOLDER, WAL_FILES):
-            self._salvage.complain(f"the write-ahead log is missing: what was committed after commit {after} is gone")
+        if not reaches(list_wal(self._source), after):
+            self._salvage.complain(
+                f"the end of the write-ahead log is missing: what was committed after commit {after} is gone"
+            )
             self._repair.commits.append(LostCommit(after + 1, None, None))
             self._transactions.lose(NEVER)
         self._transactions.note_missing()

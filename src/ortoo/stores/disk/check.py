@@ -121,7 +121,7 @@ def _count_wal(report: Report, disk: ViewDisk, wal: Wal) -> None:
     for first in wal.files:
         report.files += 1
         report.bytes += _size(disk, file_name(first))
-    report.commits = wal.next_number - wal.files[0] if wal.files else 0
+    report.commits = max(0, wal.next_number - wal.files[0]) if wal.files else 0
 
 
 def _size(disk: ViewDisk, path: str) -> int:

@@ -22,7 +22,7 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .commit import decode_commit, decode_touched
-from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, WAL_FILES, list_files, list_folders
+from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, list_files, list_folders
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, scan_frames
@@ -30,8 +30,7 @@ from .happenings import HistoryEntry
 from .happenings import decode_head as decode_happenings_head
 from .log import LogEntry
 from .segment import Segment, SegmentEntry, decompress
-from .wal import FOLDER as WAL_FOLDER
-from .wal import SYNCED_BYTES, Run, is_needless, scan_commits, without_torn_end
+from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
 
 Span = tuple[int, int]
 
@@ -204,21 +203,24 @@ class Salvage:
     def commits(self, after: int, kept: Sequence[Run]) -> Iterator[SavedCommit | LostCommits]:
         """What it still tells, in order. Needed are the commits after that number, and those `kept`."""
         expected = min([after + 1, *(first for first, _ in kept)])
-        names = list_files(self.disk, WAL_FOLDER, WAL_FILES)
-        for index, name in enumerate(names):
-            path, begin = f"{WAL_FOLDER}/{name}", int(name[:-4])
+        files = list_wal(self.disk)
+        for begin in files:
+            path = file_name(begin)
             if begin > expected and not is_needless(expected, begin - 1, after, kept):
                 self.complain(f"{path}: commits {expected} to {begin - 1} should come before it, and are missing")
                 yield LostCommits(expected, begin - 1, None)
             expected = max(begin, expected)
             data = self.disk.read(path)
             found = scan_commits(data)
-            if index == len(names) - 1:
+            if begin == files[-1] > after:
                 found = self._without_torn_end(path, found, begin, len(data))
             for item in found:
                 for told in self._commit(path, item, expected):
                     expected = max(expected, (told.last if isinstance(told, LostCommits) else told.number) + 1)
                     yield told
+        if not is_needless(expected, after, after, kept):
+            self.complain(f"commits {expected} to {after} should come last in the write-ahead log, and are missing")
+            yield LostCommits(expected, after, None)
 
     def _without_torn_end(self, path: str, found: list[Frame | Damage], first: int, size: int) -> list[Frame | Damage]:
         whole = without_torn_end(found, first)

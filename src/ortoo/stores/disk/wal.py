@@ -53,6 +53,16 @@ def file_name(first: int) -> str:
     return f"{FOLDER}/{first:020d}.wal"
 
 
+def list_wal(disk: Disk) -> list[int]:
+    """The first commit number of each file."""
+    return [int(name.removesuffix(".wal")) for name in list_files(disk, FOLDER, WAL_FILES)]
+
+
+def reaches(files: Sequence[int], after: int) -> bool:
+    """Whether the commits after that number have a file. A checkpoint begins one for those that follow it, before it counts."""
+    return bool(files) and files[-1] > after
+
+
 def _is_bad(item: Frame | Damage) -> bool:
     return isinstance(item, Damage) or item.body is None
 
@@ -99,18 +109,18 @@ class Wal:
     def find(self, after: int, kept: Sequence[Run] = ()) -> None:
         """Looks which files there are. CorruptionError when commits that should follow `after`, or those `kept`, are in none."""
         self._disk.make_dir(FOLDER)
-        self.files = [int(name.removesuffix(".wal")) for name in list_files(self._disk, FOLDER, WAL_FILES)]
-        self.trim(after, kept)  # trimmed before, but the removal was not durable yet
+        self.files = list_wal(self._disk)
+        if not reaches(self.files, after):  # new commits would get numbers that the checkpoint contains
+            raise CorruptionError(
+                f"{file_name(after + 1)} and all later files of the write-ahead log are missing; restore them, or a backup"
+            )
         needed = min([after + 1, *(first for first, _ in kept)])
-        if self.files and self.files[0] > needed:
+        if self.files[0] > needed:
             raise CorruptionError(
                 f"{file_name(self.files[0])} is the first of the write-ahead log, but commits from {needed} on are "
                 "needed; a file before it, or the checkpoint, is missing: restore it"
             )
-        if not self.files:
-            raise CorruptionError(
-                f"{file_name(after + 1)} and all later files of the write-ahead log are missing; restore them, or a backup"
-            )
+        self.trim(after, kept)  # trimmed before, but the removal was not durable yet
 
     def recover(self, after: int, kept: Sequence[Run] = ()) -> Iterator[WalCommit | WalDamage]:
         """The commits with numbers above `after`, and those `kept`, in order. A torn tail is cut; damage before good frames
