@@ -258,12 +258,36 @@ async def _transactions(turns: Turns, count: int) -> None:
     await turns.rest()
 
 
-async def _snapshot(turns: Turns, count: int) -> None:
+async def _failed(turns: Turns, count: int) -> None:
+    await turns.queue.nack(await _hold(turns, count), delay=3600)
+    await _snapshot(turns)
+
+
+async def _many_topics(turns: Turns, count: int) -> None:
+    for number in range(count):
+        await turns.queue.publish(f"t{number}", b"v")
+    await _snapshot(turns)
+
+
+async def _snapshot(turns: Turns) -> None:
     broker = turns.queue._link
     assert isinstance(broker, Broker)
-    await turns.queue.nack(await _hold(turns, count), delay=3600)
     await turns.watch()
-    broker.engine.snapshot()
+    await broker._snapshot()
+
+
+async def _much_of_each(turns: Turns, count: int) -> None:
+    await turns.queue.create_topic("p", partitions=count)
+    await turns.fill("p", 50_000, lambda n: ortoo.Message(b"v" * 100, key=f"k{n}"))
+    await turns.watch()
+    for _ in range(3):
+        await turns.queue.ack(await turns.queue.lease("p", max_messages=10_000))
+
+
+async def _seek(turns: Turns, count: int) -> None:
+    await turns.queue.ack(await _hold(turns, count))
+    await turns.watch()
+    await turns.queue.seek("t", "default", offset=0, to_offset=count)
 
 
 CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
@@ -291,7 +315,10 @@ CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
     "300,000 dedup ids, delete": (_deleted, 300_000, {"dedup_scope": "namespace"}),
     "3,000 topics, first lease": (_everywhere, 3_000, {}),
     "10,000 transactions time out": (_transactions, 10_000, {}),
-    "200,000 failed, snapshot": (_snapshot, 200_000, {}),
+    "200,000 failed, snapshot": (_failed, 200_000, {}),
+    "5,000 topics, snapshot": (_many_topics, 5_000, {}),
+    "200,000 done, some again": (_seek, 200_000, {}),
+    "1,000 partitions, 10,000 each time": (_much_of_each, 1_000, {}),
 }
 
 
