@@ -15,7 +15,7 @@ from .feed import Feed
 from .group import Group
 from .leases import LeaseState
 from .once import remember
-from .snapshot import load
+from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
 

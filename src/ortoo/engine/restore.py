@@ -1,0 +1,173 @@
+"""The state from a snapshot: see snapshot.py for what it holds. The logs tell what it leaves to them."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+
+from ortoo.model.names import GroupId, MessageRef, TopicId
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import LogIndex, TopicCreated
+
+from .feed import Failure, Feed
+from .group import Group
+from .keys import NO_KEY, KeyState
+from .leases import load_lease
+from .partition import Partition
+from .snapshot import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
+from .state import Producer, State
+from .topic import Topic
+from .transaction import Committing, Transaction
+from .wheel import Wheel
+
+_secrets_decoder = msgspec.msgpack.Decoder(list[DedupId])
+
+
+def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[int, bytes]]) -> None:
+    """Fills an empty state."""
+    dumped = peek(data)
+    state.now, state.epoch, state.number = dumped.now, dumped.epoch, dumped.number
+    indexes = {(log.topic, log.partition): log for log in logs}
+    for topic_dump in dumped.topics:
+        _load_topic(state, topic_dump, indexes)
+    ids = {topic.id: topic.dedup_ids for topic in dumped.topics}
+    ids |= {topic: _secrets_decoder.decode(secret) for topic, secret in secrets}
+    _load_dedup_ids(state, ids, logs)
+    for namespace, name, until in dumped.transactions:
+        state.transactions[namespace, name] = Transaction(until)
+        state.alarms.set(("transactions",), until)
+    for commit in dumped.commits:
+        _load_commit(state, commit)
+    for namespace, name, at, committed in dumped.ended:
+        state.ended[namespace, name] = (at, committed)
+    for name, at, done_below, answers in dumped.producers:
+        producer = state.producers[name] = Producer()
+        producer.at, producer.done_below, producer.answers = at, done_below, answers
+
+
+def _load_commit(state: State, dumped: CommitDump) -> None:
+    topics = {TopicId(topic): count for topic, count in dumped.topics.items()}
+    commit = state.transactions[dumped.namespace, dumped.name].commit = Committing(dumped.parts, topics)
+    commit.number, commit.row = dumped.number, dumped.row
+    commit.firsts = {(TopicId(topic), partition): first for topic, partition, first in dumped.firsts}
+    state.hold(commit.firsts.items())
+
+
+def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, int], LogIndex]) -> None:
+    record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
+    topic = Topic(record)
+    state.add_topic(topic)
+    state.alarms.set(("retention", topic.id, 0), state.now)
+    topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
+    topic.dedup.forgotten, topic.dedup.ends = dumped.dedup_forgotten, dumped.dedup_ends
+    for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
+        index = indexes.get((topic.id, partition.index))
+        _load_partition(partition, values, index, state.now)
+        state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
+        state.alarms.set(("expiries", topic.id, partition.index), partition.expiries.next())
+    if topic.window_since is not None:
+        state.alarms.set(("window", topic.id), topic.window_since)
+    for group in dumped.groups:
+        _load_group(state, topic, group)
+
+
+def _load_wheel(dumped: WheelDump) -> Wheel:
+    wheel = Wheel()
+    wheel.now = dumped.now
+    pairs = array("q", dumped.pairs)
+    for at in range(0, len(pairs), 2):
+        wheel.add(pairs[at], pairs[at + 1])
+    return wheel
+
+
+def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex | None, now: int) -> None:
+    partition.start, partition.end, partition.confirmed = dumped.start, dumped.end, dumped.end
+    partition.windowed = dumped.windowed
+    partition.bytes_total = dumped.bytes_total
+    partition.delayed = OffsetSet.from_bytes(dumped.delayed)
+    partition.delays = _load_wheel(dumped.delays)
+    partition.expired = OffsetSet.from_bytes(dumped.expired)
+    partition.evicted = OffsetSet.from_bytes(dumped.evicted)
+    partition.expiries = _load_wheel(dumped.expiries)
+    partition.deleted = OffsetSet.from_bytes(dumped.deleted)
+    partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
+    partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
+    for due, *offsets in dumped.ripened:
+        partition.ripened.add_span(due, offsets[0], offsets[-1])
+    partition.archived = dumped.archived
+    if dumped.trimmed_at is not None:
+        partition.trimmed_at = dumped.trimmed_at
+    elif dumped.start:
+        partition.trimmed_at = now
+    if index is None:
+        return
+    partition.bytes_total = 0  # only differences count, and the log knows the sizes of copies that were on their way
+    for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
+        partition.timeline.append(offset, time, partition.bytes_total)
+        partition.bytes_total += size
+    for base, count, hashes in index.keys:
+        partition.keys.append(base, count, array("Q", hashes) if hashes else None)
+
+
+def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:
+    found = [
+        (at, dedup_id, MessageRef(TopicId(topic), partition, offset))
+        for topic, known in ids.items()
+        for dedup_id, at, partition, offset in known
+    ]
+    for log in logs:
+        found.extend(
+            (at, dedup_id, MessageRef(log.topic, log.partition, offset)) for dedup_id, at, offset in log.dedup_ids
+        )
+    for at, dedup_id, ref in sorted(found):  # a table is ordered by age
+        topic = state.topics.get(ref.topic)
+        if topic is not None and not topic.dedup.is_forgotten(at, ref):
+            state.remember_dedup_id(topic, dedup_id, at, ref)
+    for topic in state.topics.values():
+        state.prune_dedup_ids(topic, state.now)
+
+
+def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
+    group = Group(GroupId(dumped.id), dumped.name, topic.config.ordering, dumped.ephemeral)
+    topic.add_group(group, [feed.cursor for feed in dumped.feeds])
+    group.leases = {lease.id: lease for lease in map(load_lease, dumped.leases)}
+    group.settled.load(dumped.settled)
+    for lease in group.leases.values():
+        state.lease_groups[lease.id] = (topic.id, group.id)
+        state.watch_lease(lease.id, lease.until)
+        for partition, offsets in lease.held.items():
+            group.feeds[partition].leased.update(offsets)
+            group.hold(lease, partition, offsets)
+    for feed, values in zip(group.feeds, dumped.feeds, strict=True):
+        _load_feed(feed, values)
+        state.alarms.set(("retries", topic.id, feed.partition.index, group.id), feed.retries.next())
+    if group.ephemeral:
+        state.alarms.set(("members", topic.id, group.id), state.now)
+
+
+def _load_feed(feed: Feed, dumped: FeedDump) -> None:
+    feed.open = OffsetSet.from_bytes(dumped.open)
+    feed.dead = OffsetSet.from_bytes(dumped.dead)
+    feed.retrying = OffsetSet.from_bytes(dumped.retrying)
+    feed.early = OffsetSet.from_bytes(dumped.early)
+    feed.skipped = dumped.skipped
+    if dumped.ahead is not None:
+        feed.ahead = OffsetSet.from_bytes(dumped.ahead)
+    failures = array("q", dumped.failures)
+    for at in range(0, len(failures), 4):
+        offset, attempts, first, due = failures[at : at + 4]
+        feed.failures[offset] = Failure(attempts, first, due)
+        if offset in feed.retrying:
+            feed.retries.add(due, offset)
+    _hold_keys(feed, feed.leased | feed.retrying)
+    feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early))
+
+
+def _hold_keys(feed: Feed, held: OffsetSet) -> None:
+    if feed.keys is None:
+        return
+    for offset in held:
+        key = feed.partition.keys.at(offset)
+        if key != NO_KEY:
+            feed.keys.states.setdefault(key, KeyState()).held += 1
