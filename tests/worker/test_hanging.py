@@ -266,3 +266,170 @@ async def test_a_worker_comes_back_to_its_partitions_when_its_handler_ends_or_no
         await until(lambda: worker.stats.handled == 1)
         await queue.publish("emails", b"next")
         await until(lambda: worker.stats.handled == 2)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, queue: ortoo.Queue, name: str) -> list[None]:
+    """Grows by one whenever the queue is asked for that; others run first, so that asking without a break freezes nothing."""
+    calls: list[None] = []
+    method = getattr(queue, name)
+
+    async def counting(*args: object, **options: object) -> object:
+        calls.append(None)
+        await asyncio.sleep(0)
+        return await method(*args, **options)
+
+    monkeypatch.setattr(queue, name, counting)
+    return calls
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_worker_that_has_left_looks_around_no_more_often_when_one_of_several_hanging_handlers_ends(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, hanging = make_worker(consumer="a"), [threading.Event(), threading.Event()]
+
+    @worker.on("emails", concurrency=4, prefetch=4, timeout=300, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.attempt == 1:
+            hanging[message.partition].wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=2)
+    for partition in (0, 1):
+        await queue.publish("emails", b"x", partition=partition)
+    looks, left = counted(monkeypatch, queue, "group"), counted(monkeypatch, queue, "leave")
+    async with worker:
+        try:
+            await until(lambda: shift_of(worker)._running == 2)
+            for job in list(shift_of(worker).jobs):
+                shift_of(worker)._time_out(job, 300.0)
+            await until(lambda: worker.stats.failed == 2)
+            elsewhere = asyncio.create_task(take_elsewhere(queue, 10))
+            await until(lambda: left)
+            monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 3600.0)
+            await elsewhere
+            so_far = len(looks)
+            hanging[0].set()
+            await until(lambda: len(shift_of(worker).jobs) == 1)
+            for _ in range(300):
+                await asyncio.sleep(0)
+            assert len(looks) <= so_far + 2
+            assert len(left) == 1
+        finally:
+            for event in hanging:
+                event.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_worker_goes_on_with_its_other_partitions_while_another_of_its_handlers_works(
+    queue: ortoo.Queue, make_worker: MakeWorker
+) -> None:
+    worker, go_on, finish = make_worker(consumer="a"), threading.Event(), threading.Event()
+
+    @worker.on("emails", concurrency=4, timeout=300, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.attempt == 1 and message.value != b"free":
+            (go_on if message.value == b"hangs" else finish).wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=6)
+    async with worker:
+        elsewhere = asyncio.create_task(take_elsewhere(queue, 10))
+        while len(await owned(queue, "a")) != 3:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        first, second, third = await owned(queue, "a")
+        await queue.publish("emails", b"hangs", partition=first)
+        await queue.publish("emails", b"works", partition=second)
+        await until(lambda: shift_of(worker)._running == 2)
+        job = next(job for job in shift_of(worker).jobs if job.messages[0].value == b"hangs")
+        shift_of(worker)._time_out(job, 300.0)
+        await until(lambda: worker.stats.failed == 1)
+        try:
+            for _ in range(300):
+                await asyncio.sleep(0)
+            await queue.publish("emails", b"free", partition=third)
+            await until(lambda: worker.stats.handled == 1)
+        finally:
+            finish.set()
+            go_on.set()
+            elsewhere.cancel()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_handler_by_labels_goes_on_with_its_other_topics_while_one_of_its_messages_hangs(
+    queue: ortoo.Queue, make_worker: MakeWorker
+) -> None:
+    worker, go_on = make_worker(consumer="a"), threading.Event()
+
+    @worker.on(labels={"kind": "mail"}, concurrency=4, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        if message.value == b"hangs" and message.attempt == 1:
+            go_on.wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=1, labels={"kind": "mail"})
+    await queue.create_topic("letters", labels={"kind": "mail"})
+    await queue.publish("emails", b"hangs")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        await queue.heartbeat("emails", "default", "another", session=3600)
+        try:
+            for _ in range(300):
+                await asyncio.sleep(0)
+            for count in (1, 2, 3):
+                await queue.publish("letters", b"free")
+                await until(lambda count=count: worker.stats.handled == count)  # type: ignore[misc]
+        finally:
+            go_on.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_worker_leaves_no_topic_that_another_of_its_handlers_leases_from_in_the_same_group(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leaving would give up what that one holds."""
+    worker, go_on = make_worker(consumer="a"), threading.Event()
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        go_on.wait(300)
+
+    @worker.on(labels={"kind": "mail"})
+    def count(message: ortoo.Received) -> None:
+        pass
+
+    await queue.create_topic("emails", ordering="strict", partitions=1)
+    await queue.publish("emails", b"x")
+    released, left = counted(monkeypatch, queue, "release"), counted(monkeypatch, queue, "leave")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        await queue.heartbeat("emails", "default", "another", session=3600)
+        try:
+            await until(lambda: len(released) > 10)
+            assert not left
+        finally:
+            go_on.set()
+
+
+@pytest.mark.usefixtures("short_pauses")
+async def test_a_worker_that_has_left_asks_again_after_a_while_though_others_are_there(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others may take nothing."""
+    monkeypatch.setattr("ortoo.client.ceding._AWAY_SECONDS", 0.02)
+    worker, go_on = make_worker(consumer="a"), threading.Event()
+
+    @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
+    def send(message: ortoo.Received) -> None:
+        go_on.wait(300)
+
+    await queue.create_topic("emails", ordering="partition", partitions=2)
+    await queue.publish("emails", b"x", partition=0)
+    left = counted(monkeypatch, queue, "leave")
+    async with worker:
+        await until(lambda: worker.stats.failed == 1)
+        await queue.heartbeat("emails", "default", "another", session=3600)
+        await until(lambda: left)
+        try:
+            async with asyncio.timeout(60):
+                while not await owned(queue, "a"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+        finally:
+            go_on.set()

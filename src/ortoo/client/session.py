@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from ortoo.model.errors import OrtooError, UnavailableError
 
+from .ceding import may_cede
 from .handler import Handler
 from .handlers import Faces, current_faces
 from .job import Counts
@@ -99,7 +100,17 @@ class Session:
         assert self.faces is not None
         threads = DaemonThreads(max(blocking, 1), "ortoo-worker")
         self._shifts = [
-            Shift(handler, queue, self.faces.blocking, consumer, threads, self._counts, self.fail, self._sleep)
+            Shift(
+                handler,
+                queue,
+                self.faces.blocking,
+                consumer,
+                threads,
+                self._counts,
+                self.fail,
+                self._sleep,
+                may_cede(handler, self._handlers),
+            )
             for handler in self._handlers
         ]
         try:

@@ -31,10 +31,10 @@ from ortoo.model.errors import (
     UnavailableError,
 )
 from ortoo.model.message import Received
-from ortoo.model.names import TopicId, TopicName
+from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
 
-from .ceding import cede, has_company
+from .ceding import cede
 from .handler import Handler, Reject, describe
 from .job import Counts, Job, Line, line_of, to_text
 from .patience import Patience, Sleep
@@ -63,6 +63,7 @@ class Shift:
         counts: Counts,
         fail: Callable[[BaseException], None],
         sleep: Sleep,
+        may_cede: bool,
     ) -> None:
         self._handler = handler
         self._queue = queue
@@ -71,7 +72,7 @@ class Shift:
         self._threads = threads
         self._counts = counts
         self._fail = fail
-        self._sleep = sleep
+        self._may_cede = may_cede
         self._patience = Patience(f"handler {handler.name} on {handler.source}", sleep)
         self._waiting: list[Received] = []  # in order; the queue takes out what it revokes
         self._busy: set[Line] = set()
@@ -82,7 +83,6 @@ class Shift:
         self._is_halted = False
         self._stirred = asyncio.Event()
         self._configs: dict[TopicId, TopicConfig] = {}
-        self._names: dict[TopicId, TopicName] = {}
         self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
         self._giving_up: set[asyncio.Task[Any]] = set()
         self.jobs: set[Job] = set()
@@ -102,25 +102,24 @@ class Shift:
                     delivery.queue = self._blocking  # type: ignore[assignment]  # message.extend() blocks in a thread
             self._add(messages)
             if blocked := await self._give_back_blocked():
-                await self._pause(blocked)
-                await self._cede(blocked)
+                await self._let_others(blocked)
 
-    async def _cede(self, blocked: set[Line]) -> None:
-        """Others may have the partitions of these lines, if there are others."""
-        topics = {self._names[topic] for topic, _ in blocked & self._blocked if self._configs[topic].is_fifo}
-        place = (self._queue, self._consumer, self._handler.group, topics)
-        if topics and await has_company(*place):
-            await self.give_back_waiting()
-            await cede(*place, self._settling, lambda: not blocked & self._blocked, lambda: self._pause(blocked))
+    async def _let_others(self, blocked: set[Line]) -> None:
+        """They may have what was given back; also the partitions it is in, if nothing else is under way here."""
+        await self._pause(lambda: not blocked <= self._blocked)
+        is_fifo = any(self._configs[topic].is_fifo for topic, _ in blocked)
+        if self._may_cede and is_fifo and not (self._waiting or self._is_settling()):
+            await cede(self._queue, self._consumer, self._handler, lambda: not blocked & self._blocked, self._pause)
 
-    def _settling(self) -> list[asyncio.Task[Any]]:
-        return [job.task for job in self.jobs if job.task and not (job.is_lost or job.is_overdue)] + [*self._giving_up]
+    def _is_settling(self) -> bool:
+        """Whether something here holds messages, and will settle them."""
+        return bool(self._giving_up) or any(not (job.is_lost or job.is_overdue) for job in self.jobs)
 
-    async def _pause(self, blocked: set[Line]) -> None:
-        """Until one of these lines is free again, but not for long: it would be leased and given back without a break."""
+    async def _pause(self, is_over: Callable[[], bool]) -> None:
+        """Not for long; but what is blocked would be leased and given back without a break."""
         try:
             async with asyncio.timeout(_PAUSE_SECONDS):
-                while blocked <= self._blocked:
+                while not is_over():
                     self._stirred.clear()
                     await self._stirred.wait()
         except TimeoutError:
@@ -174,7 +173,6 @@ class Shift:
                 except OrtooError as error:
                     log.warning("topic %r cannot be looked at, so it is handled one by one: %s", delivery.topic, error)
                     self._configs[delivery.topic_id] = _CAREFUL
-                self._names[delivery.topic_id] = delivery.topic
                 self._pulse.keep(self._configs[delivery.topic_id].lease)
 
     def _add(self, messages: list[Received]) -> None:
