@@ -202,7 +202,7 @@ LIMITS: dict[str, str] = {
     "RECEIPTS_MAX": "messages acked, released or extended at a time, over a connection",
     "FAILURES_MAX": "messages nacked or rejected at a time, over a connection",
     "SETTLED_PER_COMMAND": "messages settled by one command of our client, a lease counting for 40 more; others follow",
-    "RUNS_MAX": "leases, times partitions, of messages settled at a time, over a connection",
+    "RUNS_MAX": "leases, times partitions, of messages settled at a time over a connection, or acked by one transaction",
     "MESSAGE_BYTES_MAX": "the highest `max_message_bytes` of a topic",
     "NAME_BYTES_MAX": "a name of a topic, group, consumer or namespace, in UTF-8",
     "KEY_BYTES_MAX": "a key",

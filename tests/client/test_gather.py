@@ -10,6 +10,7 @@ import pytest
 
 from ortoo import FullError, InvalidError, LeaseLostError, Message, OrtooError
 from ortoo.client.gather import Gatherer
+from ortoo.model import limits
 from ortoo.model.commands import Publish, Settle
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.replies import Placed
@@ -189,6 +190,42 @@ async def test_a_receipt_that_is_none_fails_its_own_caller_only(home: Home) -> N
         assert isinstance(found[1], LeaseLostError)
         with pytest.raises(InvalidError):
             await queue.ack("nonsense")
+
+
+async def test_acks_that_are_too_many_for_one_command_happen_once_whoever_beside_them_is_refused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SETTLED_PER_COMMAND", 500)
+    monkeypatch.setattr(limits, "SETTLED_LEASES_REMEMBERED", 1)  # acking again would not be fine
+    await home.queue.create_topic("jobs", ordering="none", partitions=1)
+    await home.queue.publish_many("jobs", [b"x"] * 61)
+    async with home.connect() as queue:
+        *held, bad = [(await queue.lease("jobs"))[0] for _ in range(61)]
+        found = await asyncio.gather(
+            *(queue.ack(message) for message in held[:40]),
+            queue.ack([bad.receipt] * (limits.RECEIPTS_MAX + 1)),
+            *(queue.ack(message) for message in held[40:]),
+            return_exceptions=True,
+        )
+        assert isinstance(found.pop(40), InvalidError)
+        assert found == [None] * 60
+        assert (await queue.group("jobs")).leased == 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_publishes_of_one_turn_that_have_too_many_headers_together_are_several_batches(
+    home: Home, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    monkeypatch.setattr(limits, "BATCH_HEADERS_MAX", 25)
+    await home.queue.create_topic("jobs", partitions=1)
+    headers = {str(number): "x" for number in range(10)}
+    async with home.connect() as queue:
+        values = [b"%d" % number for number in range(9)]
+        if many:
+            await asyncio.gather(*(queue.publish_many("jobs", [Message(value, headers=headers)]) for value in values))
+        else:
+            await asyncio.gather(*(queue.publish("jobs", value, headers=headers) for value in values))
+    assert [message.value async for message in home.queue.read("jobs")] == values
 
 
 async def test_closing_waits_for_a_batch_that_is_under_way(home: Home) -> None:

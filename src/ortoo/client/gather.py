@@ -15,7 +15,7 @@ from ortoo.model.errors import CapacityError, RequestError
 from ortoo.model.message import Message
 from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
-from ortoo.model.runs import merge_runs
+from ortoo.model.runs import in_pieces, merge_runs
 
 from .pieces import settle
 
@@ -41,15 +41,21 @@ class Gathering:
         self.entries: list[Entry] = []
         self.count = 0
         self.bytes = 0
+        self.headers = 0
         self.is_due = False  # it may leave; until it does, others may still join
 
-    def has_room_for(self, count: int, size: int) -> bool:
-        return self.count + count <= limits.BATCH_MESSAGES_MAX and self.bytes + size <= _BYTES_MAX
+    def has_room_for(self, count: int, size: int, headers: int) -> bool:
+        return (
+            self.count + count <= limits.BATCH_MESSAGES_MAX
+            and self.bytes + size <= _BYTES_MAX
+            and self.headers + headers <= limits.BATCH_HEADERS_MAX
+        )
 
-    def add(self, entry: Entry, count: int, size: int) -> None:
+    def add(self, entry: Entry, count: int, size: int, headers: int) -> None:
         self.entries.append(entry)
         self.count += count
         self.bytes += size
+        self.headers += headers
 
 
 class Lone:
@@ -92,7 +98,7 @@ class Gatherer:
 
     def add(self, topic: TopicName, message: Message) -> asyncio.Future[Sent]:
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
-        return self._add(topic, message, 1, size)
+        return self._add(topic, message, 1, size, len(message.headers) if isinstance(message.headers, dict) else 0)
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> list[Sent]:
         """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
@@ -102,14 +108,17 @@ class Gatherer:
             self._turn.add(topic)
             asyncio.get_running_loop().call_soon(self._turn.discard, topic)
             return to_sent(await self._lone.make(self._send(Publish(topic, batch))))
-        sent: list[Sent] = await self._add(topic, batch, len(batch), sum(map(len, batch.values)))
+        headers = sum(map(len, filter(None, batch.headers or ())))
+        sent: list[Sent] = await self._add(topic, batch, len(batch), sum(map(len, batch.values)), headers)
         return sent
 
-    def _add(self, topic: TopicName, what: Message | Outgoing, count: int, size: int) -> asyncio.Future[Any]:
+    def _add(
+        self, topic: TopicName, what: Message | Outgoing, count: int, size: int, headers: int
+    ) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         entry = Entry(what, loop.create_future())
         line = self._line.setdefault(topic, deque())
-        if not line or not line[-1].has_room_for(count, size):
+        if not line or not line[-1].has_room_for(count, size, headers):
             if line:
                 self._flush(topic, line[-1])
             line = self._line.setdefault(topic, line)  # it may have gone with its last
@@ -118,7 +127,7 @@ class Gatherer:
                 loop.call_later(self._linger, self._flush, topic, gathering)
             else:
                 loop.call_soon(self._flush, topic, gathering)
-        line[-1].add(entry, count, size)
+        line[-1].add(entry, count, size, headers)
         return entry.future
 
     def _flush(self, topic: TopicName, gathering: Gathering) -> None:
@@ -245,15 +254,18 @@ class AckGatherer:
             task.add_done_callback(self._tasks.discard)
 
     async def _settle(self, batch: list[Acking]) -> None:
+        """Several callers' acks are one command, of which all happens or nothing."""
         runs = batch[0][0] if len(batch) == 1 else merge_runs([run for runs, _ in batch for run in runs])
+        if len(batch) > 1 and len(in_pieces(runs)) > 1:
+            await self._settle_halves(batch)
+            return
         try:
             settled = await settle(self._call, Settle("ack", runs))
         except RequestError as error:
             if len(batch) == 1:
                 _fail(batch, error)
-            else:
-                for entry in batch:  # nothing happened; find out whose fault it was
-                    await self._settle([entry])
+            else:  # nothing happened; find out whose fault it was
+                await self._settle_halves(batch)
             return
         except BaseException as error:  # whatever it is, it is the callers' to know
             _fail(batch, error)
@@ -266,6 +278,12 @@ class AckGatherer:
         for own, future in batch:
             if not future.done():
                 future.set_result(_share(own, lost))
+
+    async def _settle_halves(self, batch: list[Acking]) -> None:
+        half = len(batch) // 2
+        await self._settle(batch[:half])
+        await asyncio.sleep(0)
+        await self._settle(batch[half:])
 
     async def drain(self) -> None:
         self._flush()

@@ -10,7 +10,7 @@ from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
-from ortoo.model.replies import LeasedRun
+from ortoo.model.replies import LeasedRun, Settled
 
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
 from .gather import AckGatherer
@@ -143,8 +143,10 @@ class Receiving:
         delay_ms: int | None = None,
     ) -> None:
         if runs:
-            settled = await settle(self._link.call, Settle(outcome, runs, to_error_text(error), delay_ms))
-            if settled.revoked is not None:
-                for ahead in self._prefetched.values():
-                    drop_revoked(ahead, runs, settled.revoked)
-            check_settled(runs, settled)
+            command = Settle(outcome, runs, to_error_text(error), delay_ms)
+            check_settled(runs, await settle(self._link.call, command, self._drop_revoked))
+
+    def _drop_revoked(self, runs: list[Run], settled: Settled) -> None:
+        if settled.revoked is not None:
+            for ahead in self._prefetched.values():
+                drop_revoked(ahead, runs, settled.revoked)

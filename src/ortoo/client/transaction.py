@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from ortoo.model import limits
 from ortoo.model.batch import Outgoing, to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
@@ -46,7 +47,13 @@ class Transaction:
         self._publishes.append(Publish(name, to_outgoing(messages)))
 
     async def commit(self) -> None:
-        placed: list[Placed] = await self._link.call(Transact(merge_runs(self._acks), self._publishes))
+        acks = merge_runs(self._acks)
+        if len(acks) > limits.RUNS_MAX:
+            raise InvalidError(
+                f"a transaction acks messages of at most {limits.RUNS_MAX} leases and partitions, this one of {len(acks)};"
+                " lease more at a time (max_messages), or make several transactions"
+            )
+        placed: list[Placed] = await self._link.call(Transact(acks, self._publishes))
         self._acks, self._publishes = [], []  # so that leaving the block does not repeat it
         self.sent += [sent for batch in placed for sent in to_sent(batch)]
 

@@ -31,7 +31,8 @@ def check_command(command: c.Command) -> None:
             _check_count("messages", map(len, (publish.batch for publish in command.publishes)), _MESSAGES_MAX)
             _check_runs(command.acks)
         case c.Settle() | c.Extend():
-            _check_runs(command.runs, _FAILURES_MAX if _is_failure(command) else limits.RECEIPTS_MAX)
+            are_failures = isinstance(command, c.Settle) and command.is_failure
+            _check_runs(command.runs, _FAILURES_MAX if are_failures else limits.RECEIPTS_MAX)
         case c.Seek():
             check_position(command.position)
             check_position(command.until)
@@ -78,10 +79,6 @@ def check_wait(wait_ms: int, most: int) -> None:
 def check_ref(ref: MessageRef) -> None:
     for number in ref:
         check_number("a part of a message id", number)
-
-
-def _is_failure(command: c.Settle | c.Extend) -> bool:
-    return isinstance(command, c.Settle) and command.outcome in ("nack", "reject")
 
 
 def _check_count(what: str, counts: Iterable[int], most: int) -> None:

@@ -116,6 +116,10 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
     delay_ms: int | None = None  # nack only; the backoff policy when None
 
+    @property
+    def is_failure(self) -> bool:
+        return self.outcome in ("nack", "reject")
+
 
 class Extend(msgspec.Struct, frozen=True, tag=True):
     runs: Runs

@@ -32,17 +32,18 @@ def runs_of(taken: Iterable[Taken]) -> list[Run]:
     return merge_runs(Run(t.topic_id, t.group_id, t.lease, t.partition, t.offsets) for t in taken)
 
 
-def in_pieces(runs: list[Run]) -> list[list[Run]]:
+def in_pieces(runs: list[Run], are_failures: bool = False) -> list[list[Run]]:
     """What is too much for one command, as several. A run stays whole: what goes back in line takes the later ones along."""
     if len(runs) == 1:
         return [runs]
     pieces: list[list[Run]] = [[]]
-    left = limits.SETTLED_PER_COMMAND
+    most = min(limits.SETTLED_PER_COMMAND, limits.FAILURES_MAX) if are_failures else limits.SETTLED_PER_COMMAND
+    left = most
     for run in runs:
         cost = _RUN_COST + len(run.offsets)
         if cost > left and pieces[-1]:
             pieces.append([])
-            left = limits.SETTLED_PER_COMMAND
+            left = most
         pieces[-1].append(run)
         left -= cost
     return pieces
