@@ -94,10 +94,10 @@ async def test_it_is_ready_as_long_as_it_takes_commands(tmp_path: Path) -> None:
         assert (await http.get("/ready")).status_code == 200
         store = server.broker.store
         assert isinstance(store, DiskStore)
-        store._full, store._reserve_bytes = "full", 1 << 62
+        store._room.full, store._room._reserve_bytes = "full", 1 << 62
         assert "free" in str(server.ready())
         assert (await http.get("/ready")).status_code == 503
-        store._reserve_bytes = 0
+        store._room._reserve_bytes = 0
         assert server.ready() is None
         server.broker._refusal = ortoo.StoreFailedError("the store failed; the queue is recovering")
         assert "recovering" in (await http.get("/ready")).text
@@ -266,10 +266,10 @@ async def test_what_the_store_complains_of_is_logged_once(tmp_path: Path, caplog
         store = server.broker.store
         assert isinstance(store, DiskStore)
         store._report("a checkpoint failed: no reason")
-        store._full, store._reserve_bytes = "full", 1 << 62
+        store._room.full, store._room._reserve_bytes = "full", 1 << 62
         for _ in range(3):
             server.watch.look()
-        store._reserve_bytes = 0
+        store._room._reserve_bytes = 0
         server.watch.look()
     problems = [record.__dict__.get("problem", "") for record in caplog.records if record.levelno == logging.ERROR]
     assert problems[0] == "a checkpoint failed: no reason"

@@ -33,6 +33,11 @@ def test_random_faults_of_the_disk_lose_nothing(block: int) -> None:
         simulate(seed, on="disk")
 
 
+@pytest.mark.parametrize("seed", [1015, 1016])
+def test_a_disk_that_is_filled_up_by_large_batches_beside_open_transactions_heals(seed: int) -> None:
+    simulate(seed, steps=250, on="disk")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("ordering", ["none", "key", "partition", "strict"])
 @pytest.mark.parametrize("when", ["before", "after", "full"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 
 from ortoo import CorruptionError, FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.broker import Broker
-from ortoo.stores.disk import DiskStore, KeyRing
+from ortoo.client.transaction import NamedTransaction
+from ortoo.stores.disk import DiskStore, KeyRing, happenings
 from ortoo.stores.disk import log as logs
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
@@ -109,6 +112,92 @@ async def test_a_full_disk_heals_when_something_is_removed(
     assert site.disk.free_bytes() > 3_000_000
     queue = await site.open()
     assert await read(queue, "other") == [b"there is room again"]
+
+
+@pytest.mark.parametrize("how", ["one large batch", "many at a time", "a transaction", "staged"])
+async def test_what_there_is_no_room_for_is_refused_before_it_takes_what_is_kept_for_settling(
+    site: Site, how: str
+) -> None:
+    """It is written twice. What others publish in the same commit counts, too."""
+    site.disk.capacity = 200_000
+    queue = await site.open(reserve_bytes=50_000)
+    await queue.create_topic("t", partitions=1, ordering="none")
+    await queue.publish_many("t", [b"%d" % number for number in range(100)])
+    tx = await queue.begin("job")
+    room = site.store.status().room_bytes
+    assert room is not None
+    batches = [[Message(bytes(room // 8))]] * 8 if how == "many at a time" else [[Message(bytes(room // 8))] * 5]
+    outcomes = await asyncio.gather(*(_send(queue, tx, how, batch) for batch in batches), return_exceptions=True)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert refused
+    assert all(isinstance(outcome, FullError) and "settling still works" in str(outcome) for outcome in refused)
+    assert len(outcomes) - len(refused) == (3 if how == "many at a time" else 0)
+    await queue.ack(await queue.lease("t", max_messages=50))
+    await site.checkpoint()
+    assert site.store.problems == []
+    assert site.disk.free_bytes() >= 40_000
+    await queue.publish("t", b"small")
+
+
+async def _send(queue: Queue, tx: NamedTransaction, how: str, batch: list[Message]) -> None:
+    if how == "staged":
+        await tx.publish_many("t", batch)
+    elif how == "a transaction":
+        async with queue.transaction() as together:
+            together.publish_many("t", batch)
+    else:
+        await queue.publish_many("t", batch)
+
+
+async def test_what_is_refused_for_its_size_is_taken_once_a_checkpoint_has_made_room(site: Site) -> None:
+    site.disk.capacity = 300_000
+    queue = await site.open(reserve_bytes=50_000)
+    await queue.publish_many("t", [Message(Random(1).randbytes(20_000))] * 5)
+    await site.checkpoint()
+    large = [Message(bytes(90_000))]
+    with pytest.raises(FullError, match="publish less at a time"):
+        await queue.publish_many("t", large)
+    await queue.purge("t")
+    await site.clock.advance(100)
+    await queue.publish_many("t", large)
+
+
+async def test_a_checkpoint_that_has_no_room_leaves_nothing_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No draft, no half file, no open one: that would take from what is kept for acks."""
+    monkeypatch.setattr(happenings, "FRAME_RECORDS", 1)
+    queue = await site.open()
+    await queue.publish_many("t", [b"1", b"2", b"3"])
+    leased = await queue.lease("t", max_messages=3)
+    await site.checkpoint()
+    for message in leased:
+        await queue.ack(message)
+    before, opened = {path: len(content.now) for path, content in site.disk.names.items()}, site.disk.open_files
+    for failing in range(1, 10):
+        appends = count(1)
+        site.disk.plan = lambda _, kind: "no space" if kind == "append" and next(appends) == failing else "none"  # noqa: B023
+        await site.checkpoint()
+        if not site.store.problems:
+            break
+        after = {path: len(content.now) for path, content in site.disk.names.items() if len(content.now)}
+        is_flushed = {path for path in after if path.startswith("history/") and after[path] > before[path]}
+        assert {path: after[path] for path in after.keys() - is_flushed} == {
+            path: size for path, size in before.items() if size and path not in is_flushed
+        }
+        assert len(is_flushed) == (failing > 3)  # once it is whole, it need not be written again
+        assert site.disk.open_files == opened
+    assert failing > 2
+
+
+async def test_a_checkpoint_that_was_killed_leaves_no_draft_once_the_queue_is_open(site: Site) -> None:
+    queue = await site.open()
+    await queue.publish("t", b"1")
+    site.once("rename", "crash before")
+    with pytest.raises(SimulatedCrash):
+        await site.checkpoint()
+    site.disk.is_off = False
+    assert any(path.endswith(".tmp") for path in site.files("checkpoint/"))
+    await site.open()
+    assert site.files("checkpoint/") == []
 
 
 async def test_a_disk_filled_by_others_heals_when_a_checkpoint_at_first_has_no_room(site: Site) -> None:

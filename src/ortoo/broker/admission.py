@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ortoo.engine import Engine
+from ortoo.model.batch import size_of
 from ortoo.model.checks import check_types
 from ortoo.model.commands import (
     ChangeTopic,
@@ -21,11 +24,13 @@ from ortoo.model.commands import (
 from ortoo.model.errors import ConfigError, FullError
 from ortoo.ports import Store
 
+_PLENTY_BYTES = 1 << 30  # of room: what is published need not be weighed
 _SETTLING = (Lease, Settle, Extend)  # need neither room nor a key
 _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above
 
 
-def admit(command: Command, store: Store, engine: Engine) -> None:
+def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[], int] = lambda: 0) -> None:
+    """`under_way`: tells how many bytes of messages are on their way to the store."""
     wanted = plain(command)
     if isinstance(wanted, _SETTLING):
         return
@@ -37,10 +42,11 @@ def admit(command: Command, store: Store, engine: Engine) -> None:
         _check_key(store)
     if not _publishes(wanted) or engine.has_answer(command):
         return
-    if (full := store.status().full) is not None:
-        raise FullError(f"{full}; nothing more is published until there is room, settling still works")
-    if isinstance(wanted, Commit):
-        _check_room(wanted, store, engine)
+    status = store.status()
+    if status.full is not None:
+        raise FullError(f"{status.full}; nothing more is published until there is room, settling still works")
+    if status.room_bytes is not None and (isinstance(wanted, Commit) or status.room_bytes < _PLENTY_BYTES):
+        _check_room(wanted, status.room_bytes, engine, under_way())
 
 
 def _publishes(command: PlainCommand) -> bool:
@@ -53,15 +59,29 @@ def _check_key(store: Store) -> None:
         raise ConfigError("an encrypted topic needs a key; set ORTOO_ENCRYPTION_KEYS or pass keys= when opening")
 
 
-def _check_room(command: Commit, store: Store, engine: Engine) -> None:
-    """What was staged is written twice more: to the write-ahead log, and to the logs of its topics."""
-    room = store.status().room_bytes
-    transaction = engine.state.transactions.get((command.namespace, command.transaction))
-    if room is None or transaction is None or transaction.commit is not None:
+def _check_room(command: PlainCommand, room: int, engine: Engine, under_way: int) -> None:
+    """Messages are written twice: to the write-ahead log, and to the logs of their topics."""
+    size = _bytes_of(command, engine)
+    needed = 2 * (size + under_way)
+    if not size or needed <= room:
         return
-    needed = 2 * sum(share.size for share in transaction.chosen(command.parts).values())
-    if needed > room:
+    used = f"takes {needed >> 10} KiB of the disk, with what is under way, and {room >> 10} KiB may be used"
+    if isinstance(command, Commit):
         raise FullError(
-            f"to commit transaction {command.transaction!r} takes {needed >> 20} MiB of the disk, and {room >> 20} MiB may be "
-            "used; make room and commit again, or abort it"
+            f"to commit transaction {command.transaction!r} {used}; make room and commit again, or abort it"
         )
+    raise FullError(f"to publish this {used}; publish less at a time, or make room; settling still works")
+
+
+def _bytes_of(command: PlainCommand, engine: Engine) -> int:
+    """Of the messages that it publishes."""
+    if isinstance(command, Commit):
+        transaction = engine.state.transactions.get((command.namespace, command.transaction))
+        if transaction is None or transaction.commit is not None:
+            return 0
+        return sum(share.size for share in transaction.chosen(command.parts).values())
+    if isinstance(command, Transact):
+        return sum(size_of(publish.batch) for publish in command.publishes)
+    if isinstance(command, Stage):
+        return size_of(command.publish.batch)
+    return size_of(command.batch) if isinstance(command, Publish) else 0

@@ -145,7 +145,7 @@ class Broker(Reader):
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
             raise self._refusal
-        admit(command, self.store, self.engine)
+        admit(command, self.store, self.engine, self._commits.bytes_under_way)
         now = self.now()
         self._do_due(now)
         decision = self.engine.decide(command, now)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from time import perf_counter
 
+from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, size_of
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.records import Extended, Leased, Record
+from ortoo.model.records import Extended, Leased, Published, Record, Staged
 from ortoo.ports import Alarm, Clock, Store
 
 from .copies import fill_copies
@@ -29,10 +31,11 @@ Snapshot = tuple[bytes, int, dict[TopicId, bytes]]
 class PendingCommit:
     """Records on their way to the store, the callers whose replies wait for them, and the topics to look at afterwards."""
 
-    __slots__ = ("parked", "records", "stirred")
+    __slots__ = ("_counted", "_size", "parked", "records", "stirred")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self._counted = self._size = 0
         self.parked: list[asyncio.Future[None]] = []
         self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
@@ -48,6 +51,12 @@ class PendingCommit:
         self.parked.append(future)
         return future
 
+    def size(self) -> int:
+        """What its messages take. They are counted when somebody asks, which is only while room is short."""
+        self._size += sum(map(_size_of, islice(self.records, self._counted, None)))
+        self._counted = len(self.records)
+        return self._size
+
     def succeed(self) -> None:
         for future in self.parked:
             if not future.done():
@@ -57,6 +66,12 @@ class PendingCommit:
         for future in self.parked:
             if not future.done():
                 future.set_exception(error)
+
+
+def _size_of(record: Record) -> int:
+    if isinstance(record, Published):
+        return record.size + MESSAGE_OVERHEAD_BYTES * record.count
+    return size_of(record.publish.batch) if isinstance(record, Staged) else 0
 
 
 class Committer:
@@ -92,6 +107,10 @@ class Committer:
         elif self._lingering is None and not self._dirty.is_set():
             # Nobody waits for these, and the next commit that somebody waits for takes them along.
             self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
+
+    def bytes_under_way(self) -> int:
+        """Of messages that are not durable yet."""
+        return self.pending.size() + (self._in_flight.size() if self._in_flight is not None else 0)
 
     def look(self) -> None:
         """Whether a checkpoint is due, although nothing is to be committed."""

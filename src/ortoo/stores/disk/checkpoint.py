@@ -44,6 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     number: int  # of the last commit it contains
     manifest: Manifest
     snapshot: bytes
+    size: int = 0  # of its file
 
     def kept(self) -> list[Run]:
         """Commits that are needed though it contains them: what open transactions staged, and what was quarantined missed."""
@@ -61,20 +62,40 @@ def _path(number: int) -> str:
     return f"{FOLDER}/{number:020d}.ckpt"
 
 
-def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
-    """Durable when this returns; older ones are gone then."""
+def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> int:
+    """Durable when this returns; older ones are gone then. Returns the bytes it takes."""
     disk.make_dir(FOLDER)
     path = _path(checkpoint.number)
     draft = f"{path}.tmp"
+    data = encode_frame(CHECKPOINT, checkpoint.number, _encode(checkpoint.manifest), checkpoint.snapshot)
     disk.remove(draft)
-    file = disk.open(draft)
-    file.append(encode_frame(CHECKPOINT, checkpoint.number, _encode(checkpoint.manifest), checkpoint.snapshot))
-    file.sync()
-    file.close()
+    try:
+        _write(disk, draft, data)
+    except OSError:
+        disk.remove(draft)  # room may be short, and that may be why
+        raise
     disk.rename(draft, path)
     disk.sync_dir(FOLDER)
     for name in list_files(disk, FOLDER, CHECKPOINT_FILES, drafts=True):
         if f"{FOLDER}/{name}" != path:
+            disk.remove(f"{FOLDER}/{name}")
+    return len(data)
+
+
+def _write(disk: Disk, path: str, data: bytes) -> None:
+    file = disk.open(path)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+
+
+def remove_drafts(disk: Disk) -> None:
+    """What a process left that was killed while it wrote one."""
+    whole = list_files(disk, FOLDER, CHECKPOINT_FILES)
+    for name in list_files(disk, FOLDER, CHECKPOINT_FILES, drafts=True):
+        if name not in whole:
             disk.remove(f"{FOLDER}/{name}")
 
 
@@ -90,4 +111,4 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
         position = found[0].position if found else 0
         raise CorruptionError(f"{path} is damaged at byte {position}: {reason}; restore a backup")
     manifest = decode_stored(_manifest_decoder, found[0].head, f"the head of {path}")
-    return Checkpoint(found[0].fixed.number, manifest, found[0].body)
+    return Checkpoint(found[0].fixed.number, manifest, found[0].body, found[0].fixed.size)

@@ -178,6 +178,9 @@ class DiskHistory:
             file.truncate(self.sizes.get(number, 0))  # what a failed flush left behind
             places = self._write(file, number, ring)
             file.sync()
+        except OSError:
+            file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
+            raise
         finally:
             file.close()
         self.disk.sync_dir(self.folder)

@@ -10,7 +10,7 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.topic import TopicConfig
 
 from .catalog import Catalog
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, remove_drafts
 from .commit import decode_commit, decode_touched
 from .contents import list_folders, tell_strays
 from .crypto import KeyRing, Secret
@@ -57,6 +57,7 @@ class Recovery:
 
     def remove_strangers(self) -> None:
         """What a checkpoint wrote that was never finished: the write-ahead log, as it is replayed by now, has it all."""
+        remove_drafts(self._disk)
         known: set[str] = set()
         checkpoint = self._checkpoint
         if checkpoint is not None:

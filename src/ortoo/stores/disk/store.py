@@ -36,6 +36,7 @@ from .keys import bind_keys
 from .lock import DirectoryLock
 from .log import DiskLog
 from .recovery import Recovery
+from .room import Room
 from .segment import Segment
 from .wal import Wal
 
@@ -92,9 +93,7 @@ class DiskStore:
         self._catalog = Catalog(self.disk, self._files_max)
         self._checkpointing: asyncio.Task[None] | None = None
         self._syncing: asyncio.TimerHandle | None = None
-        self._unchecked_bytes = self._reserve_bytes
-        self._full: str | None = None
-        self._room_bytes: int | None = None
+        self._room = Room(self.disk, self._reserve_bytes)
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
@@ -121,6 +120,7 @@ class DiskStore:
         recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self._found, checkpoint)
         recovery.prepare()
         if checkpoint is not None:
+            self._room.checkpoint_bytes = checkpoint.size
             yield [await self._in(self._flusher, recovery.load, checkpoint)]
         for records in recovery.replay():
             yield records
@@ -150,7 +150,7 @@ class DiskStore:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            self._full = f"the disk is full ({error})"
+            self._room.full = f"the disk is full ({error})"
             raise
         if sync:
             self._sync()
@@ -182,7 +182,7 @@ class DiskStore:
         self.sync_seconds.observe(perf_counter() - began)
 
     async def _keep_up(self, written: int) -> None:
-        self._unchecked_bytes += written
+        self._room.note_written(written)
         if self._checkpointing is not None and self._wal.bytes_since_rotation > BACKLOG_FACTOR * self._checkpoint_bytes:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
 
@@ -230,34 +230,29 @@ class DiskStore:
     # -- checkpoints
 
     def status(self) -> StoreStatus:
-        if self._unchecked_bytes >= self._reserve_bytes // 8 or self._full is not None:
-            self._unchecked_bytes = 0
-            self._full = self._lack_of_room()
+        if self._room.is_stale:
+            self._measure_room()
         idle = self._checkpointing is None
         return StoreStatus(
             checkpoint_due=idle and self._is_checkpoint_due(),
             checkpoint_useful=idle and self._wal.bytes_since_rotation > 0,
-            full=self._full,
-            room_bytes=self._room_bytes,
+            full=self._room.full,
+            room_bytes=self._room.bytes,
             can_encrypt=self.ring.current is not None,
             problems=tuple(self.problems),
         )
 
-    def _lack_of_room(self) -> str | None:
-        """Room is kept back for acks, and for a checkpoint to write all that waits in memory: without one nothing is freed."""
-        free, waiting = self.disk.free_bytes(), self._wal.bytes_unwritten
-        self._room_bytes = max(0, free - self._reserve_bytes - waiting)
-        if free < self._reserve_bytes + waiting:
-            return f"only {free >> 20} MiB of the disk are free; delete or purge something, or make room"
-        if "checkpoint" in self._failing and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, BACKLOG_MIN):
-            return f"{self._failing['checkpoint']}, and {waiting >> 20} MiB wait for one"
-        return None
+    def _measure_room(self) -> None:
+        waiting, failing = self._wal.bytes_unwritten, self._failing.get("checkpoint")
+        self._room.measure(waiting)
+        if failing is not None and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, BACKLOG_MIN):
+            self._room.full = self._room.full or f"{failing}, and {waiting >> 20} MiB wait for one"
 
     def _is_checkpoint_due(self) -> bool:
         if self._now() < self._paused_until:
             return False
         waiting = self._wal.bytes_unwritten
-        if self._full is not None and (self._catalog.frees or waiting >= self._checkpoint_bytes // 32 > 0):
+        if self._room.is_short and (self._catalog.frees or waiting >= self._checkpoint_bytes // 32 > 0):
             return True
         return waiting >= self._checkpoint_bytes
 
@@ -301,7 +296,7 @@ class DiskStore:
                 if history.writing:
                     history.finish_flush(await self._in(self._flusher, history.flush, ring))
             checkpoint = cut.checkpoint()
-            await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
+            self._room.checkpoint_bytes = await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
             self._wal.bytes_written = cut.bytes
             self._failing.pop("checkpoint", None)
             await self._clean_up(cut, checkpoint)
