@@ -320,6 +320,7 @@ class Simulation:
     async def _drain(self) -> None:
         self.world.calm()
         await self.clock.advance(60.0)
+        await settle(200)  # a recovery that began then takes a few turns
         if (refusal := self.broker.refusal) is not None and not self.world.crashed.is_set():
             self.broken.append(f"it does not come back: {refusal}")
         await self._reboot()
@@ -390,9 +391,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--crash", help='the append or operation to die at: "7 before", "7 after"; on disk "7 full"')
     options = parser.parse_args(arguments)
     number, when = options.crash.split() if options.crash else ("0", "")
-    crash = (int(number), when) if when else None
     for seed in range(options.seed, options.seed + options.runs):
-        verdict = simulate(seed, options.steps, crash, options.ordering, options.on)
+        verdict = simulate(seed, options.steps, (int(number), when) if when else None, options.ordering, options.on)
         sys.stdout.write(f"seed {seed}: {verdict.published} published, {verdict.delivered} delivered, 0 lost\n")
 
 
