@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,9 +61,16 @@ class Program:
         (os.kill if number == signal.SIGTERM else os.killpg)(self.process.pid, number)
         code = self.process.wait(300)
         self._reader.join()
+        return code
+
+    def close(self) -> None:
+        """Nothing of it is left behind, however the test ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(300)
+        self._reader.join()
         assert self.process.stderr is not None
         self.process.stderr.close()
-        return code
 
     def is_gone(self) -> bool:
         try:
@@ -124,10 +131,9 @@ def kill_often(spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topi
     queue.create_topic(topic, partitions=3)
     with publishing(queue, topic), counting(lake) as wrong:
         for _ in range(kills):
-            program = Program(lake.root, server.url, topic)
-            program.wait_for_batches(chance.randrange(1, 4))
-            time.sleep(chance.random())
-            program.end(signal.SIGKILL)
+            with closing(Program(lake.root, server.url, topic)) as program:
+                program.wait_for_batches(chance.randrange(1, 4))
+                time.sleep(chance.random())
     queue.ack(queue.lease(topic, max_messages=100))
     archive(spark, lake.root, url=server.url, topics=(topic,))
     assert wrong == []
@@ -170,8 +176,7 @@ def test_it_ends_when_it_is_asked_to(
 ) -> None:
     queue.create_topic(topic, partitions=1)
     queue.publish(topic, b"x")
-    program = Program(tmp_path / "lake", server.url, topic)
-    try:
+    with closing(Program(tmp_path / "lake", server.url, topic)) as program:
         program.wait_for_batches(1)
         began = time.monotonic()
         assert program.end(number) == code, "".join(program.lines)
@@ -179,6 +184,3 @@ def test_it_ends_when_it_is_asked_to(
         while not program.is_gone() and time.monotonic() < began + 300:
             time.sleep(0.1)
         assert program.is_gone()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(program.process.pid, signal.SIGKILL)
