@@ -198,6 +198,11 @@ def test_histories(found: list[r.Happening], encrypted: bool) -> None:
 # -- checkpoints
 
 
+def _without_size(checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """It is known of what was read, and of nothing else."""
+    return None if checkpoint is None else msgspec.structs.replace(checkpoint, size=0)
+
+
 @given(
     st.lists(st.builds(TopicEntry, some.numbers, some.texts, some.texts, some.configs), max_size=3),
     st.lists(st.builds(SegmentEntry, some.numbers, some.numbers, some.numbers), max_size=3),
@@ -217,10 +222,10 @@ def test_checkpoints(
     checkpoint = Checkpoint(number, Manifest(123, topics, logs, histories, transactions), snapshot)
     disk = SimulatedDisk(Random(1))
     write_checkpoint(disk, checkpoint)
-    assert read_checkpoint(disk) == checkpoint
+    assert _without_size(read_checkpoint(disk)) == checkpoint
     newer = msgspec.structs.replace(checkpoint, number=number + 1)
     write_checkpoint(disk, newer)
-    assert read_checkpoint(disk) == newer
+    assert _without_size(read_checkpoint(disk)) == newer
     assert len(disk.list("checkpoint")) == 1
 
 
