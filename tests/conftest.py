@@ -45,3 +45,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """PySpark gives handlers a formatter that fails for errors without words, which is no fault of the tests that follow."""
+    logging_plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (logging_plugin.caplog_handler, logging_plugin.report_handler):
+        handler.setFormatter(logging_plugin.formatter)
