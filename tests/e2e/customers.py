@@ -89,12 +89,16 @@ class Customers:
             await queue.publish_many(TOPIC, [Message(value, key=key) for value in values])
 
     async def take_pushed(self) -> None:
-        """What lay in the prefetch while its lease went to another is as good as not delivered: its ack is refused."""
+        """What lay in the prefetch while its lease went to another is as good as not delivered: its ack is refused.
+
+        Or it would be, but nobody answers: then that the other has acked it tells.
+        """
         async with self.connect() as queue, queue.consume(TOPIC, group="pushed", prefetch=20) as messages:
             async for message in messages:
                 (delivered,) = self._delivered([message])
                 (outcome,) = await _acked(queue, [message])
-                if outcome == "failed":
+                finished = Finished(str(message.group), message.value, "ack", "ok")
+                if outcome == "failed" or (outcome == "unknown" and finished in self.history):
                     self.history = [event for event in self.history if event is not delivered]
                 else:
                     self._finished([message], [outcome])
