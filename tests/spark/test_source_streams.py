@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ortoo
+from ortoo.pipeline.spark.starting import start_query
 
 from .reading import Stream
 from .serving import Server
@@ -44,6 +45,21 @@ def test_what_is_there_in_limited_batches_then_what_came_since(
     assert again.values == second
     assert {row.partition for row in again.rows} == set(range(5))
     assert Stream(spark, server.url, tmp_path / "checkpoint", **options).run().rows == []
+
+
+def test_a_stream_is_started_once_its_source_is_there(
+    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
+) -> None:
+    """Spark must not prepare two of them at the same time."""
+    publish(queue, topic, 0)
+    frame = spark.readStream.format("ortoo").option("url", server.url).option("subscribe", topic).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = start_query(writer)
+    try:
+        assert query.isActive
+        assert "Initializing" not in query.status["message"]
+    finally:
+        query.stop()
 
 
 def test_a_stream_from_now_on_loses_nothing_makes_no_empty_batches_and_sees_new_topics(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from ortoo.pipeline.spark.starting import start_query
+
 from .directory import Directory, find_file_system, query_of
 from .flow import ONCE, Flow
 from .frames import Frames, queue_options
@@ -165,7 +167,7 @@ def start(flow: Flow, output: Output, once: bool) -> StreamingQuery:
         writer = writer.trigger(availableNow=True)
     elif flow.trigger is not None:
         writer = writer.trigger(processingTime=flow.trigger)
-    return _to(sink, writer, flow, mode).start()
+    return start_query(_to(sink, writer, flow, mode))
 
 
 def _to(sink: Sink, writer: DataStreamWriter, flow: Flow, mode: Mode) -> DataStreamWriter:

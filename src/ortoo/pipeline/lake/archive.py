@@ -20,6 +20,7 @@ from ortoo.pipeline.source.offsets import from_offset, to_offset
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.plan import Planner
 from ortoo.pipeline.spark.asked import asked_to_end, let_finish
+from ortoo.pipeline.spark.starting import start_query
 
 from .compaction import compact_folder
 from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
@@ -115,13 +116,12 @@ class Archive:
     def _query(self, table: str, every: float | None) -> StreamingQuery:
         make_dirs(self._lake.checkpoint(table))
         trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
-        return (
+        return start_query(
             self._stream(table)
             .writeStream.queryName(f"archive-{table}")
             .option("checkpointLocation", str(self._lake.checkpoint(table)))
             .foreachBatch(lambda rows, batch: self._archive(table, rows, batch))
             .trigger(**trigger)
-            .start()
         )
 
     def _stream(self, table: str) -> DataFrame:
