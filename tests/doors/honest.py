@@ -14,7 +14,7 @@ import msgspec
 
 import ortoo
 
-LONG = 60  # seconds: only what hangs takes so long
+LONG = 240  # seconds: only what hangs takes so long
 _LARGE = 300_000  # more than those hold that hold little
 _PAUSE_SECONDS = 0.005
 

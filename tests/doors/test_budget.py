@@ -18,6 +18,7 @@ from ortoo.doors.http import HttpDoor, body
 from ortoo.doors.http.problems import Refusal
 from ortoo.doors.tcp import TcpDoor, server, session
 from ortoo.model.commands import Settle
+from ortoo.model.errors import TooManyError
 from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
 from ortoo.stores.memory import MemoryStore
 from ortoo.wire import protocol as p
@@ -314,6 +315,35 @@ class Reader:
     def _cut(self) -> None:
         self._told.append(f"{self._name} is cut off")
         self.share.close()
+
+
+async def test_unpacking_is_not_waited_for_longer_than_was_said() -> None:
+    budget = Budget(MB)
+    others = [Share(budget) for _ in range(budgets._UNPACKING_MAX)]
+    async with AsyncExitStack() as stack:
+        for other in others:
+            await stack.enter_async_context(other.unpacking(LONG))
+        with pytest.raises(TooManyError, match="try again"):
+            async with asyncio.timeout(LONG), Share(budget).unpacking(0.01):
+                pass
+    async with asyncio.timeout(LONG), Share(budget).unpacking(LONG):
+        pass  # who gave up has taken nobody's place
+
+
+async def test_one_that_finds_no_room_to_unpack_makes_way_for_others() -> None:
+    budget = Budget(MB)
+    large = Share(budget)
+    large.take(2 * MB)
+    for _ in range(budgets._UNPACKING_MAX):
+        waits = Share(budget)
+        waits.take(budgets.SMALL_BYTES + 1)
+        with pytest.raises(TooManyError):
+            async with waits.unpacking(0.01):
+                pass
+        waits.close()
+    large.close()
+    async with asyncio.timeout(LONG), Share(budget).unpacking(LONG):
+        pass
 
 
 async def test_the_line_goes_on_in_its_order() -> None:

@@ -19,8 +19,8 @@ more of them do not wait but fail at once, so that those who make room always ge
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 
 from ortoo.model.errors import TooManyError
@@ -185,9 +185,21 @@ class Share:
     def is_small(self) -> bool:
         return self.bytes <= SMALL_BYTES
 
-    @property
-    def unpacking(self) -> asyncio.Semaphore:
-        return self._budget.unpacking
+    @asynccontextmanager
+    async def unpacking(self, seconds: float) -> AsyncIterator[None]:
+        """Once it is its turn, and there is room; TooManyError when it was not so in time."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._budget.unpacking.acquire()
+        except TimeoutError:
+            raise self.crowded() from None
+        try:
+            await self.room(deadline - clock())
+            yield
+        finally:
+            self._budget.unpacking.release()
 
     def take(self, size: int) -> None:
         """These are here already, so this does not ask; see `may_go_on`."""

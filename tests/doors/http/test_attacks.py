@@ -155,6 +155,7 @@ def weather(seed: int, rounds: int, token: str | None) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Silence is noticed soon. And every detail is logged: nothing may be told there that is secret."""
     monkeypatch.setattr(body, "_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(body, "_ROOM_SECONDS", 10.0)
     monkeypatch.setattr(connection, "HEAD_SECONDS", 2.0)
     monkeypatch.setattr(connection, "UNREAD_SECONDS", 1.0)
     monkeypatch.setattr(websocket, "PIECE_SECONDS", 1.0)

@@ -47,8 +47,7 @@ class Intake:
         coding = headers.get(b"content-encoding")
         if coding is None or not body:
             return body
-        async with self.share.unpacking:
-            await self.share.room(_ROOM_SECONDS)
+        async with self.share.unpacking(_ROOM_SECONDS):
             body = await self._unpack(coding, body)
             self.share.take(len(body))
         return body
