@@ -1,6 +1,7 @@
 """A client that asks for more than it reads, or sends more than can be served, waits; the server's memory does not grow."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.doors.tcp.test_requests import JOBS, make_jobs, poll, publish
 from tests.semantics.stores import SlowStore
 
 MB = 1 << 20
+LONG = 240  # seconds: only what hangs takes so long
 CHUNK = 256 * 1024  # what is read from a socket at a time, at most
 
 
@@ -140,14 +142,26 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_silent(monkeypatch: p
     async with serving() as home:
         await fill(home, 30, 1_000_000)
         async with home.wire() as wire:
-            monkeypatch.setattr(session, "IDLE_SECONDS", 0.3)
+            monkeypatch.setattr(session, "IDLE_SECONDS", 0.6)
             wire.send((1, p.Scan(JOBS, 0, START)))
             got = 0
             while got < 30_000_000:
-                got += len(await asyncio.wait_for(wire.reader.read(500_000), 5))
+                got += len(await asyncio.wait_for(wire.reader.read(500_000), LONG))
                 wire.send((2, p.Ping()))  # which is not heard as long as there is so much to take
-                await asyncio.sleep(0.02)  # more than a second in all
+                await asyncio.sleep(0.03)  # almost two seconds in all
             assert home.gate.connections == 1
+
+
+async def test_nobody_is_taken_for_silent_because_the_server_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.01)
+    async with serving() as home, home.wire() as wire:
+        await asyncio.sleep(0.05)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(session, "IDLE_SECONDS", 0.5)
+            time.sleep(1)  # noqa: ASYNC251 - it is the server that stands still
+            await asyncio.sleep(0.05)
+        wire.send((1, p.Ping()))
+        assert (await wire.receive())[:2] == (p.ANSWER, 1)
 
 
 async def test_a_client_that_stops_reading_for_good_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ortoo.broker.gate import Gate
+from ortoo.doors.unsent import unsent
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
 from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
@@ -65,7 +66,7 @@ class Unread:
         self._since: float | None = None  # no byte was taken since then
 
     def is_stuck(self, transport: asyncio.Transport, waits: bool, now: float) -> bool:
-        size = transport.get_write_buffer_size()
+        size = unsent(transport)
         if not waits or self._since is None or size < self._bytes:
             self._since = now if waits else None
         self._bytes = size

@@ -19,6 +19,7 @@ from websockets.frames import CloseCode, Frame
 
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import Gate
+from ortoo.doors.unsent import unsent
 
 from .connection import Unread, to_answer
 from .problems import Refusal
@@ -195,11 +196,11 @@ class Socket(WebSocketsSansIOProtocol):
 
     def send_keepalive_ping(self) -> None:
         super().send_keepalive_ping()
-        self._unread_bytes, self._has_read = self.transport.get_write_buffer_size(), False
+        self._unread_bytes, self._has_read = unsent(self.transport), False
 
     def keepalive_timeout(self) -> None:
         """No pong has come. Whoever is still busy with what lies before the ping, or waits for us, gets more time."""
-        unread = self.transport.get_write_buffer_size()
+        unread = unsent(self.transport)
         waits_for_us = (self.read_paused or not self._has_room) and self.writable.is_set()
         if waits_for_us or self._has_read or unread < self._unread_bytes:
             self._unread_bytes, self._has_read = unread, False

@@ -75,11 +75,13 @@ class TcpDoor:
 
     async def _sweep(self) -> None:
         """Connections that say nothing any more are dropped: nobody is there."""
+        clock = asyncio.get_running_loop().time
         while True:
+            due = clock() + _SWEEP_SECONDS
             await asyncio.sleep(_SWEEP_SECONDS)
-            now = asyncio.get_running_loop().time()
+            now = clock()
             for session in list(self._sessions):
-                if session.is_silent(now):
+                if session.is_silent(now, late=now - due):
                     session.abort()
                 else:
                     session.reassure()

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from ortoo.broker import Gate, Guest, Presence, Share, Subscription
+from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease
@@ -256,8 +257,10 @@ class Session(asyncio.Protocol):
         welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
-    def is_silent(self, now: float) -> bool:
-        unread = self._transport.get_write_buffer_size()
+    def is_silent(self, now: float, late: float) -> bool:
+        """`late`: so much later than it should does the server look. What was sent to it meanwhile may not be read yet."""
+        self.heard = min(now, self.heard + late)
+        unread = unsent(self._transport)
         if self in self._house.stalled and (self._writable.is_set() or unread != self._unread):
             self.heard = now  # it is we who do not listen; or it is busy taking what it asked for
         self._unread = unread
