@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
-
 from ortoo.pipeline.spark.java import java_home
 
-HOME = Path(pyspark.__file__).parent
-LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from .home import java_options, spark_home
+
 _SECONDS = 300
 
 
@@ -26,16 +24,15 @@ class Daemon:
     def __init__(self, log: Path, main: str, *arguments: str) -> None:
         environment = {
             **os.environ,
-            "SPARK_HOME": str(HOME),
             "JAVA_HOME": str(java_home()),
-            "SPARK_DAEMON_JAVA_OPTS": LIGHT,
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             "SPARK_DAEMON_MEMORY": "256m",
         }
         environment.pop("SPARK_SUBMIT_OPTS", None)
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{main}", *arguments],
+                [spark_home() / "bin" / "spark-class", f"org.apache.spark.deploy.{main}", *arguments],
                 stdout=output,
                 stderr=output,
                 env=environment,

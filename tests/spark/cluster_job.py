@@ -8,6 +8,7 @@ In GATE, a folder, each executor that has begun on a TARGET leaves a file; they 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +21,9 @@ from ortoo.pipeline.spark.session import open_session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
-    "spark.driver.extraJavaOptions": LIGHT,
     "spark.driver.host": "127.0.0.1",
-    "spark.executor.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
     "spark.executor.memory": "512m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }

@@ -1,7 +1,6 @@
 """One Spark session and one server for all tests here, which therefore run in one process: see ../conftest.py.
 
-The session is made by the product, and only set up to start quickly: the JVM's cheap compiler and collector, one shuffle
-partition, and Python workers that import pyspark from its compiled files rather than out of a zip archive.
+The session is made by the product, and only set up to start quickly: see home.py.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     # For some hundred rows it takes longer to compile a query to Java than to run it uncompiled.
@@ -32,42 +30,33 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@pytest.fixture(scope="session", autouse=True)
+def environment() -> Iterator[None]:
+    """Also of the programs that tests start."""
     try:
         java_home()
     except ConfigError as error:
         pytest.skip(str(error))
-    from ortoo.pipeline.spark.session import open_session
+    from .home import java_options, spark_home
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(_light_home(tmp_path_factory.mktemp("spark"))))
+        patch.setenv("SPARK_HOME", str(spark_home()))
+        patch.setenv("SPARK_SUBMIT_OPTS", java_options())
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             patch.delenv(name, raising=False)  # the session's to say
-        session = open_session("tests", master="local[2]", conf=QUICK)
-        yield session
-        session.stop()
-        _end_java()
+        yield
 
 
-def _light_home(home: Path) -> Path:
-    import pyspark
+@pytest.fixture(scope="session")
+def spark(environment: None) -> Iterator[SparkSession]:
+    from ortoo.pipeline.spark.session import open_session
 
-    for name in ("bin", "jars", "sbin"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
-    return home
+    from .ending import end_java
 
-
-def _end_java() -> None:
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    java = gateway.proc
-    java.stdin.close()
-    java.wait(300)
-    SparkContext._gateway = SparkContext._jvm = None
+    session = open_session("tests", master="local[2]", conf=QUICK)
+    yield session
+    session.stop()
+    end_java()
 
 
 @pytest.fixture(scope="session")

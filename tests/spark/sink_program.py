@@ -17,7 +17,6 @@ from typing import Any
 from ortoo.pipeline.spark.session import open_session
 
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
 }
 

@@ -28,7 +28,7 @@ from .serving import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "--master", "local[2]"]
+QUICK = ["--master", "local[2]"]
 
 
 class Program:

@@ -27,15 +27,20 @@ JOB = Path(__file__).with_name("cluster_job.py")
 COUNT = 10_000
 ATTEMPTS = """
 import os, sys
+from pathlib import Path
+import pyspark
 from ortoo.model.errors import OrtooError
 from ortoo.pipeline import session
 from ortoo.pipeline.spark import check
 from ortoo.pipeline.spark.session import is_running
 
+zips = Path(pyspark.__file__).with_name("python").glob("lib/*.zip")  # Spark brings its own; the home for tests has none
+conf = {"spark.driver.host": "127.0.0.1", "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, zips))}
+
 def attempt(python, memory):
     os.environ["PYSPARK_PYTHON"] = python
     try:
-        session(master=sys.argv[1], conf={"spark.executor.memory": memory, "spark.driver.host": "127.0.0.1"})
+        session(master=sys.argv[1], conf=conf | {"spark.executor.memory": memory})
     except OrtooError as error:
         print(is_running(), error.code, error)
 

@@ -86,9 +86,9 @@ sinks:
         block for block in SHELL.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "ortoo pipeline" in block
     ]
     program = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
-    defaults = [f"{key} {value}\n" for key, value in QUICK.items()]
-    (tmp_path / "spark-defaults.conf").write_text("".join(defaults))
-    env = {**os.environ, "ORTOO_URL": server.url, "SPARK_CONF_DIR": str(tmp_path)}
+    settings = [f"--conf {key}={value}" for key, value in QUICK.items()]
+    submit = {"PYSPARK_SUBMIT_ARGS": " ".join([*settings, "pyspark-shell"])}
+    env = {**os.environ, "ORTOO_URL": server.url, **submit}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", program + block],
         env=env,

@@ -23,7 +23,7 @@ from .serving import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONF = ("--master", "local[2]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+CONF = ("--master", "local[2]")
 
 
 @contextmanager

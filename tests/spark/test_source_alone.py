@@ -26,8 +26,7 @@ import json, sys
 from pyspark.sql import SparkSession
 
 url, path, topic = sys.argv[1:]
-session = SparkSession.builder.{master}.config("spark.ui.enabled", "false")
-session = session.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
+session = SparkSession.builder.{master}.config("spark.ui.enabled", "false").getOrCreate()
 served = session.read.format("ortoo").options(url=url, subscribe=topic)
 told = {{"count": served.load().where("offset between 40 and 44").count()}}
 told["files"] = session.read.format("ortoo").options(path=path, subscribe=topic).load().count()
