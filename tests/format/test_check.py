@@ -143,6 +143,10 @@ class BusyDisk(ViewDisk):
         self._look()
         return super().list(folder)
 
+    def entries(self, folder: str) -> dict[str, bool]:
+        self._look()
+        return super().entries(folder)
+
 
 @pytest.mark.parametrize("stage", [0, 1])
 def test_a_checkpoint_that_comes_in_between_is_no_damage(worn: Worn, tmp_path: Path, stage: int) -> None:

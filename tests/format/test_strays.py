@@ -14,6 +14,7 @@ from ortoo.app.repair import repair_directory
 from ortoo.model.errors import UnavailableError
 from ortoo.stores.disk import KeyRing, RealDisk, backup
 from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.contents import tell_strays
 from ortoo.stores.disk.format import refuse_strangers
 from ortoo.stores.disk.outside import Outside
 from ortoo.stores.disk.view import ViewDisk
@@ -66,7 +67,39 @@ def put(worn: Worn, root: Path, stray: str) -> Path:
 
 
 def check(path: Path) -> Iterator[str]:
-    return iter(check_directory(ViewDisk(path), KeyRing(KEYS)).problems)
+    report = check_directory(ViewDisk(path), KeyRing(KEYS))
+    assert not report.damaged  # there is nothing to repair
+    return iter(report.problems)
+
+
+class GrowingDisk(ViewDisk):
+    """A directory whose owner is at work: before each look at a folder, one more file or folder of its own is in it."""
+
+    def list(self, folder: str) -> list[str]:
+        self._grow(folder)
+        return super().list(folder)
+
+    def entries(self, folder: str) -> dict[str, bool]:
+        self._grow(folder)
+        return super().entries(folder)
+
+    def _grow(self, folder: str) -> None:
+        """Not for ever: the folders that it makes are looked at, too."""
+        place, number = self.root / folder, 5 + len(super().list(folder))
+        if folder == "wal":
+            (place / f"{number:020d}.wal").touch()
+        elif folder == "checkpoint":
+            (place / f"{number:020d}.ckpt.tmp").touch()
+        elif folder.count("/") == 2:
+            (place / (f"{number:020d}.log" if folder.startswith("logs") else f"{number:010d}.hist")).touch()
+        elif number < 10:
+            (place / str(number)).mkdir()
+
+
+def test_what_a_running_queue_adds_is_no_stray(tmp_path: Path) -> None:
+    for folder in ("wal", "checkpoint", "logs/1", "history/1"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert tell_strays(GrowingDisk(tmp_path)) == []
 
 
 @pytest.mark.parametrize("stray", STRAYS)

@@ -111,10 +111,10 @@ class SimulatedDisk:
         prefix = f"{folder}/" if folder else ""
         return sorted({path[len(prefix) :].split("/")[0] for path in self.names if path.startswith(prefix)})
 
-    def folders(self, folder: str) -> set[str]:
+    def entries(self, folder: str) -> dict[str, bool]:
         prefix = f"{folder}/" if folder else ""
-        below = [path[len(prefix) :].split("/") for path in self.names if path.startswith(prefix)]
-        return {names[0] for names in below if len(names) > 1}
+        below = [path[len(prefix) :].partition("/") for path in sorted(self.names) if path.startswith(prefix)]
+        return {name: bool(slash) for name, slash, _ in below}
 
     def make_dir(self, folder: str) -> None:
         pass  # folders are there when they are needed

@@ -16,6 +16,7 @@ from ortoo.model.records import Record
 from .catalog import Catalog
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import read_checkpoint
+from .contents import IGNORED
 from .crypto import KeyRing
 from .files import Disk
 from .format import NAME, refuse_strangers, refuse_unknown
@@ -81,7 +82,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
         return report
     directory = _open(disk, ring)
     for problem in directory.problems:
-        report.complain(problem, damaged=not problem.endswith(ring.trouble))
+        report.complain(problem, damaged=not (problem.endswith(ring.trouble) or problem.startswith(IGNORED)))
     if directory.refusal is not None:
         report.complain(directory.refusal)
     _count_wal(report, disk, directory.wal)

@@ -11,6 +11,7 @@ from .files import Disk
 
 _DRAFT = ".tmp"
 _TOLD_MAX = 5
+IGNORED = "what is not Ortoo's in the data directory is ignored; move it elsewhere"
 
 
 class Kind(NamedTuple):
@@ -41,14 +42,13 @@ def _is_number(text: str, digits: int) -> bool:
 
 def list_files(disk: Disk, folder: str, kind: Kind, drafts: bool = False) -> list[str]:
     """Names of the files of that kind, in the order of their numbers; `drafts`: also of those that were not finished."""
-    others = disk.folders(folder)
-    names = [name for name in disk.list(folder) if name not in others]
+    names = [name for name, is_folder in disk.entries(folder).items() if not is_folder]
     return [name for name in names if kind.has(name.removesuffix(_DRAFT) if drafts else name)]
 
 
 def list_folders(disk: Disk, folder: str) -> list[str]:
     """Names of the folders of topics, or of a topic's partitions."""
-    return sorted(name for name in disk.folders(folder) if _is_number(name, 1))
+    return [name for name, is_folder in disk.entries(folder).items() if is_folder and _is_number(name, 1)]
 
 
 def tell_strays(disk: Disk) -> list[str]:
@@ -57,13 +57,14 @@ def tell_strays(disk: Disk) -> list[str]:
     if not found:
         return []
     more = f" and {len(found) - _TOLD_MAX} more" if len(found) > _TOLD_MAX else ""
-    return [
-        f"what is not Ortoo's in the data directory is ignored; move it elsewhere: {', '.join(found[:_TOLD_MAX])}{more}"
-    ]
+    return [f"{IGNORED}: {', '.join(found[:_TOLD_MAX])}{more}"]
 
 
 def _strays(disk: Disk, folder: str, depth: int, kind: Kind) -> Iterator[str]:
-    ours = set(list_folders(disk, folder) if depth else list_files(disk, folder, kind, drafts=True))
-    yield from (f"{folder}/{name}" for name in disk.list(folder) if name not in ours)
-    for name in sorted(ours) if depth else ():
-        yield from _strays(disk, f"{folder}/{name}", depth - 1, kind)
+    """By one look at each folder: what a running queue adds after it is not looked at, and so is never a stranger."""
+    for name, is_folder in disk.entries(folder).items():
+        has_our_form = _is_number(name, 1) if depth else kind.has(name.removesuffix(_DRAFT))
+        if is_folder != bool(depth) or not has_our_form:
+            yield f"{folder}/{name}"
+        elif depth:
+            yield from _strays(disk, f"{folder}/{name}", depth - 1, kind)

@@ -40,8 +40,8 @@ class Disk(Protocol):
         """Names in the folder, sorted; [] when there is no such folder."""
         ...
 
-    def folders(self, folder: str) -> set[str]:
-        """Those of the names that are of folders."""
+    def entries(self, folder: str) -> dict[str, bool]:
+        """The same names, and whether each is of a folder; of one look, for others may come and go meanwhile."""
         ...
 
     def make_dir(self, folder: str) -> None:
@@ -173,12 +173,12 @@ class RealDisk:
         except FileNotFoundError:
             return []
 
-    def folders(self, folder: str) -> set[str]:
+    def entries(self, folder: str) -> dict[str, bool]:
         try:
             with os.scandir(self.root / folder) as entries:
-                return {entry.name for entry in entries if entry.is_dir()}
+                return {entry.name: entry.is_dir() for entry in sorted(entries, key=lambda entry: entry.name)}
         except FileNotFoundError:
-            return set()
+            return {}
 
     def make_dir(self, folder: str) -> None:
         if folder in self._durable:
