@@ -114,6 +114,27 @@ async def test_a_full_disk_heals_when_something_is_removed(
     assert await read(queue, "other") == [b"there is room again"]
 
 
+@pytest.mark.parametrize("how", ["abort", "timeout"])
+async def test_a_disk_that_is_full_of_what_was_staged_heals_when_that_is_given_up(site: Site, how: str) -> None:
+    """Although the last checkpoint knows all of it, so that the next one would have nothing to write."""
+    site.disk.capacity = 4_000_000
+    queue = await site.open(1_000_000, reserve_bytes=500_000)
+    tx = await queue.begin("job", timeout=1000)
+    with pytest.raises(FullError):
+        for _ in range(1_000):
+            await tx.publish_many("t", [Message(bytes(10_000))] * 5)
+    await site.checkpoint()
+    with pytest.raises(FullError):
+        await queue.publish("other", bytes(100_000))
+    if how == "abort":
+        await tx.abort()
+    else:
+        await site.clock.advance(1001)
+    await site.clock.advance(20)  # nobody does anything
+    await queue.publish("other", bytes(100_000))
+    assert site.disk.free_bytes() > 3_000_000
+
+
 @pytest.mark.parametrize("how", ["one large batch", "many at a time", "a transaction", "staged"])
 async def test_what_there_is_no_room_for_is_refused_before_it_takes_what_is_kept_for_settling(
     site: Site, how: str

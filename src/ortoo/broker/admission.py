@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ortoo.engine import Engine
+from ortoo.engine.copies import CopyRoom
+from ortoo.model import limits
 from ortoo.model.batch import size_of
 from ortoo.model.checks import check_types
 from ortoo.model.commands import (
@@ -23,6 +25,8 @@ from ortoo.model.commands import (
 )
 from ortoo.model.errors import ConfigError, FullError
 from ortoo.ports import Store
+
+from .commits import Committer
 
 _PLENTY_BYTES = 1 << 30  # of room: what is published need not be weighed
 _SETTLING = (Lease, Settle, Extend)  # need neither room nor a key
@@ -71,6 +75,15 @@ def _check_room(command: PlainCommand, room: int, engine: Engine, under_way: int
             f"to commit transaction {command.transaction!r} {used}; make room and commit again, or abort it"
         )
     raise FullError(f"to publish this {used}; publish less at a time, or make room; settling still works")
+
+
+def copy_room(store: Store, commits: Committer) -> CopyRoom:
+    """For dead letters, which nobody publishes and which are written twice like all that is."""
+    copied, status = commits.copied_bytes, store.status()
+    room = status.room_bytes
+    if room is not None:
+        room = 0 if status.full is not None else max(0, room // 2 - commits.bytes_under_way())
+    return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0)
 
 
 def _bytes_of(command: PlainCommand, engine: Engine) -> int:

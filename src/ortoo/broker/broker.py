@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Never
 
 from ortoo.engine import Engine
@@ -35,7 +36,7 @@ from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDel
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Alarm, Clock, Store
 
-from .admission import admit
+from .admission import admit, copy_room
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .leasing import Leasing
@@ -46,7 +47,6 @@ from .timekeeper import Timekeeper
 from .waiters import Rooms, describe, let_go, room_in
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
-
 _log = logging.getLogger("ortoo.broker")
 
 
@@ -61,9 +61,9 @@ class Broker(Reader):
         self._leasing = Leasing(self, self._read, self._arm)
         self.waiters = self._leasing.waiters
         self.on_commit: list[Observer] = []  # told of the records of each commit, once they are durable
-        self._auto_create = auto_create
-        self.engine = Engine(auto_create)
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
+        self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
+        self.engine = self._make_engine()
         self._rooms = Rooms(clock)
         self._time = Timekeeper(clock)
         self._alarm: tuple[int, Alarm] | None = None  # (when, as the monotonic clock shows it)
@@ -296,7 +296,7 @@ class Broker(Reader):
                     commit.stir(topic.name, getattr(record, "partition", None))
         except Exception as error:
             self._give_up(error)
-        self._commits.add(records)
+        self._commits.add(records, sum(self.engine.copied_bytes(record) for record in records))
 
     def _give_up(self, error: Exception) -> Never:
         """A mistake of ours left the state half changed. Nothing of it is written; begin again from the store."""
@@ -375,7 +375,7 @@ class Broker(Reader):
                     raise
 
     async def _rebuild(self) -> Engine:
-        engine = Engine(self._auto_create)
+        engine = self._make_engine()
         async for records in self.store.recover():
             for record in records:
                 engine.apply(record)

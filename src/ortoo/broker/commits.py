@@ -31,11 +31,12 @@ Snapshot = tuple[bytes, int, dict[TopicId, bytes]]
 class PendingCommit:
     """Records on their way to the store, the callers whose replies wait for them, and the topics to look at afterwards."""
 
-    __slots__ = ("_counted", "_size", "parked", "records", "stirred")
+    __slots__ = ("_counted", "_size", "copied_bytes", "parked", "records", "stirred")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._counted = self._size = 0
+        self.copied_bytes = 0  # of copies, whose values are not known yet: an estimate
         self.parked: list[asyncio.Future[None]] = []
         self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
@@ -100,8 +101,9 @@ class Committer:
         self._lingering: Alarm | None = None
         self._broken: Exception | None = None
 
-    def add(self, records: list[Record]) -> None:
+    def add(self, records: list[Record], copied_bytes: int = 0) -> None:
         self.pending.records.extend(records)
+        self.pending.copied_bytes += copied_bytes
         if not all(type(record) in _PATIENT for record in records):
             self._dirty.set()
         elif self._lingering is None and not self._dirty.is_set():
@@ -110,7 +112,14 @@ class Committer:
 
     def bytes_under_way(self) -> int:
         """Of messages that are not durable yet."""
-        return self.pending.size() + (self._in_flight.size() if self._in_flight is not None else 0)
+        return self.copied_bytes + sum(
+            commit.size() for commit in (self.pending, self._in_flight) if commit is not None
+        )
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of copies that are not durable yet."""
+        return self.pending.copied_bytes + (self._in_flight.copied_bytes if self._in_flight is not None else 0)
 
     def look(self) -> None:
         """Whether a checkpoint is due, although nothing is to be committed."""

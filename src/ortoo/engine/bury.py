@@ -12,8 +12,10 @@ from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
 
+from .copies import STORE_SHORT_MS, Original, check_fitting, fit
 from .decision import Slate
 from .group import Group
+from .partition import Partition
 from .topic import Topic
 
 
@@ -26,25 +28,52 @@ class Death(NamedTuple):
     error: str | None
 
 
-def bury(slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False) -> bool:
-    """Drafts the end of these messages, all of one topic.
+def bury(
+    slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False, has_room: bool = False
+) -> int | None:
+    """Drafts the end of these messages, all of one topic; returns None.
 
-    Where their dead-letter topic is quarantined, those that want a copy stay as they are, and the answer is False; or with
-    `refuse` nothing is done.
+    Where their dead-letter topic is quarantined, or there is no room for all copies, those that want one stay as they are,
+    and the answer is in how many ms to try again; or with `refuse` nothing is done. `has_room`: that was asked already.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
-    kept = topic.config.dlq and not slate.state.is_dlq(topic.name)  # a dead-letter topic never dead-letters further
+    kept = _keeps_dead(slate, topic)
     copied = [death for death in deaths if kept and _wants_copy(topic, death)]
     dropped = deaths if not copied else [death for death in deaths if not _wants_copy(topic, death)]
     for group, partition, reason, error, offsets in _together(dropped):
         slate.records.append(Dropped(slate.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
     if not copied:
-        return True
-    if (trouble := _trouble(slate, topic)) is None:
-        _copy(slate, topic, copied)
-    elif refuse:
+        return None
+    trouble = _trouble(slate, topic)
+    if trouble is not None and refuse:
         raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is quarantined: {trouble}")
-    return trouble is None
+    if trouble is not None:
+        return STORE_SHORT_MS
+    originals = [Original(topic.partitions[death.partition], death.offset, death.error) for death in copied]
+    if refuse:
+        check_fitting(slate.copy_room, topic, originals)
+    fitting = fit(slate.copy_room, topic, originals)
+    is_whole = refuse or has_room
+    if is_whole or fitting.copied:
+        _copy(slate, topic, copied if is_whole else copied[: fitting.copied])
+        slate.copy_room = slate.copy_room.less(fitting.cost)
+    return None if is_whole else fitting.again_ms
+
+
+def how_many_expire(slate: Slate, topic: Topic, partition: Partition, offsets: list[int]) -> tuple[int, int | None]:
+    """How many of the first of these may expire for all groups now, and in how many ms to try the others."""
+    if topic.config.on_expire != "dlq" or not _keeps_dead(slate, topic) or not topic.groups:
+        return len(offsets), None
+    if _trouble(slate, topic) is not None:
+        return 0, STORE_SHORT_MS
+    room = slate.copy_room.share(len(topic.groups))
+    fitting = fit(room, topic, [Original(partition, offset) for offset in offsets])
+    return fitting.copied, fitting.again_ms
+
+
+def _keeps_dead(slate: Slate, topic: Topic) -> bool:
+    """A dead-letter topic never dead-letters further."""
+    return topic.config.dlq and not slate.state.is_dlq(topic.name)
 
 
 def _trouble(slate: Slate, topic: Topic) -> str | None:

@@ -25,13 +25,14 @@ class Decision(msgspec.Struct):
 class Slate:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
-    __slots__ = ("created", "dedup_ids", "ends", "now", "number", "records", "state", "topic")
+    __slots__ = ("copy_room", "created", "dedup_ids", "ends", "now", "number", "records", "state", "topic")
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
         self.now = now
         self.number = state.number
         self.records: list[Record] = []
+        self.copy_room = state.copy_room
         self.created: dict[TopicName, Topic] = {}
         self.dedup_ids: dict[tuple[str, str], MessageRef] = {}  # drafted ones that a whole namespace shares
         self.topic: Topic | None = None  # whose turn it is, while due work is decided

@@ -19,7 +19,7 @@ from ortoo.model.records import CameDue, Expired, GroupDeleted, TopicDeleted, Tr
 
 from .admin import leave
 from .alarms import Alarm
-from .bury import Death, bury
+from .bury import Death, bury, how_many_expire
 from .decision import Slate
 from .group import Group
 from .leases import LeaseState
@@ -30,7 +30,6 @@ from .state import State
 from .topic import Topic
 from .wheel import Pair, Wheel
 
-_STUCK_MS = 1_000  # before what could not be done is tried again
 _TRANSACTION_COST = 5  # of one that times out, in messages
 
 
@@ -89,6 +88,12 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> Non
     due, upto = _look(partition.expiries, slate, alarm, budget, 1 + 2 * len(topic.groups))
     if not due:
         return
+    count, again_ms = how_many_expire(slate, topic, partition, [item >> 1 for _, item in due])
+    if again_ms is not None:
+        due, upto, budget.left = due[:count], due[count - 1], 0
+    if not due:
+        slate.state.alarms.set(alarm, slate.now + (again_ms or 0))
+        return
     expired, evicted = partition.expiring(due)
     slate.records.append(Expired(slate.now, topic.id, partition.index, upto))
     deaths: list[Death] = []
@@ -104,7 +109,7 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> Non
             for offset in waited
             if offset not in feed.failures
         )
-    bury(slate, topic, deaths)
+    bury(slate, topic, deaths, has_room=True)
 
 
 def _members(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
@@ -158,6 +163,7 @@ def _leases(slate: Slate, budget: Budget) -> None:
     state = slate.state
     deaths: dict[Topic, list[Death]] = {}
     begun: list[tuple[Topic, LeaseState]] = []
+    dying: dict[Topic, list[LeaseState]] = {}
     seen: set[int] = set()
     due, is_all = state.leases_due.due(slate.now, max(1, budget.left))
     for pair in due:
@@ -173,7 +179,9 @@ def _leases(slate: Slate, budget: Budget) -> None:
             continue
         slate.topic = topic
         count = max(1, budget.left)
-        deaths.setdefault(topic, []).extend(expire_lease(slate, topic, group, lease, count))
+        if fallen := expire_lease(slate, topic, group, lease, count):
+            deaths.setdefault(topic, []).extend(fallen)
+            dying.setdefault(topic, []).append(lease)
         held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].trouble is None)
         if held > count:
             begun.append((topic, lease))
@@ -182,13 +190,16 @@ def _leases(slate: Slate, budget: Budget) -> None:
             break
     if not is_all:
         budget.left = 0
-    stuck = set[Topic]()
+    stuck: dict[Topic, int] = {}
     for topic, fallen in deaths.items():
         slate.topic = topic
-        if not bury(slate, topic, fallen):
-            stuck.add(topic)
-    for topic, lease in begun:  # what is stuck would be stuck again at once, and nobody else would have a turn
-        state.leases_due.add(slate.now + _STUCK_MS if topic in stuck else lease.until, lease.id)
+        if (again_ms := bury(slate, topic, fallen)) is not None:
+            stuck[topic] = slate.now + again_ms
+    for topic, when in stuck.items():  # at once they would be stuck again, and nobody else would have a turn
+        for lease in dying[topic]:
+            state.leases_due.add(when, lease.id)
+    for topic, lease in begun:
+        state.leases_due.add(stuck.get(topic, lease.until), lease.id)
     state.alarms.set(("leases",), state.leases_due.next())
 
 

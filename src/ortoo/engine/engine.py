@@ -12,6 +12,7 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
 from . import admin, lease, messages, publish, settle, transactions
+from .copies import CopyRoom, Original, costs
 from .decision import Decision, Slate
 from .due import decide_due
 from .once import decide_once
@@ -25,8 +26,10 @@ _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 
 
 class Engine:
-    def __init__(self, auto_create: bool = True) -> None:
+    def __init__(self, auto_create: bool = True, copy_room: Callable[[], CopyRoom] = CopyRoom) -> None:
+        """`copy_room` tells how much dead letters may take now: only the broker knows what the store has room for."""
         self.state = State(auto_create)
+        self._copy_room = copy_room
         self._snapshot: Snapshot | None = None  # that is being made
 
     def open(self, now: int) -> Record:
@@ -40,6 +43,8 @@ class Engine:
         return self._decide_plain(command, now)
 
     def _decide_plain(self, command: c.Command, now: int) -> Decision:
+        if type(command) in _COPYING and getattr(command, "outcome", None) != "ack":
+            self.state.copy_room = self._copy_room()
         return _DECIDE[type(command)](self.state, command, now)
 
     def has_answer(self, command: c.Command) -> bool:
@@ -92,6 +97,7 @@ class Engine:
             return None
         slate = Slate(self.state, now)
         try:
+            slate.copy_room = self._copy_room()
             decide_due(slate, alarm, budget or Budget(limits.DUE_PER_TURN))
         except Exception as error:  # a mistake of ours; the other topics must go on
             reason = f"what became due could not be decided: {error!r}"
@@ -122,8 +128,23 @@ class Engine:
         """The next slice of such a transaction; with the last one it ends. Apply the records like any other."""
         return transactions.publish_staged(self.state, name, piece, now)
 
+    def copied_bytes(self, record: Record) -> int:
+        """About how much the copies take that the record has, and whose values are not filled in yet."""
+        if type(record) is not Published or not record.origins or record.size:
+            return 0
+        likely = 0
+        for origin in record.origins:
+            topic = self.state.topics.get(origin.message.topic)
+            if topic is not None:
+                original = Original(topic.partitions[origin.message.partition], origin.message.offset, origin.error)
+                likely += next(costs(topic, [original])).likely
+        return likely
+
     def next_deadline(self) -> int | None:
         return self.state.alarms.next()
+
+
+_COPYING = (c.Settle, c.DeadLetter, c.Redrive)  # commands that may make copies
 
 
 _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {

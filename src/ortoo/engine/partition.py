@@ -108,6 +108,10 @@ class Partition:
             return 0
         return self.bytes_total - self.timeline.bytes_at(self.start)
 
+    def instant_of(self, offset: int) -> tuple[int, int, int]:
+        """(first offset, offset behind the last, bytes) of what was published at the same instant."""
+        return self.timeline.instant_of(offset, self.end, self.bytes_total)
+
     def lane_of(self, offset: int) -> int:
         for lane, offsets in self.lanes.items():
             if offset in offsets:

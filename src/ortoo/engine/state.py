@@ -14,6 +14,7 @@ from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
 from .alarms import Alarms
+from .copies import CopyRoom
 from .dedup import Seen, SharedIds
 from .group import Group
 from .leases import LeaseState
@@ -42,6 +43,7 @@ class State:
     __slots__ = (
         "alarms",
         "auto_create",
+        "copy_room",
         "dead_letters",
         "dedups",
         "ended",
@@ -89,6 +91,7 @@ class State:
         self.joining: dict[tuple[TopicId, str], Members] = {}  # soft: who joins a group that a lease is about to make
         self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
         self.past = Counters()  # soft: of topics that were deleted
+        self.copy_room = CopyRoom()  # soft: what dead letters may take now, as the broker tells
 
     @property
     def counters(self) -> Counters:
@@ -196,7 +199,7 @@ class State:
 
     def _is_watched(self, until: int, lease: int) -> bool:
         found = self.find_lease(LeaseId(lease))[2]
-        return found is not None and found.until == until
+        return found is not None and found.until <= until  # later, where its dead letters had to wait for room
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
         topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))

@@ -104,6 +104,20 @@ class Timeline:
         chunk = self.chunks[which]
         return chunk.byte + chunk.bytes[bisect_right(chunk.offsets, offset - chunk.offset) - 1]
 
+    def instant_of(self, offset: int, end: int, byte: int) -> tuple[int, int, int]:
+        """(first offset, offset behind the last, bytes) of what was published at the instant of `offset`. The newest one
+        ends where the log does: at the offset `end`, with `byte` bytes before it."""
+        which = bisect_right(self.chunks, offset, key=lambda chunk: chunk.offset) - 1
+        if which < 0:
+            return offset, end, byte
+        chunk = self.chunks[which]
+        index = bisect_right(chunk.offsets, offset - chunk.offset)
+        if index < len(chunk.offsets):
+            end, byte = chunk.offset + chunk.offsets[index], chunk.byte + chunk.bytes[index]
+        elif which + 1 < len(self.chunks):
+            end, byte = self.chunks[which + 1].offset, self.chunks[which + 1].byte
+        return chunk.offset + chunk.offsets[index - 1], end, byte - chunk.byte - chunk.bytes[index - 1]
+
     def trim(self, start: int) -> None:
         """Forgets what lies wholly before `start`."""
         gone = bisect_right(self.chunks, start, key=lambda chunk: chunk.offset) - 1

@@ -81,6 +81,7 @@ class Catalog:
         if isinstance(record, r.TransactionBegan):
             self.transactions[name] = number
         elif isinstance(record, r.TransactionEnded):
+            self.frees = True
             self.transactions.pop(name, None)
         self.staged.absorb(record, number, position)
 

@@ -1,0 +1,102 @@
+"""How much dead letters may take: they are copies, written twice like all that is published, though nobody publishes them.
+
+The engine holds no values, so their sizes are bounded from what the partition knows: the bytes of each instant together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ortoo.model import limits
+from ortoo.model.errors import FullError, TooManyError
+
+if TYPE_CHECKING:
+    from .partition import Partition
+    from .topic import Topic
+
+_HEADER_BYTES = 512  # that a dead letter has besides its error
+_CHAR_BYTES = 4
+STORE_SHORT_MS = 1_000  # until what the store has no room for, or cannot take, is tried again
+_UNDER_WAY_MS = 20  # until what is under way may be durable
+
+
+class CopyRoom(NamedTuple):
+    """What copies may take now. The broker knows: the store's room, None when it has plenty; and what may be under way."""
+
+    store: int | None = None
+    memory: int = limits.COPIED_BYTES_MAX
+    is_idle: bool = True  # nothing is under way
+
+    def less(self, cost: Cost) -> CopyRoom:
+        return CopyRoom(None if self.store is None else self.store - cost.most, self.memory - cost.likely, False)
+
+    def share(self, count: int) -> CopyRoom:
+        return CopyRoom(None if self.store is None else self.store // count, self.memory // count, self.is_idle)
+
+
+class Original(NamedTuple):
+    """A message to be copied, and the text that comes with the copy."""
+
+    partition: Partition
+    offset: int
+    error: str | None = None
+
+
+class Cost(NamedTuple):
+    """Of copying some messages: what is likely, and what it cannot exceed."""
+
+    likely: int
+    most: int
+
+
+def costs(topic: Topic, originals: Iterable[Original]) -> Iterator[Cost]:
+    """Of the first, the first two, and so on."""
+    likely = most = 0
+    instant: tuple[Partition, int, int] | None = None  # the partition, where the instant begins, and where it ends
+    left = mean = 0  # bytes of the instant that are not counted yet, and of one of its messages
+    for partition, offset, error in originals:
+        if instant is None or instant[0] is not partition or not instant[1] <= offset < instant[2]:
+            start, end, left = partition.instant_of(offset)
+            instant, mean = (partition, start, end), left // max(1, end - start)
+        text = _HEADER_BYTES + _CHAR_BYTES * len(error or "")
+        largest = min(left, topic.config.max_message_bytes)
+        left -= largest
+        likely += mean + text
+        most += largest + text
+        yield Cost(likely, most)
+
+
+class Fitting(NamedTuple):
+    """How many of the first messages may be copied now, what that costs, and in how many ms to try the others."""
+
+    copied: int
+    cost: Cost
+    again_ms: int | None
+
+
+def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
+    """What is larger than all that may be under way goes alone."""
+    count, fitting = 0, Cost(0, 0)
+    for cost in costs(topic, originals):
+        if room.store is not None and cost.most > room.store:
+            return Fitting(count, fitting, STORE_SHORT_MS)
+        if cost.likely > room.memory and (count > 0 or not room.is_idle):
+            return Fitting(count, fitting, _UNDER_WAY_MS)
+        count, fitting = count + 1, cost
+    return Fitting(count, fitting, None)
+
+
+def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> None:
+    """For one who asked for all of them."""
+    *_, cost = [Cost(0, 0), *costs(topic, originals)]
+    if room.store is not None and cost.most > room.store:
+        raise FullError(
+            f"the dead letters may take {cost.most >> 10} KiB, and the disk has room for {room.store >> 10} KiB;"
+            " make room, or settle fewer at a time; acks still work"
+        )
+    if cost.likely > limits.COPIED_BYTES_ASKED_MAX:
+        raise TooManyError(
+            f"the dead letters would take about {cost.likely >> 20} MiB, and one command may make"
+            f" {limits.COPIED_BYTES_ASKED_MAX >> 20} MiB of them; settle fewer at a time"
+        )
