@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+
+from ortoo.model.offsets import OffsetSet
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -44,3 +48,18 @@ class Repair(msgspec.Struct):
     skipped_records: int = 0  # of deliveries and settlements that make no sense without what was lost
     complaints: list[str] = []
     damaged: str = ""  # where the damaged directory is kept
+
+
+def runs_of(offsets: OffsetSet) -> Iterator[tuple[int, int]]:
+    """Its stretches, as (first, last + 1). What a stretch costs grows with the digits of its length, not with the length."""
+    start = offsets.next_from(0)
+    while start >= 0:
+        step = 1
+        while offsets.count_within(start, start + 2 * step) == 2 * step:
+            step *= 2
+        end = start + step  # all up to here are in it
+        while step := step // 2:
+            if offsets.count_within(end, end + step) == step:
+                end += step
+        yield start, end
+        start = offsets.next_from(end)

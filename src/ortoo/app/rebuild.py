@@ -6,8 +6,6 @@ new, groups begin anew. Nothing: so do topics, under new names where the write-a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from ortoo.engine import Engine
@@ -34,7 +32,7 @@ from ortoo.stores.disk.salvage import (
 )
 from ortoo.stores.disk.wal import Run, list_wal, reaches
 
-from .losses import Loss, LostCommit, Repair
+from .losses import Loss, LostCommit, Repair, runs_of
 from .retold import NEVER, OF_TRANSACTIONS, Retold
 
 # What a record raises that builds on something lost.
@@ -267,7 +265,7 @@ class Rebuild:
         name = str(self._engine.state.topics[topic_id].name)
         missing = OffsetSet.span(max(start, log.start), end) if end > max(start, log.start) else OffsetSet()
         missing.subtract(log.deleted)
-        for first, last in _runs(missing):
+        for first, last in runs_of(missing):
             self._repair.losses.append(Loss(name, topic_id, partition, first, last, certain))
         if missing and certain:
             self._engine.apply(r.Deleted(self._engine.state.now, topic_id, partition, missing))
@@ -350,16 +348,3 @@ class Rebuild:
         staged = self._transactions.take(again, *self._needed)
         snapshot = Snapshot(state)
         self._draft.finish(self._number, snapshot.finish(), snapshot.at, snapshot.secrets, staged)
-
-
-def _runs(offsets: OffsetSet) -> Iterator[tuple[int, int]]:
-    """Its stretches, as (first, last + 1)."""
-    start = end = -1
-    for offset in offsets:
-        if offset != end:
-            if end > start:
-                yield start, end
-            start = offset
-        end = offset + 1
-    if end > start:
-        yield start, end
