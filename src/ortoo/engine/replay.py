@@ -101,6 +101,9 @@ def _group_deleted(state: State, record: r.GroupDeleted) -> None:
     group = topic.groups[record.group]
     _forget_leases(state, group)
     topic.remove_group(group)
+    state.alarms.forget(("members", topic.id, group.id))
+    for partition in topic.partitions:
+        state.alarms.forget(("retries", topic.id, partition.index, group.id))
 
 
 def _group_sought(state: State, record: r.GroupSought) -> None:

@@ -127,6 +127,7 @@ class State:
     def remove_topic(self, topic: TopicId) -> Topic:
         removed = self.topics.pop(topic)
         del self.names[removed.name]
+        self.alarms.forget_topic(topic)
         self._unindex(removed)
         return removed
 
