@@ -101,6 +101,25 @@ async def test_when_the_first_in_line_gives_up_the_next_may_have_the_little_room
         await little
 
 
+async def test_room_that_one_who_waited_for_it_may_not_take_goes_to_the_next() -> None:
+    clock = ManualClock()
+    async with Queue(Broker(MemoryStore(), clock)) as queue:
+        await queue.create_topic("orders", max_depth=1, partitions=1)
+        await queue.publish("orders", b"1")
+        large = asyncio.create_task(queue.publish("orders", bytes(100), wait=3600))
+        await clock.advance(0.1)
+        small = asyncio.create_task(queue.publish("orders", b"2", wait=3600))
+        await clock.advance(0.1)
+        await queue.update_topic("orders", max_message_bytes=10)
+        await queue.ack(await queue.lease("orders"))
+        await clock.advance(0.1)
+        with pytest.raises(ortoo.InvalidError):
+            await large
+        await clock.advance(0)
+        assert small.done()
+        await small
+
+
 class TightStore(MemoryStore):
     """With so much room, of which each message takes twice its size."""
 

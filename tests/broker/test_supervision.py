@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -15,7 +16,7 @@ from ortoo.broker import Broker
 from ortoo.engine import due, replay, settle
 from ortoo.model import limits
 from ortoo.model.names import TopicName
-from ortoo.model.records import CameDue
+from ortoo.model.records import CameDue, Record
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock
 from tests.semantics.actors import poll
@@ -220,3 +221,57 @@ async def test_a_name_of_a_suspended_topic_is_told_in_full(clock: ManualClock) -
         assert (await queue.stats()).problems == [
             "topic 'shop/orders' is suspended until the queue is opened again: for a test"
         ]
+
+
+async def test_a_shared_dead_letter_topic_that_nobody_can_encrypt_keeps_its_messages_where_they_are(
+    tmp_path: Path,
+) -> None:
+    """Without the key of an encrypted topic the others go on, also those that share its dead-letter topic."""
+    async with ortoo.open(tmp_path, keys=KEY) as queue:
+        await queue.create_topic("secret", encrypted=True, dlq_topic="graves")
+        await queue.create_topic("plain", dlq_topic="graves", max_attempts=1)
+        await queue.publish("secret", b"s")
+        await queue.publish_many("plain", [b"1", b"2"])
+        await queue.lease("plain", lease=0.01)
+    async with ortoo.open(tmp_path) as queue:
+        await asyncio.sleep(0.05)
+        await queue.publish("other", b"x")
+        assert len(await queue.lease("other")) == 1
+        [second] = await queue.lease("plain")
+        with pytest.raises(UnavailableError, match="encrypted, and there is no key"):
+            await queue.reject(second)
+        await queue.ack(second)
+        assert (await queue.group("plain")).leased == 1
+    async with ortoo.open(tmp_path, keys=KEY) as queue:
+        [letter] = await queue.lease("graves", wait=60)
+        assert letter.value == b"1"
+
+
+async def test_due_work_that_the_store_refuses_again_and_again_suspends_its_topic(clock: ManualClock) -> None:
+    class Refusing(LastingStore):
+        async def append(self, records: Sequence[Record]) -> None:
+            if any(isinstance(record, CameDue) for record in records):
+                raise ortoo.ConfigError("this cannot be written")
+            await super().append(records)
+
+    async with queue_on(Refusing(), clock) as queue:
+        await queue.publish("bad", b"1", delay=5)
+        await queue.publish("good", b"1")
+        await clock.advance(60)
+        assert len(await queue.lease("good")) == 1
+        [problem] = (await queue.stats()).problems
+        assert "'bad' is suspended" in problem
+        assert "this cannot be written" in problem
+
+
+async def test_due_work_of_no_topic_that_fails_is_told(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with queue_on(MemoryStore(), clock) as queue:
+        await queue.begin("job", timeout=5)
+        with monkeypatch.context() as broken:
+            broken.setitem(due._GLOBAL, "transactions", make_a_mistake)
+            await clock.advance(10)
+            [problem] = (await queue.stats()).problems
+            assert "a mistake" in problem
+        await clock.advance(10)
+        assert (await queue.stats()).problems == []
+        assert (await queue.stats()).transactions == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ortoo.broker import Broker
+from ortoo.broker.wakeup import Wakeup
 from ortoo.client import Queue, SyncQueue
 from ortoo.client.forking import keep, refusal, tell_of_forks
 from ortoo.model.names import DEFAULT_NAMESPACE
@@ -34,8 +35,8 @@ class _Embedded(Broker):
 
     def _forked(self) -> None:
         """In a child process: the store is the parent's, and one process writes."""
-        keep(self._committer, self._alarm)
-        self._refusal, self._committer, self._alarm = refusal(), None, None
+        keep(self._committer, self._wakeup)
+        self._refusal, self._committer, self._wakeup = refusal(), None, Wakeup(self.clock, self._ring)
         self._webhook = Webhook(self)
         self._is_inherited = True
 

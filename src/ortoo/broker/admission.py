@@ -83,7 +83,7 @@ def copy_room(store: Store, commits: Committer) -> CopyRoom:
     room = status.room_bytes
     if room is not None:
         room = 0 if status.full is not None else max(0, room // 2 - commits.bytes_under_way())
-    return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0)
+    return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0, status.can_encrypt)
 
 
 def _bytes_of(command: PlainCommand, engine: Engine) -> int:

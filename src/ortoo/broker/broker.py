@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, Never
 
 from ortoo.engine import Engine
@@ -34,7 +35,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
 from ortoo.model.replies import LeasedRun, Placed
-from ortoo.ports import Alarm, Clock, Store
+from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
 from .commits import Committer, Observer, PendingCommit, tell
@@ -45,6 +46,7 @@ from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
 from .waiters import Rooms, describe, let_go, room_in
+from .wakeup import Wakeup
 
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 _log = logging.getLogger("ortoo.broker")
@@ -66,7 +68,7 @@ class Broker(Reader):
         self.engine = self._make_engine()
         self._rooms = Rooms(clock)
         self._time = Timekeeper(clock)
-        self._alarm: tuple[int, Alarm] | None = None  # (when, as the monotonic clock shows it)
+        self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
         self._refusal: OrtooError | None = ClosedError(
             "the queue is not open yet; use it in `async with`, or await its open()"
@@ -115,8 +117,7 @@ class Broker(Reader):
     async def kill(self) -> None:
         """Ends as a crash would: nothing is finished, nobody is answered. For tests."""
         self._refusal = ClosedError("the queue was killed")
-        if self._alarm is not None:
-            self._alarm[1].cancel()
+        self._wakeup.cancel()
         await self._coordinator.stop()
         if self._committer is not None:
             self._committer.cancel()
@@ -188,6 +189,10 @@ class Broker(Reader):
                 if now >= place[1]:
                     raise
                 await self._rooms.wait(wanted.topic, *place)
+            except OrtooError:
+                if place is not None:  # it does not take the room that it was woken for
+                    self._rooms.look(wanted.topic, 1)
+                raise
             else:
                 if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
                     topic.counters.duplicates += sum(reply.duplicates)
@@ -211,11 +216,8 @@ class Broker(Reader):
         return self._time.now()
 
     def problems(self) -> list[str]:
-        suspended = [
-            f"topic {str(name)!r} is suspended until the queue is opened again: {reason}"
-            for name, reason in self.engine.suspended()
-        ]
-        return [*super().problems(), *self._time.problems(), *suspended, *self._coordinator.problems()]
+        own = (self._time.problems(), self.engine.problems(), self._coordinator.problems())
+        return [*super().problems(), *chain.from_iterable(own)]
 
     def _do_due(self, now: int) -> None:
         """Does what is due, as much as one turn may; later turns go on. A mistake of ours suspends its topic, no other."""
@@ -223,16 +225,20 @@ class Broker(Reader):
             return
         budget = Budget(limits.DUE_PER_TURN)
         while budget.left > 0 and (records := self.engine.tick(now, budget)) is not None:
+            named = {record.topic for record in records if hasattr(record, "topic")}
             try:
                 self._log(records)
             except UnavailableError as error:
-                named = [record.topic for record in records if hasattr(record, "topic")]
-                self._suspended |= dict.fromkeys(named, f"what became due could not be done: {error.__cause__!r}")
+                self._suspend(named, error.__cause__)
                 raise
+            self._commits.pending.due_topics |= named
         if budget.left <= 0:
             self._is_behind = True
             asyncio.get_running_loop().call_soon(self._go_on)
         self._stir_shifted()
+
+    def _suspend(self, topics: set[TopicId], error: BaseException | None) -> None:
+        self._suspended |= dict.fromkeys(topics, f"what became due could not be done: {error!r}")
 
     def _go_on(self) -> None:
         self._is_behind = False
@@ -242,24 +248,13 @@ class Broker(Reader):
         """Waits count on the monotonic clock; what the engine has due, in the queue's time."""
         due = None if self._is_behind else self.engine.next_deadline()
         waits = self.waiters.next_deadline()
-        if due is None and waits is None:
-            return
-        monotonic = self.clock.monotonic_ms()
         delays = [due - self.now()] if due is not None else []
-        delays += [waits - monotonic] if waits is not None else []
-        delay = max(0, min(delays))
-        if self._alarm is not None and self._alarm[0] <= monotonic + delay:
-            return
-        self._disarm()
-        self._alarm = (monotonic + delay, self.clock.call_later(delay, self._ring))
-
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
+        delays += [waits - self.clock.monotonic_ms()] if waits is not None else []
+        if delays:
+            self._wakeup.within(max(0, min(delays)))
 
     def _ring(self) -> None:
-        self._disarm()
+        self._wakeup.cancel()
         if self._refusal is None:
             with suppress(UnavailableError):  # a mistake of ours: the committer begins again
                 self._catch_up()
@@ -340,7 +335,12 @@ class Broker(Reader):
             asyncio.get_running_loop().call_soon(self._stir, self.engine.state.shifted.pop())
 
     async def _fail(self, error: Exception) -> None:
-        """A commit failed. What it held is unknown, what came after it was never written; begin again from the store."""
+        """A commit failed. What it held is unknown, what came after it was never written; begin again from the store.
+
+        Where it is not the disk that fails but what is to be written, the same would be due again at once: not for ever.
+        """
+        if not isinstance(error, OSError) and self._pause_ms:
+            self._suspend(self._commits.due_topics, error)
         self._commits.drop(
             OutcomeUnknownError(f"the store failed while writing ({error}); the outcome is unknown"),
             StoreFailedError(f"the store failed ({error}); nothing was written, try again"),
@@ -392,7 +392,7 @@ class Broker(Reader):
     def _refuse(self, error: OrtooError) -> None:
         """No new work; whoever waits is told why."""
         self._refusal = error
-        self._disarm()
+        self._wakeup.cancel()
         for waiter in self.waiters.all():
             if not waiter.future.done():
                 waiter.future.set_exception(error)

@@ -31,12 +31,13 @@ Snapshot = tuple[bytes, int, dict[TopicId, bytes]]
 class PendingCommit:
     """Records on their way to the store, the callers whose replies wait for them, and the topics to look at afterwards."""
 
-    __slots__ = ("_counted", "_size", "copied_bytes", "parked", "records", "stirred")
+    __slots__ = ("_counted", "_size", "copied_bytes", "due_topics", "parked", "records", "stirred")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._counted = self._size = 0
         self.copied_bytes = 0  # of copies, whose values are not known yet: an estimate
+        self.due_topics: set[TopicId] = set()  # for which something is in it that nobody asked for
         self.parked: list[asyncio.Future[None]] = []
         self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
@@ -115,6 +116,11 @@ class Committer:
         return self.copied_bytes + sum(
             commit.size() for commit in (self.pending, self._in_flight) if commit is not None
         )
+
+    @property
+    def due_topics(self) -> set[TopicId]:
+        """With due work in the commit under way."""
+        return self._in_flight.due_topics if self._in_flight is not None else set()
 
     @property
     def copied_bytes(self) -> int:

@@ -33,7 +33,7 @@ def bury(
 ) -> int | None:
     """Drafts the end of these messages, all of one topic; returns None.
 
-    Where their dead-letter topic is quarantined, or there is no room for all copies, those that want one stay as they are,
+    Where their dead-letter topic is not available, or there is no room for all copies, those that want one stay as they are,
     and the answer is in how many ms to try again; or with `refuse` nothing is done. `has_room`: that was asked already.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
@@ -46,7 +46,7 @@ def bury(
         return None
     trouble = _trouble(slate, topic)
     if trouble is not None and refuse:
-        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is quarantined: {trouble}")
+        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {trouble}")
     if trouble is not None:
         return STORE_SHORT_MS
     originals = [Original(topic.partitions[death.partition], death.offset, death.error) for death in copied]
@@ -77,8 +77,14 @@ def _keeps_dead(slate: Slate, topic: Topic) -> bool:
 
 
 def _trouble(slate: Slate, topic: Topic) -> str | None:
-    dlq = slate.find_topic(topic.dlq_name())
-    return dlq.partitions[0].trouble if dlq is not None else None
+    """Why the dead-letter topic takes nothing, if so."""
+    name = topic.dlq_name()
+    dlq = slate.find_topic(name)
+    if dlq is not None:
+        return dlq.partitions[0].trouble
+    if not slate.copy_room.can_encrypt and slate.needs_encrypted_dlq(name, topic):
+        return "it has to be encrypted, and there is no key"
+    return None
 
 
 def _wants_copy(topic: Topic, death: Death) -> bool:

@@ -27,12 +27,14 @@ class CopyRoom(NamedTuple):
     store: int | None = None
     memory: int = limits.COPIED_BYTES_MAX
     is_idle: bool = True  # nothing is under way
+    can_encrypt: bool = True  # there is a key
 
     def less(self, cost: Cost) -> CopyRoom:
-        return CopyRoom(None if self.store is None else self.store - cost.most, self.memory - cost.likely, False)
+        store = None if self.store is None else self.store - cost.most
+        return self._replace(store=store, memory=self.memory - cost.likely, is_idle=False)
 
     def share(self, count: int) -> CopyRoom:
-        return CopyRoom(None if self.store is None else self.store // count, self.memory // count, self.is_idle)
+        return self._replace(store=None if self.store is None else self.store // count, memory=self.memory // count)
 
 
 class Original(NamedTuple):

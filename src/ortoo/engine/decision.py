@@ -75,8 +75,10 @@ class Slate:
     def create_dlq(self, name: TopicName, origin: Topic) -> Topic:
         """Never refused, for a lease that runs out has nobody to tell. So it is beyond the count of topics, and encrypted as
         soon as one of those whose dead letters it takes is."""
-        encrypted = origin.config.encrypted or any(_secret_origins(self.state, name))
-        return self._create(name, dlq_config(origin.config, encrypted))
+        return self._create(name, dlq_config(origin.config, self.needs_encrypted_dlq(name, origin)))
+
+    def needs_encrypted_dlq(self, name: TopicName, origin: Topic) -> bool:
+        return origin.config.encrypted or any(_secret_origins(self.state, name))
 
     def _create(self, name: TopicName, config: TopicConfig) -> Topic:
         record = TopicCreated(self.now, TopicId(self.next_number()), name.namespace, name.name, config)

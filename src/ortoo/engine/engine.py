@@ -12,6 +12,7 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
 from . import admin, lease, messages, publish, settle, transactions
+from .alarms import Alarm
 from .copies import CopyRoom, Original, costs
 from .decision import Decision, Slate
 from .due import decide_due
@@ -30,6 +31,9 @@ class Engine:
         """`copy_room` tells how much dead letters may take now: only the broker knows what the store has room for."""
         self.state = State(auto_create)
         self._copy_room = copy_room
+        self.failing: dict[
+            Alarm, str
+        ] = {}  # due work of no single topic that went wrong when it was last tried, and why
         self._snapshot: Snapshot | None = None  # that is being made
 
     def open(self, now: int) -> Record:
@@ -104,8 +108,11 @@ class Engine:
             if slate.topic is not None:
                 self.suspend(slate.topic.id, reason)
                 self.state.rearm_leases(now)
+            else:
+                self.failing[alarm] = reason
             self.state.alarms.set(alarm, now + _AGAIN_MS)
             return []
+        self.failing.pop(alarm, None)
         return slate.records
 
     def suspend(self, topic: TopicId, reason: str) -> None:
@@ -118,6 +125,13 @@ class Engine:
 
     def suspended(self) -> list[tuple[TopicName, str]]:
         return [(topic.name, topic.suspended) for topic in self.state.topics.values() if topic.suspended is not None]
+
+    def problems(self) -> list[str]:
+        suspended = [
+            f"topic {str(name)!r} is suspended until the queue is opened again: {reason}"
+            for name, reason in self.suspended()
+        ]
+        return suspended + [f"{alarm[0]}: {reason}" for alarm, reason in self.failing.items()]
 
     def committing(self) -> list[Name]:
         """Transactions whose commit has begun, and can go on."""
