@@ -242,6 +242,7 @@ LIMITS: dict[str, str] = {
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
     "WAITERS_MAX": "waiting leases at a time",
     "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages of; the next one takes of the others",
+    "LEASE_RUNS_MAX": "stretches of one partition that one lease takes, where partitions alternate; the next one goes on",
     "SNAPSHOT_PER_TURN": "partitions that a snapshot takes in, and places of groups in them, in one turn of the event loop",
     "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
     "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",

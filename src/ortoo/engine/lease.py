@@ -116,6 +116,9 @@ def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int
 
 
 def _check_topic(topic: Topic, command: Lease) -> None:
+    group = topic.group_names.get(command.group)
+    if group is not None:
+        group.members.check_room(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     if command.key is not None and topic.config.ordering != "key":
@@ -180,13 +183,23 @@ def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
         before = FOREVER
         if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours is older
             before = picker.feed.partition.timeline.first_after(heads[0][1]) or FOREVER
-        offsets = picker.take(lane, wanted, before)
+        offsets = picker.take(lane, wanted, before, is_alone=not heads)
         if offsets:
             wanted -= len(offsets)
-            runs.append((picker.feed.partition.index, offsets))
+            _add_run(runs, picker.feed.partition.index, offsets)
+        if len(runs) >= limits.LEASE_RUNS_MAX:  # the same
+            break
         if offsets and wanted > 0 and (head := picker.head(wanted)) is not None:
             heappush(heads, (head[0], picker.feed.partition.timeline.time_of(head[1]), which))
     return runs
+
+
+def _add_run(runs: list[tuple[int, list[int]]], partition: int, offsets: list[int]) -> None:
+    """A run goes on where the same partition does, in its order."""
+    if runs and runs[-1][0] == partition and runs[-1][1][-1] < offsets[0]:
+        runs[-1][1].extend(offsets)
+    else:
+        runs.append((partition, offsets))
 
 
 def draft_group(slate: Slate, topic: Topic, name: str, start: Position, ephemeral: bool = False) -> Group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from heapq import heappop, heappush
-from itertools import takewhile
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY
@@ -28,7 +27,7 @@ class Picker:
     remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
     """
 
-    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "key", "reach", "ready", "taken_whole")
+    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "key", "reach", "ready", "seen", "taken_whole")
 
     def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
         self.feed = feed
@@ -40,6 +39,7 @@ class Picker:
         self.key = key  # the only one wanted
         self.ready = feed.ready if key is None else self._only(key)
         self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
+        self.seen = (-1, ANY_PRIORITY)  # in FIFO order: the offset whose priority was looked up last, and that
 
     def _only(self, key: int) -> dict[int, OffsetSet]:
         """A key has at most one ready message."""
@@ -66,7 +66,7 @@ class Picker:
                 break
         if self._must_see_all():  # in another turn
             return None
-        return head if head is None or not feed.fifo else (feed.partition.lane_of(head[1]), head[1])
+        return head if head is None or not feed.fifo else (self._priority(head[1]), head[1])
 
     def _ready_head(self) -> tuple[int, int] | None:
         best: tuple[int, int] | None = None
@@ -111,8 +111,9 @@ class Picker:
             for key in keys:
                 self._free_next(key, ANY_PRIORITY)
 
-    def take(self, lane: int, count: int, before: int) -> list[int]:
-        """Up to `count` offsets of the lane, ascending, all below `before`."""
+    def take(self, lane: int, count: int, before: int, *, is_alone: bool = False) -> list[int]:
+        """Up to `count` offsets of the lane, ascending, all below `before`. In FIFO order what comes first goes first, so
+        one that is alone, because no other partition has anything, is taken from whatever the lanes are."""
         feed = self.feed
         urgency = lane
         if feed.fifo:
@@ -123,14 +124,33 @@ class Picker:
         if have < count and feed.cursor < before and not self._must_see_all():
             self._look_further(count - have)
             ready = self.ready.get(lane)
-        chosen = ready.within(floor, before).take(count).to_array() if ready is not None else array("Q")
+        chosen = ready.within(floor, before).take(count) if ready is not None else OffsetSet()
         if feed.keys is not None and feed.partition.keys:
-            return self._with_followers(lane, chosen, count, before)
-        if feed.fifo and feed.partition.lanes:
-            chosen = array("Q", takewhile(lambda offset: feed.partition.lane_of(offset) == urgency, chosen))
+            return self._with_followers(lane, chosen.to_array(), count, before)
+        if feed.fifo and feed.partition.lanes and not is_alone and chosen:
+            chosen = self._before_another(urgency, chosen)
         if chosen:
-            self.floors[lane] = chosen[-1] + 1
-        return chosen.tolist()
+            self.floors[lane] = chosen.last() + 1
+        return chosen.to_array().tolist()
+
+    def _before_another(self, urgency: int, chosen: OffsetSet) -> OffsetSet:
+        """Those of a FIFO partition's next messages, of which the first has that priority, that come before the first with
+        another one. Where priorities alternate that is just one, so the second is looked at before all of them are."""
+        first = chosen.first()
+        second = chosen.next_from(first + 1)
+        if second >= 0 and self._priority(second) != urgency:
+            return OffsetSet([first])
+        lanes = self.feed.partition.lanes
+        if urgency in lanes:
+            others = chosen - lanes[urgency]
+            return chosen.within(first, others.first()) if others else chosen
+        ends = [end for members in lanes.values() if (end := members.next_from(first)) >= 0]
+        return chosen.within(first, min(ends)) if ends else chosen
+
+    def _priority(self, offset: int) -> int:
+        if self.seen[0] != offset:
+            self.seen = (offset, self.feed.partition.lane_of(offset))
+        return self.seen[1]
 
     def _with_followers(self, lane: int, chosen: array[int], count: int, before: int) -> list[int]:
         """Merges in the messages that follow, in their key, one already taken by this lease. Stops when one of a more

@@ -50,6 +50,7 @@ DUE_PER_TURN = 4_000  # messages whose time has come, in one turn of the event l
 RETENTION_INTERVAL_MS = 10_000  # how often retention looks at the topics
 WAITERS_MAX = 100_000  # parked long polls in one broker
 LEASE_PARTITIONS_MAX = 200  # that one lease takes messages of; the next one takes of the others
+LEASE_RUNS_MAX = 1_000  # stretches of one partition that one lease takes, one after the other; each costs a read
 SNAPSHOT_PER_TURN = (
     500  # partitions that a snapshot takes in, with each group's place in them, in one turn of the event loop
 )
