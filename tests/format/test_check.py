@@ -135,10 +135,6 @@ class BusyDisk(ViewDisk):
         self._look()
         return super().open(path)
 
-    def read(self, path: str) -> bytes:
-        self._look()
-        return super().read(path)
-
     def list(self, folder: str) -> list[str]:
         self._look()
         return super().list(folder)

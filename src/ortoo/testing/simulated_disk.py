@@ -1,6 +1,6 @@
 """A disk in memory that keeps only what was synced, as a real one may: the rest is lost, torn or reordered at a crash.
 
-It has an end (`capacity`), and so has the number of its open files (`files_max`).
+It has an end (`capacity`), and so has the number of its open files (`files_max`). Places of it may go bad (`spoil`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import errno
 from collections.abc import Callable
 from random import Random
 from typing import Literal
+
+from ortoo.stores.disk.frame import Span, UnreadableError
 
 DiskFault = Literal["none", "no space", "no file", "sync fails", "crash before", "crash after"]
 
@@ -24,6 +26,7 @@ class _Content:
         self.durable = b""
         self.now = bytearray()
         self.pending: list[tuple[int, bytes]] = []
+        self.spoilt: list[Span] = []
 
     def settle(self, random: Random) -> None:
         """Power was lost: each unsynced write survives whole, in part, or not at all, in any order."""
@@ -72,6 +75,10 @@ class SimulatedDisk:
         else:
             names[path] = content
 
+    def spoil(self, path: str, start: int, end: int) -> None:
+        """From now on these bytes of the file cannot be read."""
+        self.names[path].spoilt.append((start, end))
+
     def step(self, kind: str, work: Callable[[], None]) -> None:
         if self.is_off:
             raise SimulatedCrash
@@ -103,9 +110,6 @@ class SimulatedDisk:
             self.step("create", lambda: self.names.__setitem__(path, _Content()))
         self.open_files += 1
         return SimulatedFile(self, self.names[path])
-
-    def read(self, path: str) -> bytes:
-        return bytes(self.names[path].now)
 
     def list(self, folder: str) -> list[str]:
         prefix = f"{folder}/" if folder else ""
@@ -163,6 +167,8 @@ class SimulatedFile:
 
     def read(self, position: int, size: int) -> bytes:
         self._check_open()
+        if any(start < position + size and position < end for start, end in self._content.spoilt):
+            raise UnreadableError(OSError(errno.EIO, "simulated: a bad sector"))
         return bytes(self._content.now[position : position + size])
 
     def size(self) -> int:

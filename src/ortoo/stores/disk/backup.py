@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from ortoo.model.errors import ExistsError, NotFoundError, UnavailableError
+from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, UnavailableError
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .contents import WAL_FILES, list_files
-from .files import make_durable_dir
+from .files import make_durable_dir, telling_unreadable
 from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
+from .frame import UnreadableError
 from .keys import NAME as KEYS
 from .view import ViewDisk
 from .wal import FOLDER as WAL_FOLDER
@@ -193,13 +195,19 @@ def _copy(source: Path, target: Path, path: str, size: int | None = None) -> Non
     place.parent.mkdir(parents=True, exist_ok=True)
     # Nobody else may read a copy either, so it is made with the permissions of the original.
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    left = sys.maxsize if size is None else size
     with (source / path).open("rb") as reader, os.fdopen(fd, "wb") as writer:
-        if size is None:
-            shutil.copyfileobj(reader, writer, 1 << 20)
-            return
-        while size > 0 and (chunk := reader.read(min(size, 1 << 20))):
+        while left > 0 and (chunk := _read(reader, min(left, 1 << 20), path)):
             writer.write(chunk)
-            size -= len(chunk)
+            left -= len(chunk)
+
+
+def _read(reader: BinaryIO, size: int, path: str) -> bytes:
+    try:
+        with telling_unreadable():
+            return reader.read(size)
+    except UnreadableError as error:
+        raise CorruptionError(f"{path} cannot be copied: {error.reason}; repair the directory first") from None
 
 
 def _link(source: Path, target: Path, path: str) -> None:

@@ -16,10 +16,11 @@ from ortoo.model.records import Record
 from .catalog import Catalog
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import read_checkpoint
-from .contents import IGNORED
+from .contents import CHECKPOINT_FILES, IGNORED, list_files
 from .crypto import KeyRing
 from .files import Disk
 from .format import NAME, refuse_strangers, refuse_unknown
+from .frame import UnreadableError
 from .happenings import DiskHistory
 from .keys import bind_keys
 from .log import DiskLog
@@ -99,7 +100,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
 def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
     """Again when a checkpoint came in between, for it may have taken away what it replaced."""
     for _ in range(TRIES):
-        before = disk.list(CHECKPOINT_FOLDER)
+        before = _checkpoints(disk)
         directory = Directory(disk, ring)
         try:
             for _ in directory.records():
@@ -112,10 +113,17 @@ def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
         else:
             if not directory.problems:
                 break
-        if disk.list(CHECKPOINT_FOLDER) == before:
+        if _checkpoints(disk) == before:
             break
         directory.catalog.close_files()
     return directory
+
+
+def _checkpoints(disk: ViewDisk) -> list[str]:
+    try:
+        return list_files(disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES)
+    except CorruptionError:  # opening tells that
+        return []
 
 
 def _count_wal(report: Report, disk: ViewDisk, wal: Wal) -> None:
@@ -128,7 +136,7 @@ def _count_wal(report: Report, disk: ViewDisk, wal: Wal) -> None:
 def _size(disk: ViewDisk, path: str) -> int:
     try:
         file = disk.open(path)
-    except FileNotFoundError:  # a checkpoint made it needless
+    except (FileNotFoundError, UnreadableError):  # a checkpoint made it needless; or it is told already
         return 0
     try:
         return file.size()

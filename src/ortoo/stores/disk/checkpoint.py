@@ -10,7 +10,7 @@ from ortoo.model.topic import TopicConfig
 
 from .contents import CHECKPOINT_FILES, list_files
 from .crypto import Secret
-from .files import Disk
+from .files import Disk, read_file
 from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
 from .happenings import HistoryEntry
 from .log import LogEntry
@@ -105,10 +105,9 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
     if not names:
         return None
     path = f"{FOLDER}/{names[-1]}"
-    found = scan_frames(disk.read(path))
+    found = scan_frames(*read_file(disk, path))
     if len(found) != 1 or isinstance(found[0], Damage) or found[0].body is None:
-        reason = found[0].reason if found and isinstance(found[0], Damage) else "its checksum does not match"
-        position = found[0].position if found else 0
+        reason, position = (found[0].reason, found[0].position) if found else ("it is empty", 0)
         raise CorruptionError(f"{path} is damaged at byte {position}: {reason}; restore a backup")
     manifest = decode_stored(_manifest_decoder, found[0].head, f"the head of {path}")
     return Checkpoint(found[0].fixed.number, manifest, found[0].body, found[0].fixed.size)

@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ortoo.model.errors import CorruptionError
+
 from .files import Disk
+from .frame import UnreadableError
 
 _DRAFT = ".tmp"
 _TOLD_MAX = 5
@@ -40,15 +43,22 @@ def _is_number(text: str, digits: int) -> bool:
     return text.isascii() and text.isdecimal() and text == f"{int(text):0{digits}d}"
 
 
+def _entries(disk: Disk, folder: str) -> dict[str, bool]:
+    try:
+        return disk.entries(folder)
+    except UnreadableError as error:
+        raise CorruptionError(f"the folder {folder} is damaged: {error.reason}") from None
+
+
 def list_files(disk: Disk, folder: str, kind: Kind, drafts: bool = False) -> list[str]:
     """Names of the files of that kind, in the order of their numbers; `drafts`: also of those that were not finished."""
-    names = [name for name, is_folder in disk.entries(folder).items() if not is_folder]
+    names = [name for name, is_folder in _entries(disk, folder).items() if not is_folder]
     return [name for name in names if kind.has(name.removesuffix(_DRAFT) if drafts else name)]
 
 
 def list_folders(disk: Disk, folder: str) -> list[str]:
     """Names of the folders of topics, or of a topic's partitions."""
-    return [name for name, is_folder in disk.entries(folder).items() if is_folder and _is_number(name, 1)]
+    return [name for name, is_folder in _entries(disk, folder).items() if is_folder and _is_number(name, 1)]
 
 
 def tell_strays(disk: Disk) -> list[str]:
@@ -60,9 +70,17 @@ def tell_strays(disk: Disk) -> list[str]:
     return [f"{IGNORED}: {', '.join(found[:_TOLD_MAX])}{more}"]
 
 
+def _readable_entries(disk: Disk, folder: str) -> dict[str, bool]:
+    """None where the folder is damaged: whoever needs what is in it tells that."""
+    try:
+        return _entries(disk, folder)
+    except CorruptionError:
+        return {}
+
+
 def _strays(disk: Disk, folder: str, depth: int, kind: Kind) -> Iterator[str]:
     """By one look at each folder: what a running queue adds after it is not looked at, and so is never a stranger."""
-    for name, is_folder in disk.entries(folder).items():
+    for name, is_folder in _readable_entries(disk, folder).items():
         has_our_form = _is_number(name, 1) if depth else kind.has(name.removesuffix(_DRAFT))
         if is_folder != bool(depth) or not has_our_form:
             yield f"{folder}/{name}"

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
-from .frame import SIZE, BadFrameError, FrameHead, check_head, parse_fixed
+from .frame import SIZE, BadFrameError, FrameHead, Span, UnreadableError, check_head, parse_fixed
+
+PAGE_BYTES = 4_096  # the system reads whole pages, so what it cannot read is some of these
+CHUNK_BYTES = 1 << 30  # it reads no more than 2 GiB at a time
+
+# What means that this place cannot be read, and others perhaps can: a bad sector, or a checksum of the file system.
+_UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA, errno.EILSEQ)
 
 
 class File(Protocol):
@@ -16,7 +24,9 @@ class File(Protocol):
 
     def append(self, data: bytes) -> None: ...
 
-    def read(self, position: int, size: int) -> bytes: ...
+    def read(self, position: int, size: int) -> bytes:
+        """Fewer bytes only where the file ends; UnreadableError where the disk cannot read one of them."""
+        ...
 
     def size(self) -> int: ...
 
@@ -28,13 +38,13 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """A directory tree; paths are relative, with slashes. Names are durable once `sync_dir` of their folder has returned."""
+    """A directory tree; paths are relative, with slashes. Names are durable once `sync_dir` of their folder has returned.
+
+    What cannot be opened, read or listed because of the disk is an UnreadableError."""
 
     def open(self, path: str) -> File:
         """For appending and reading; made when it is not there."""
         ...
-
-    def read(self, path: str) -> bytes: ...
 
     def list(self, folder: str) -> list[str]:
         """Names in the folder, sorted; [] when there is no such folder."""
@@ -84,6 +94,69 @@ def read_heads(file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
         position += fixed.size
 
 
+class Content(NamedTuple):
+    """The bytes of a file, with zeros in the `holes`: what the disk cannot read."""
+
+    data: bytes
+    holes: list[Span]
+
+
+def read_file(disk: Disk, path: str, position: int = 0, size: int | None = None) -> Content:
+    """What can be read from there on, at most `size` bytes. A file that cannot even be opened is one hole."""
+    try:
+        file = disk.open(path)
+    except UnreadableError:
+        return Content(b"\0", [(0, 1)])
+    try:
+        return read_around(file, position, size)
+    finally:
+        file.close()
+
+
+def read_around(file: File, position: int = 0, size: int | None = None) -> Content:
+    end = file.size() if size is None else min(file.size(), position + size)
+    parts, holes = [], []
+    for at in range(position, end, CHUNK_BYTES):
+        try:
+            parts.append(file.read(at, min(CHUNK_BYTES, end - at)))
+        except UnreadableError:
+            for start, page in _pages(file, at, min(at + CHUNK_BYTES, end)):
+                parts.append(page.data)
+                holes += [(start - position, start - position + len(page.data))] if page.holes else []
+    return Content(b"".join(parts), holes)
+
+
+def _pages(file: File, at: int, end: int) -> Iterator[tuple[int, Content]]:
+    """Where each begins, and what can be read of it: all or nothing."""
+    while at < end:
+        size = min(PAGE_BYTES - at % PAGE_BYTES, end - at)
+        try:
+            yield at, Content(file.read(at, size), [])
+        except UnreadableError:
+            yield at, Content(bytes(size), [(0, size)])
+        at += size
+
+
+@contextmanager
+def telling_unreadable() -> Iterator[None]:
+    """The one place that knows which errors of the system mean a place that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        raise UnreadableError(error) from None
+
+
+def read_at(fd: int, position: int, size: int) -> bytes:
+    """The system gives what lies before a place that it cannot read, and fails only when asked for that place itself."""
+    with telling_unreadable():
+        data = os.pread(fd, size, position)
+        while len(data) < size and (more := os.pread(fd, size - len(data), position + len(data))):
+            data += more
+    return data
+
+
 def make_durable_dir(path: Path) -> None:
     """Makes the folder and those above it. A folder's name is in the one above, which is synced for it: also when it is there
     already, for whoever made it may have come no further."""
@@ -105,7 +178,8 @@ def _sync_dir(path: Path) -> None:
 
 class RealFile:
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with telling_unreadable():
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
         _open_files.add(self)
 
@@ -120,7 +194,7 @@ class RealFile:
         self._size += len(data)
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._fd, size, position)
+        return read_at(self._fd, position, size)
 
     def size(self) -> int:
         return self._size
@@ -164,18 +238,16 @@ class RealDisk:
     def open(self, path: str) -> File:
         return RealFile(self.root / path)
 
-    def read(self, path: str) -> bytes:
-        return (self.root / path).read_bytes()
-
     def list(self, folder: str) -> list[str]:
         try:
-            return sorted(path.name for path in (self.root / folder).iterdir())
+            with telling_unreadable():
+                return sorted(path.name for path in (self.root / folder).iterdir())
         except FileNotFoundError:
             return []
 
     def entries(self, folder: str) -> dict[str, bool]:
         try:
-            with os.scandir(self.root / folder) as entries:
+            with telling_unreadable(), os.scandir(self.root / folder) as entries:
                 return {entry.name: entry.is_dir() for entry in sorted(entries, key=lambda entry: entry.name)}
         except FileNotFoundError:
             return {}

@@ -5,7 +5,7 @@ import re
 from ortoo.model.errors import CorruptionError, UnavailableError
 
 from .contents import WAL_FILES, list_files
-from .files import Disk
+from .files import Disk, read_file
 
 FORMAT = b"ortoo data directory, format 2\n"
 _OLDER = (b"ortoo data directory, format 1\n",)  # all that they have, this format has, too
@@ -24,7 +24,7 @@ def refuse_unknown(disk: Disk) -> None:
         raise UnavailableError(
             f"{disk} is half a copy, by a backup or a restore that was never finished; remove it, and copy again"
         )
-    found = disk.read(NAME) if NAME in present else FORMAT
+    found = read_file(disk, NAME).data if NAME in present else FORMAT
     if found != FORMAT and found not in _OLDER and _VERSION.fullmatch(found):
         raise UnavailableError(
             f"the file FORMAT has {found.decode().strip()!r}; this program reads formats 1 and 2: use a newer one"
@@ -36,12 +36,12 @@ def refuse_strangers(disk: Disk) -> None:
     refuse_unknown(disk)
     present = disk.list("")
     if NAME in present:
-        if disk.read(NAME) not in (FORMAT, *_OLDER):
+        if read_file(disk, NAME).data not in (FORMAT, *_OLDER):
             raise CorruptionError("the file FORMAT of the data directory is damaged; repair it")
         return
     logs = list_files(disk, _WAL, WAL_FILES)
     is_new = set(present) <= {"LOCK", f"{NAME}.tmp", _WAL} and disk.list(_WAL) == logs
-    if not is_new or any(disk.read(f"{_WAL}/{name}") for name in logs):
+    if not is_new or any(read_file(disk, f"{_WAL}/{name}").data for name in logs):
         raise UnavailableError(f"{disk} has files, but none of Ortoo's; give an empty or a new one")
 
 
@@ -59,7 +59,7 @@ def check_format(disk: Disk) -> None:
     for name in disk.list(""):
         if name.startswith(PIN_PREFIX) and name.endswith(PIN_SUFFIX):
             disk.remove_dir(name)  # of a backup that was killed; one that is under way begins anew
-    if NAME in disk.list("") and disk.read(NAME) == FORMAT:
+    if NAME in disk.list("") and read_file(disk, NAME).data == FORMAT:
         return
     disk.remove(f"{NAME}.tmp")
     file = disk.open(f"{NAME}.tmp")

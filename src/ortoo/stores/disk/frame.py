@@ -18,6 +18,7 @@ tells what it spoke of.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -30,6 +31,8 @@ BODY_BYTES_MAX = 1 << 31
 
 COMMIT, MESSAGES, HAPPENINGS, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
 ZSTD = 1
+
+Span = tuple[int, int]  # bytes of a file: the first, and the one after the last
 
 
 class FrameHead(NamedTuple):
@@ -53,6 +56,16 @@ class BadFrameError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.position = position
+
+
+class UnreadableError(BadFrameError, OSError):
+    """The disk cannot read this place, or this file at all: a bad sector, say. To readers that is damage like any other; to
+    those who write, or look for no frame, the OSError it has always been."""
+
+    def __init__(self, cause: OSError | None = None, position: int = 0) -> None:
+        told = "" if cause is None or cause.strerror is None else f" ({cause.strerror})"
+        super().__init__(f"the disk cannot read this place{told}", position)
+        self.errno = None if cause is None else cause.errno
 
 
 def encode_frame(kind: int, number: int, head: bytes, body: bytes, flags: int = 0) -> bytes:
@@ -95,6 +108,12 @@ class Frame(NamedTuple):
     fixed: FrameHead
     head: bytes
     body: bytes | None  # None: damaged, though the head is whole
+    is_unreadable: bool = False  # the disk could not read all of the body
+
+    @property
+    def reason(self) -> str:
+        """Why there is no body."""
+        return UnreadableError().reason if self.is_unreadable else "the checksum of the frame's body does not match"
 
 
 class Damage(NamedTuple):
@@ -103,13 +122,14 @@ class Damage(NamedTuple):
     position: int
     end: int
     reason: str
+    is_unreadable: bool = False  # the disk could not read all of them
 
 
-def scan_frames(data: bytes) -> list[Frame | Damage]:
+def scan_frames(data: bytes, holes: Sequence[Span] = ()) -> list[Frame | Damage]:
     """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head.
 
     The body of a good head is never searched, not even when the file ends within it: a message may hold bytes that look like
-    a frame.
+    a frame. `holes` are places that the disk cannot read; there are zeros in the data for them.
     """
     found: list[Frame | Damage] = []
     at = 0
@@ -118,7 +138,8 @@ def scan_frames(data: bytes) -> list[Frame | Damage]:
             fixed, head = _head_at(data, at)
         except BadFrameError as error:
             after = _next_good(data, at + 1)
-            found.append(Damage(at, after, error.reason))
+            is_hole = _meet(holes, at, after)
+            found.append(Damage(at, after, UnreadableError().reason if is_hole else error.reason, is_hole))
             at = after
             continue
         body: bytes | None = data[at + SIZE + fixed.head_size : at + fixed.size]
@@ -129,9 +150,13 @@ def scan_frames(data: bytes) -> list[Frame | Damage]:
                 found.append(Damage(at, len(data), error.reason))
                 break
             body = None
-        found.append(Frame(at, fixed, head, body))
+        found.append(Frame(at, fixed, head, body, body is None and _meet(holes, at, at + fixed.size)))
         at += fixed.size
     return found
+
+
+def _meet(holes: Sequence[Span], start: int, end: int) -> bool:
+    return any(first < end and start < last for first, last in holes)
 
 
 def _head_at(data: bytes, at: int) -> tuple[FrameHead, bytes]:

@@ -23,8 +23,8 @@ from ortoo.ports import Happened
 
 from .contents import HISTORY_FILES, list_files
 from .crypto import KeyRing, Sealed
-from .files import Disk, File, read_heads
-from .frame import HAPPENINGS, BadFrameError, Frame, FrameHead, encode_frame, scan_frames
+from .files import Disk, File, read_around, read_file, read_heads
+from .frame import HAPPENINGS, BadFrameError, Frame, FrameHead, UnreadableError, encode_frame, scan_frames
 
 FRAME_RECORDS = 512
 FILE_BYTES = 16 << 20
@@ -91,6 +91,7 @@ class DiskHistory:
         self.dropped = 0
         self.written_end = 0  # number after that of the last record in the files
         self._cached: tuple[Place, list[Happening]] | None = None
+        self._closed: set[int] = set()  # files that the disk cannot open
 
     @property
     def first(self) -> int:
@@ -138,15 +139,12 @@ class DiskHistory:
         yield self.written_end, [*self.writing, *self.tail]
 
     def read(self, place: Place, ring: KeyRing) -> list[Happening]:
-        file = self.disk.open(self.path(place.file))
-        try:
-            data = file.read(place.position, place.size)
-        finally:
-            file.close()
-        frame = next(iter(scan_frames(data)), None)
+        content = read_file(self.disk, self.path(place.file), place.position, place.size)
+        frame = next(iter(scan_frames(*content)), None)
         where = f"{self.path(place.file)} is damaged at byte {place.position}"
         if not isinstance(frame, Frame) or frame.body is None:
-            raise CorruptionError(f"{where}: some history cannot be read")
+            why = f" ({frame.reason})" if frame is not None else ""
+            raise CorruptionError(f"{where}: some history cannot be read{why}")
         body = frame.body
         try:
             if place.head.sealed is not None:
@@ -170,7 +168,7 @@ class DiskHistory:
     def flush(self, ring: KeyRing | None) -> list[Place]:
         """Writes what was handed over, and syncs. Runs beside the event loop."""
         number = max(self.sizes, default=0)
-        if number == 0 or self.sizes[number] >= FILE_BYTES:
+        if number == 0 or self.sizes[number] >= FILE_BYTES or number in self._closed:
             number += 1
             self.disk.make_dir(self.folder)
         file = self.disk.open(self.path(number))
@@ -241,7 +239,11 @@ class DiskHistory:
         not a refusal."""
         problems = []
         self.dropped = self.written_end = entry.dropped
-        present = {int(name.removesuffix(".hist")) for name in list_files(self.disk, self.folder, HISTORY_FILES)}
+        try:
+            present = {int(name.removesuffix(".hist")) for name in list_files(self.disk, self.folder, HISTORY_FILES)}
+        except CorruptionError as error:
+            problems.append(str(error))
+            present = {number for number, _ in entry.files}
         for number, size in entry.files:
             if number not in present:
                 problems.append(f"{self.path(number)} is missing")
@@ -253,7 +255,12 @@ class DiskHistory:
         return problems
 
     def _load_file(self, number: int, size: int) -> list[str]:
-        file = self.disk.open(self.path(number))
+        try:
+            file = self.disk.open(self.path(number))
+        except UnreadableError as error:
+            self.sizes[number] = size  # it stays what it is to the checkpoint
+            self._closed.add(number)
+            return [f"{self.path(number)} is damaged at byte 0: {error.reason}"]
         try:
             if file.size() > size:
                 file.truncate(size)
@@ -261,7 +268,7 @@ class DiskHistory:
             self.places.extend(self._place(number, *found) for found in list(read_heads(file)))
             problem = f"at byte {file.size()}: the checkpoint knows of {size} bytes" if file.size() < size else None
         except BadFrameError as error:
-            frames = scan_frames(file.read(0, file.size()))  # what lies beyond the damage is worth having
+            frames = scan_frames(*read_around(file))  # what lies beyond the damage is worth having
             found = [frame for frame in frames if isinstance(frame, Frame)]
             self.places.extend(self._place(number, frame.position, frame.fixed, frame.head) for frame in found)
             problem = f"at byte {error.position}: {error.reason}"

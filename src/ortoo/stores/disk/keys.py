@@ -9,7 +9,7 @@ from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 
 from .crypto import KeyRing
-from .files import Disk
+from .files import Disk, read_file
 from .frame import KEYS, Damage, encode_frame, scan_frames
 
 NAME = "KEYS"
@@ -33,7 +33,7 @@ def bind_keys(disk: Disk, ring: KeyRing, into: Disk | None = None) -> list[str]:
 
 
 def _read(disk: Disk) -> dict[str, bytes]:
-    found = scan_frames(disk.read(NAME))
+    found = scan_frames(*read_file(disk, NAME))
     if len(found) != 1 or isinstance(found[0], Damage) or found[0].fixed.kind != KEYS or found[0].body is None:
         raise CorruptionError(
             f"{NAME} is damaged at byte 0: whether the encryption keys are the right ones cannot be told"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -22,17 +23,15 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .commit import decode_commit, decode_touched
-from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, list_files, list_folders
+from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, Kind, list_files, list_folders
 from .crypto import KeyRing, Secret
-from .files import Disk
-from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, scan_frames
+from .files import Disk, read_file
+from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, Span, scan_frames
 from .happenings import HistoryEntry
 from .happenings import decode_head as decode_happenings_head
 from .log import LogEntry
 from .segment import Segment, SegmentEntry, decompress
 from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
-
-Span = tuple[int, int]
 
 _manifest_decoder = msgspec.msgpack.Decoder(Manifest)
 
@@ -75,19 +74,32 @@ class Salvage:
     def complain(self, what: str) -> None:
         self.complaints.append(what)
 
-    def _tell(self, path: str, item: Frame | Damage, what: str = "the checksum of the body does not match") -> None:
-        self.complain(f"{path} at byte {item.position}: {item.reason if isinstance(item, Damage) else what}")
+    def _tell(self, path: str, item: Frame | Damage, what: str | None = None) -> None:
+        is_other = what is not None and isinstance(item, Frame) and not item.is_unreadable
+        self.complain(f"{path} at byte {item.position}: {what if is_other else item.reason}")
+
+    def list_files(self, folder: str, kind: Kind) -> list[str]:
+        """None where the folder cannot be read."""
+        return self._listed(partial(list_files, self.disk, folder, kind))
+
+    def _listed(self, names: Callable[[], list[str]]) -> list[str]:
+        try:
+            return names()
+        except CorruptionError as error:
+            self.complain(str(error))
+            return []
 
     # -- the checkpoint
 
     def checkpoint(self) -> SavedCheckpoint | None:
-        for name in reversed(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES)):
+        for name in reversed(self.list_files(CHECKPOINT_FOLDER, CHECKPOINT_FILES)):
             path = f"{CHECKPOINT_FOLDER}/{name}"
-            found = scan_frames(self.disk.read(path))
+            found = scan_frames(*read_file(self.disk, path))
             frame = found[0] if found else None
+            which = ", which the disk cannot read," if frame is not None and frame.is_unreadable else ""
             if not isinstance(frame, Frame) or frame.fixed.kind != CHECKPOINT:
                 self.complain(
-                    f"{path} is damaged: names and settings of topics, and what groups had done, are not known"
+                    f"{path}{which} is damaged: names and settings of topics, and what groups had done, are not known"
                 )
                 continue
             try:
@@ -96,7 +108,7 @@ class Salvage:
                 self.complain(str(error))
                 continue
             if frame.body is None:
-                self.complain(f"the state in {path} is damaged: what groups had done is not known any more")
+                self.complain(f"the state in {path}{which} is damaged: what groups had done is not known any more")
             return SavedCheckpoint(frame.fixed.number, manifest, frame.body)
         return None
 
@@ -113,10 +125,11 @@ class Salvage:
 
     def partitions(self) -> list[tuple[TopicId, int]]:
         """Every partition that has a folder."""
+        topics = self._listed(partial(list_folders, self.disk, "logs"))
         return [
             (TopicId(int(topic)), int(partition))
-            for topic in list_folders(self.disk, "logs")
-            for partition in list_folders(self.disk, f"logs/{topic}")
+            for topic in topics
+            for partition in self._listed(partial(list_folders, self.disk, f"logs/{topic}"))
         ]
 
     def log(self, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None = None) -> SavedLog:
@@ -147,11 +160,11 @@ class Salvage:
         folder = f"history/{topic}/{partition}"
         files, end = [], 0
         for path, size in self._history_files(folder, entry):
-            data = self.disk.read(path)[:size]
+            data, holes = read_file(self.disk, path, 0, size)
             if size is not None and len(data) < size:
                 self.complain(f"{path} at byte {len(data)}: the checkpoint knows of {size} bytes")
             kept = bytearray()
-            for item in scan_frames(data):
+            for item in scan_frames(data, holes):
                 found = self._happenings(path, item, topic, partition)
                 if found is not None:
                     end = max(end, found[0])
@@ -163,7 +176,7 @@ class Salvage:
         return HistoryEntry(topic, partition, files, *((0, end) if entry is None else (entry.dropped, entry.end)))
 
     def _history_files(self, folder: str, entry: HistoryEntry | None) -> Iterator[tuple[str, int | None]]:
-        names = list_files(self.disk, folder, HISTORY_FILES)
+        names = self.list_files(folder, HISTORY_FILES)
         if entry is None:
             yield from ((f"{folder}/{name}", None) for name in names)
             return
@@ -210,14 +223,16 @@ class Salvage:
                 self.complain(f"{path}: commits {expected} to {begin - 1} should come before it, and are missing")
                 yield LostCommits(expected, begin - 1, None)
             expected = max(begin, expected)
-            data = self.disk.read(path)
-            found = scan_commits(data)
+            content = read_file(self.disk, path)
+            found = scan_commits(*content)
             if begin == files[-1] > after:
-                found = self._without_torn_end(path, found, begin, len(data))
+                found = self._without_torn_end(path, found, begin, len(content.data))
             for item in found:
                 for told in self._commit(path, item, expected):
                     expected = max(expected, (told.last if isinstance(told, LostCommits) else told.number) + 1)
                     yield told
+            if begin == files[-1] > after and found and isinstance(found[-1], Damage):
+                yield LostCommits(expected, expected, None)  # one at least, and none that follows tells how many
         if not is_needless(expected, after, after, kept):
             self.complain(f"commits {expected} to {after} should come last in the write-ahead log, and are missing")
             yield LostCommits(expected, after, None)
@@ -292,9 +307,9 @@ class SavedLog:
     def frames(self) -> Iterator[SavedFrame]:
         for name, size in self._files():
             path = f"{self._folder}/{name}"
-            data = self._salvage.disk.read(path)[:size]
+            data, holes = read_file(self._salvage.disk, path, 0, size)
             segment: Segment | None = None
-            for item in scan_frames(data):
+            for item in scan_frames(data, holes):
                 frame = self._salvage.message_frame(path, item, self._topic, self._partition)
                 if frame is None or not self._take(frame):
                     continue
@@ -316,7 +331,7 @@ class SavedLog:
 
     def _files(self) -> Iterator[tuple[str, int | None]]:
         """(name, how much of it counts), in order of their messages."""
-        names = set(list_files(self._salvage.disk, self._folder, SEGMENT_FILES))
+        names = set(self._salvage.list_files(self._folder, SEGMENT_FILES))
         if self._known is None:
             stems = sorted({name[:-4] for name in names})
             sizes: dict[str, int | None] = dict.fromkeys(stems)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import zstandard
@@ -19,7 +19,7 @@ from ortoo.model.errors import CorruptionError
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .crypto import KeyRing
 from .files import Disk, File, read_head, read_heads
-from .frame import SIZE, ZSTD, BadFrameError, FrameHead, check_body, encode_frame
+from .frame import SIZE, ZSTD, BadFrameError, FrameHead, UnreadableError, check_body, encode_frame
 from .open_files import FilePool
 
 
@@ -73,6 +73,15 @@ class Segment:
     def opened(self) -> AbstractContextManager[File]:
         return self.files.use(self.path)
 
+    @contextmanager
+    def _reading(self) -> Iterator[File]:
+        """A file that the disk cannot even open is damaged at its first byte."""
+        try:
+            with self.opened() as file:
+                yield file
+        except UnreadableError as error:
+            raise self._corrupt(error.position, error.reason) from None
+
     def add(self, frame: bytes, base: int, count: int, time: int) -> None:
         """Appends a frame; durable after `sync`."""
         with self.opened() as file:
@@ -112,7 +121,7 @@ class Segment:
 
         `size`: what is to be there, all if None. What lies beyond is cut off, or only left unread.
         """
-        with self.opened() as file:
+        with self._reading() as file:
             return self._load(file, size, cut)
 
     def _load(self, file: File, size: int | None, cut: bool) -> list[tuple[int, MessageHead]]:
@@ -141,16 +150,24 @@ class Segment:
         except BadFrameError as error:
             raise self._corrupt(error.position, error.reason) from None
 
-    def _head_at(self, file: File, position: int) -> tuple[FrameHead, bytes]:
+    def _frame_at(self, file: File, position: int) -> tuple[FrameHead, bytes, bytes]:
+        """With its head and its body, both checked."""
         try:
-            return read_head(file, position)
+            fixed, head = read_head(file, position)
+            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
+            check_body(fixed, body)
         except BadFrameError as error:
             raise self._corrupt(position, error.reason) from None
+        return fixed, head, body
 
     def head(self, which: int) -> tuple[int, MessageHead]:
         """Of one frame: its first offset, and what it tells without its body."""
-        with self.opened() as file:
-            fixed, head = self._head_at(file, self.positions[which])
+        position = self.positions[which]
+        with self._reading() as file:
+            try:
+                fixed, head = read_head(file, position)
+            except BadFrameError as error:
+                raise self._corrupt(position, error.reason) from None
         return fixed.number, decode_head(head)
 
     def frame_of(self, offset: int) -> int:
@@ -158,13 +175,8 @@ class Segment:
 
     def read(self, which: int, topic: int, partition: int, ring: KeyRing) -> tuple[int, MessageHead, MessageBody]:
         position = self.positions[which]
-        with self.opened() as file:
-            fixed, head = self._head_at(file, position)
-            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
-        try:
-            check_body(fixed, body)
-        except BadFrameError as error:
-            raise self._corrupt(position, error.reason) from None
+        with self._reading() as file:
+            fixed, head, body = self._frame_at(file, position)
         try:
             decoded = decode_head(head)
             if fixed.flags & ZSTD:
@@ -182,7 +194,7 @@ class Segment:
         self.disk.remove(draft)
         target = self.disk.open(draft)
         try:
-            with self.opened() as file:
+            with self._reading() as file:
                 self._write_sealed(sealed, file, target)
             target.sync()
         except BaseException:
@@ -197,12 +209,7 @@ class Segment:
     def _write_sealed(self, sealed: Segment, file: File, target: File) -> None:
         compress = zstandard.ZstdCompressor(level=3).compress
         for which, position in enumerate(self.positions):
-            fixed, head = self._head_at(file, position)
-            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
-            try:
-                check_body(fixed, body)
-            except BadFrameError as error:
-                raise self._corrupt(position, error.reason) from None
+            fixed, head, body = self._frame_at(file, position)
             smaller, flags = compress(body), fixed.flags | ZSTD
             if len(smaller) >= len(body):
                 smaller, flags = body, fixed.flags

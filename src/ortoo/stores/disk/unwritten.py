@@ -9,7 +9,7 @@ from ortoo.model.records import Happening, Published, Record
 from .commit import decode_commit
 from .contents import WAL_FILES, list_files
 from .crypto import KeyRing
-from .files import Disk
+from .files import Disk, read_file
 from .frame import Damage, Frame
 from .wal import FOLDER, scan_commits
 
@@ -29,14 +29,10 @@ class Unwritten:
     def refresh(self) -> None:
         for name in list_files(self._disk, FOLDER, WAL_FILES):
             try:
-                file = self._disk.open(f"{FOLDER}/{name}")
+                content = read_file(self._disk, f"{FOLDER}/{name}", self._positions[name])
             except FileNotFoundError:  # the checkpoint that made it needless is there already
                 continue
-            try:
-                data = file.read(self._positions[name], file.size() - self._positions[name])
-            finally:
-                file.close()
-            for item in scan_commits(data):
+            for item in scan_commits(*content):
                 if isinstance(item, Damage) or item.body is None:
                     break  # half written, most likely
                 self._positions[name] += item.fixed.size

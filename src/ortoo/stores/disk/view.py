@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .files import File, RealDisk
+from .files import File, RealDisk, read_at, telling_unreadable
 
 
 class ViewFile:
     """A file that is only looked at. To cut it is to look at less of it."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with telling_unreadable():
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._size = os.fstat(self._fd).st_size
 
     def append(self, data: bytes) -> None:
         raise NotImplementedError("a data directory is not written from outside")
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._fd, size, position)
+        return read_at(self._fd, position, size)
 
     def size(self) -> int:
         return self._size

@@ -6,7 +6,8 @@ left of commits that a checkpoint contains may have gaps.
 
 Each frame's head tells which commit was the last known to be synced when it was written. A bad frame before a good one
 that knows it to be synced is corruption; a bad frame that nothing later vouches for was never confirmed, and is cut off
-together with all behind it: what is not synced may reach the disk in any order.
+together with all behind it: what is not synced may reach the disk in any order. What the disk cannot read is never cut off:
+it may have been confirmed, and may be read another day.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any, NamedTuple
 from ortoo.model.errors import CorruptionError
 
 from .contents import WAL_FILES, list_files
-from .files import Disk, File, read_head
-from .frame import COMMIT, SIZE, BadFrameError, Damage, Frame, check_body, encode_frame, scan_frames
+from .files import Disk, File, read_file, read_head
+from .frame import COMMIT, SIZE, BadFrameError, Damage, Frame, Span, check_body, encode_frame, scan_frames
 
 _SYNCED = struct.Struct("<Q")
 SYNCED_BYTES = _SYNCED.size
@@ -67,13 +68,13 @@ def _is_bad(item: Frame | Damage) -> bool:
     return isinstance(item, Damage) or item.body is None
 
 
-def scan_commits(data: bytes) -> list[Frame | Damage]:
+def scan_commits(data: bytes, holes: Sequence[Span] = ()) -> list[Frame | Damage]:
     """As scan_frames; a good frame that is no commit is out of place, too."""
     return [
         Damage(item.position, item.position + item.fixed.size, "this frame is not a commit")
         if isinstance(item, Frame) and (item.fixed.kind != COMMIT or len(item.head) < _SYNCED.size)
         else item
-        for item in scan_frames(data)
+        for item in scan_frames(data, holes)
     ]
 
 
@@ -83,7 +84,7 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
     for at, item in enumerate(found):
         if isinstance(item, Frame):
             number = max(number, item.fixed.number)
-        if _is_bad(item) and max(vouched[at + 1 :], default=0) < number:
+        if _is_bad(item) and not item.is_unreadable and max(vouched[at + 1 :], default=0) < number:
             return found[:at]
         number += isinstance(item, Frame)
     return found
@@ -131,8 +132,8 @@ class Wal:
             if first != self.next_number and not is_needless(self.next_number, first - 1, after, kept):
                 yield WalDamage(path, size, f"commits {self.next_number} to {first - 1} are missing")
             path, self.next_number = file_name(first), first
-            data = self._disk.read(path)
-            found, size = scan_commits(data), len(data)
+            content = read_file(self._disk, path)
+            found, size = scan_commits(*content), len(content.data)
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
             yield from self._read(path, found, after, kept)
@@ -165,7 +166,7 @@ class Wal:
                 yield WalDamage(path, item.position, f"commit {self.next_number} should come next, not {number}")
             self.next_number = number + 1
             if item.body is None:
-                yield WalDamage(path, item.position, "the checksum of the commit does not match", number, head)
+                yield WalDamage(path, item.position, item.reason, number, head)
             elif number > after:
                 self.bytes_total += item.fixed.size
                 yield WalCommit(number, head, item.body, item.position)
@@ -206,15 +207,16 @@ class Wal:
         if which < 0:
             raise CorruptionError(f"the file of the write-ahead log with commit {number} is missing")
         path = file_name(files[which])
-        file = self._disk.open(path)
         try:
-            fixed, head = read_head(file, position)
-            body = file.read(position + SIZE + len(head), fixed.body_size)
+            file = self._disk.open(path)
+            try:
+                fixed, head = read_head(file, position)
+                body = file.read(position + SIZE + len(head), fixed.body_size)
+            finally:
+                file.close()
             check_body(fixed, body)
         except BadFrameError as error:
             raise CorruptionError(f"{path} is damaged at byte {position}: {error.reason}") from None
-        finally:
-            file.close()
         return body
 
     @property
