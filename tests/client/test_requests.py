@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import ortoo
 from ortoo import InvalidError, Queue
 from ortoo.client import requests
 from ortoo.model.commands import Command, Publish, Settle, Transact, plain
+from ortoo.model.message import Received
 from ortoo.wire import protocol as p
 from tests.client.proxy import Proxy
 from tests.doors.tcp.home import Home, serving, until
@@ -246,8 +247,29 @@ async def test_publishes_that_wait_for_room_do_not_hold_up_those_who_make_it(hom
             await asyncio.gather(*publishing)
 
 
-@pytest.mark.parametrize("settle", ["nack", "reject", "release", "extend"])
-async def test_those_who_settle_do_not_stand_in_the_line_of_those_who_publish(
+async def ack_in_a_transaction(queue: Queue, messages: list[Received]) -> None:
+    async with queue.transaction() as tx:
+        for message in messages:
+            tx.ack(message)
+        tx.publish("done", b"1")
+
+
+MAKING_ROOM: dict[str, Callable[[Queue, list[Received]], Awaitable[object]]] = {
+    "nack": lambda queue, messages: queue.nack(messages),
+    "reject": lambda queue, messages: queue.reject(messages),
+    "release": lambda queue, messages: queue.release(messages),
+    "extend": lambda queue, messages: queue.extend(messages),
+    "transaction": ack_in_a_transaction,
+    "delete a message": lambda queue, messages: queue.delete_message(messages[0].id),
+    "move a message": lambda queue, messages: queue.dead_letter(messages[0].id),
+    "purge": lambda queue, messages: queue.purge("jobs"),
+    "change": lambda queue, messages: queue.update_topic("jobs", max_depth=1000),
+    "seek": lambda queue, messages: queue.seek("jobs", "default", "end"),
+}
+
+
+@pytest.mark.parametrize("settle", MAKING_ROOM)
+async def test_those_who_make_room_do_not_stand_in_the_line_of_those_who_publish(
     monkeypatch: pytest.MonkeyPatch, settle: str
 ) -> None:
     monkeypatch.setattr(requests, "_NUMBERED_MAX", 1)
@@ -258,7 +280,7 @@ async def test_those_who_settle_do_not_stand_in_the_line_of_those_who_publish(
         messages = await queue.lease("jobs")
         publishing = [asyncio.create_task(publish_alone_and_wait(queue, b"%d" % n)) for n in range(3)]
         await queue.stats()
-        await asyncio.wait_for(getattr(queue, settle)(messages), 60)
+        await asyncio.wait_for(MAKING_ROOM[settle](queue, messages), 60)
         for task in publishing:
             task.cancel()
         await asyncio.gather(*publishing, return_exceptions=True)

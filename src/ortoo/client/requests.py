@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ortoo.model.commands import Extend, Heartbeat, Lease, Leave, Once, Settle
+from ortoo.model.commands import Extend, Heartbeat, Lease, Leave, Once, Publish, Settle, Stage, Transact
 from ortoo.model.errors import InvalidError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.replies import LeasedRun
 from ortoo.model.runs import runs_of
@@ -25,7 +25,7 @@ _NUMBERED_MAX = 512  # under way; fewer than the server remembers of one produce
 _SETTLING_MAX = 768  # the same, when what is asked next makes room for others; still fewer
 _BYTES_MAX = 64 * 1024 * 1024
 _REPEATABLE = (Extend, Heartbeat, Leave)  # to do these twice is to do them once
-_SETTLING = (Settle, *_REPEATABLE)
+_ADDING = (Publish, p.PublishOrWait, Stage)  # what may have to wait for room
 
 _leased_decoder = msgspec.msgpack.Decoder(list[LeasedRun] | None)
 
@@ -84,7 +84,7 @@ class Requests:
         self._sequence = 0
         self._numbered: dict[int, None] = {}  # sequences not answered yet, oldest first
         self._line = Line(self._is_crowded)
-        self._settling = Line(lambda: len(self._numbered) >= _SETTLING_MAX)
+        self._settling = Line(lambda: len(self._numbered) >= _SETTLING_MAX or self._bytes >= 2 * _BYTES_MAX)
         self._abandoned: set[int] = set()  # leases nobody waits for any more; what they get goes back
 
     def next_id(self) -> int:
@@ -94,10 +94,10 @@ class Requests:
     async def ask(self, request: p.Request, changes: bool = False) -> msgspec.Raw:
         """The body of the answer. What changes something stands in line while too much of that is under way.
 
-        Settling has a line of its own: publishes that wait for room would never end if those who make it stood behind them.
+        What adds messages has a line of its own: it may wait for room, and would for ever if who makes room stood behind it.
         """
         if changes:
-            await (self._settling if isinstance(request, _SETTLING) else self._line).enter()
+            await (self._line if _adds(request) else self._settling).enter()
         if self.refusal is not None:
             raise self.refusal
         request, sequence = self._number(request) if changes else (request, None)
@@ -200,6 +200,10 @@ class Requests:
     def _admit(self) -> None:
         for line in (self._settling, self._line):
             line.admit(anyway=self.refusal is not None)
+
+
+def _adds(request: p.Request) -> bool:
+    return isinstance(request, _ADDING) or (isinstance(request, Transact) and not request.acks)
 
 
 class Line:

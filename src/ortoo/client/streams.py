@@ -7,6 +7,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from heapq import heappop, heappush
+from itertools import count
 from typing import Literal, TypeVar
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ import msgspec
 
 from ortoo.model import limits
 from ortoo.model.commands import Lease, Position
-from ortoo.model.errors import LeaseLostError, NotFoundError, UnavailableError
+from ortoo.model.errors import LeaseLostError, NotFoundError, OrtooError, UnavailableError
 from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicId
@@ -30,6 +31,7 @@ log = logging.getLogger("ortoo.client")
 T = TypeVar("T")
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
+_SIGN_OF_LIFE_SECONDS = limits.SESSION_TIMEOUT_MS / 3000
 _SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message and still be there
 
 
@@ -162,6 +164,8 @@ class Streams(Admin, Receiving):
     ) -> AsyncGenerator[Received, None]:
         newest = -1  # when the newest message that came was published, and which are of that very millisecond
         seen: set[tuple[TopicId, int, int]] = set()
+        turns = count()
+        beating = asyncio.ensure_future(self._keep_subscribed(topic, group, namespace, turns))
         try:
             while True:
                 messages = self.consume(
@@ -183,6 +187,7 @@ class Streams(Admin, Receiving):
                             continue
                         elif message.timestamp_ms == newest:
                             seen.add(place)
+                        next(turns)
                         yield message
                     return
                 except NotFoundError:  # the server took its consumer for gone; a topic that is gone ends it here
@@ -190,10 +195,25 @@ class Streams(Admin, Receiving):
                     where = "now" if newest < 0 else "its newest message"
                     log.warning("the subscription to %r was lost, and is made again from %s on", topic, where)
         finally:
+            beating.cancel()
             try:
                 await self.delete_group(topic, group, namespace=namespace)
             except (NotFoundError, UnavailableError):
                 pass  # gone with its topic, or with the queue
+
+    async def _keep_subscribed(self, topic: str, group: str, namespace: str | None, turns: count[int]) -> None:
+        """Says that the subscriber is there while it thinks about one message: a server that was started again since it
+        said so does not know."""
+        before = -1
+        while True:
+            await asyncio.sleep(_SIGN_OF_LIFE_SECONDS)
+            turn = next(turns)
+            if turn == before + 1:
+                try:
+                    await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
+                except OrtooError:
+                    pass  # the next lease tells what is wrong
+            before = turn
 
     async def read_batches(
         self,
