@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from ortoo import Queue
+from ortoo.broker import Broker
 from ortoo.broker.subscription import Subscription
+from ortoo.client import streams
 from ortoo.model.commands import Lease
 from ortoo.model.replies import LeasedRun
+from ortoo.testing import ManualClock
+from tests.semantics.stores import LastingStore
 
 
 class Plenty:
@@ -31,3 +38,25 @@ async def test_others_run_before_each_delivery_however_much_there_is() -> None:
         await subscription.next()
     assert turns >= 100
     task.cancel()
+
+
+async def test_a_subscriber_that_thinks_for_long_outlives_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had said how long it may think; a server that was started again has to be told once more."""
+    monkeypatch.setattr(streams, "_SIGN_OF_LIFE_SECONDS", 0.001)
+    clock = ManualClock()
+    broker = Broker(LastingStore(), clock)
+    async with Queue(broker) as queue:
+        await queue.create_topic("news", partitions=1)
+        async with queue.subscribe("news", prefetch=1) as messages:
+            await queue.publish("news", b"delayed", delay=60)
+            await clock.advance(1)
+            await queue.publish("news", b"first")
+            assert (await anext(messages)).value == b"first"
+            await broker.kill()
+            await broker.open()
+            await asyncio.sleep(0.05)
+            await clock.advance(30)  # longer than a consumer may be silent that has not said otherwise
+            await queue.publish("news", b"second")
+            assert (await anext(messages)).value == b"second"
+            await clock.advance(60)
+            assert (await anext(messages)).value == b"delayed"

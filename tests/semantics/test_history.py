@@ -200,3 +200,17 @@ async def test_a_memory_store_forgets_the_oldest_and_never_a_number(
     assert events[-1].position == 299
     assert 90 <= len(events) <= 100
     assert [event.position for event in events] == list(range(300 - len(events), 300))
+
+
+async def test_a_memory_store_forgets_also_what_happened_to_one_message(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ortoo.model.limits.HISTORY_RECORDS_MAX", 100)
+    async with queue_on(MemoryStore(), clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        sent = await queue.publish("orders", b"x")
+        for _ in range(150):
+            await queue.release(await queue.lease("orders"))
+        told = [event.what for event in (await queue.trace(sent.id)).events]
+    assert 90 <= len(told) <= 102
+    assert told[-1] == "released"

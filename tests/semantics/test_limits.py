@@ -120,3 +120,17 @@ async def test_no_more_producers_are_woken_than_there_is_room_for(monkeypatch: p
         await asyncio.gather(*waiting)
         assert got == [b"first", *(b"%d" % number for number in range(50))]  # first come, first served
         assert tries <= 2 * 50
+
+
+async def test_a_group_has_a_bounded_number_of_consumers(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONSUMERS_MAX", 3)
+    await queue.publish("orders", b"1")
+    for name in ("a", "b", "c"):
+        await queue.lease("orders", consumer=name)
+    with pytest.raises(TooManyError, match="3 consumers already"):
+        await queue.lease("orders", consumer="d")
+    with pytest.raises(TooManyError):
+        await queue.heartbeat("orders", "default", "d")
+    await queue.heartbeat("orders", "default", "a")
+    await queue.leave("b")
+    await queue.lease("orders", consumer="d")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 
 from ortoo.model import limits
+from ortoo.model.errors import TooManyError
 
 
 class Members:
@@ -25,6 +26,12 @@ class Members:
         self.target: dict[int, str] = {}  # partition -> who should
         self.moving: dict[int, int] = {}  # partition -> when its old owner's leases are revoked
         self._owned: dict[str, list[int]] | None = None  # what `owned` answers; None after a change
+
+    def check_room(self, consumer: str) -> None:
+        if len(self.alive_until) >= limits.CONSUMERS_MAX and consumer not in self.alive_until:
+            raise TooManyError(
+                f"the group has {limits.CONSUMERS_MAX} consumers already; let some leave, or name consumers that come again alike"
+            )
 
     def touch(self, consumer: str, now: int, session_ms: int | None = None) -> bool:
         """A sign of life. Returns whether the consumer is new."""

@@ -95,8 +95,18 @@ class _Log:
         for bucket in range(first >> _BUCKET_BITS, (last >> _BUCKET_BITS) + 1):
             self.happened.setdefault(bucket, []).append(record)
             self.happened_count += 1
-        while self.happened_count > limits.HISTORY_RECORDS_MAX and len(self.happened) > 1:
-            self.happened_count -= len(self.happened.pop(min(self.happened)))
+        while self.happened_count > limits.HISTORY_RECORDS_MAX:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Of the first messages; where all is about the same ones, what happened first."""
+        first = min(self.happened)
+        if len(self.happened) > 1:
+            self.happened_count -= len(self.happened.pop(first))
+        else:
+            gone = limits.HISTORY_RECORDS_MAX // 16 + 1
+            del self.happened[first][:gone]
+            self.happened_count -= gone
 
     def history(self, offset: int) -> list[Happening]:
         found: list[Happening] = [
