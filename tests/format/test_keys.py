@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
+from ortoo.model.errors import ConfigError, CorruptionError, OrtooError, UnavailableError
 from ortoo.stores.disk import KeyRing, load_keys
 from ortoo.stores.disk.crypto import NONCE_BYTES, parse_keys
 from ortoo.stores.disk.keys import NAME, bind_keys
 from ortoo.testing.simulated_disk import SimulatedDisk
+from tests.format.directory import opened
 
 ONE, TWO = b"1" * 32, b"2" * 32
 
@@ -121,3 +122,52 @@ def test_a_damaged_list_of_keys_is_told_and_written_anew() -> None:
     assert "KEYS is damaged" in problem
     again.seal(b"more", b"")
     assert bind_keys(disk, KeyRing({"k": ONE})) == []
+
+
+# -- where KEYS is lost
+
+
+async def forget_keys(disk: SimulatedDisk, *, only_history: bool = False) -> None:
+    """A topic that was encrypted with the first key, in a directory that does not know any more which that was."""
+    async with opened(disk, {"k": ONE}) as one:
+        await one.queue.create_topic("old", partitions=1, encrypted=True)
+        await one.queue.publish("old", b"secret")
+        await one.queue.ack(await one.queue.lease("old"))
+        await one.checkpoint()
+        if only_history:
+            await one.queue.purge("old")
+            await one.checkpoint()
+    disk.remove(NAME)
+
+
+@pytest.mark.parametrize("only_history", [False, True])
+async def test_without_the_list_another_key_of_an_old_name_writes_nothing_and_the_old_one_is_taken(
+    only_history: bool,
+) -> None:
+    disk = SimulatedDisk(Random(1))
+    await forget_keys(disk, only_history=only_history)
+    async with opened(disk, {"k": TWO}) as one:
+        assert any("is not the one this directory was written with" in problem for problem in one.store.problems)
+        with pytest.raises(OrtooError, match="encrypt"):
+            await one.queue.create_topic("new", encrypted=True)
+            await one.queue.publish("new", b"tea")
+        await one.queue.publish("plain", b"tea")
+    assert NAME not in disk.list("")
+    async with opened(disk, {"k": ONE}) as one:
+        assert one.store.problems == []
+        await one.queue.publish("old", b"more")
+        assert [message.value async for message in one.queue.read("old")][-1] == b"more"
+    assert NAME in disk.list("")
+    async with opened(disk, {"k": TWO}) as one:
+        assert any("is not the one this directory was written with" in problem for problem in one.store.problems)
+
+
+async def test_without_the_list_a_new_key_is_taken_and_those_that_proved_themselves_are_recorded_with_it() -> None:
+    disk = SimulatedDisk(Random(1))
+    await forget_keys(disk)
+    async with opened(disk, {"k": ONE, "new": TWO}) as one:
+        assert one.store.problems == []
+        await one.queue.publish("old", b"more")
+    swapped = KeyRing({"k": TWO})
+    bind_keys(disk, swapped)
+    assert swapped.current is None

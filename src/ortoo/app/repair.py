@@ -85,17 +85,20 @@ def _rebuild(path: Path, draft: Path, ring: KeyRing) -> Repair:
         except UnavailableError as error:
             raise UnavailableError(f"{error}; without it, repairing would lose what it protects") from None
         except (OrtooError, *MISFITS) as error:
+            _refuse_stranger(ring)
             problem = f"{type(error).__name__}: {error}"
             shutil.rmtree(draft)
             continue
-        if strangers := ring.failed - ring.proved:
-            raise UnavailableError(
-                f"encryption key {min(strangers)!r} decrypts nothing here; give the one that was used"
-            )
+        _refuse_stranger(ring)
         if problem:
             repair.complaints.append(f"the state disagrees with what is left, so groups begin anew ({problem})")
         return repair
     raise CorruptionError(f"{path} could not be repaired, and is as it was ({problem}); restore a backup")
+
+
+def _refuse_stranger(ring: KeyRing) -> None:
+    if strangers := ring.failed - ring.proved:
+        raise UnavailableError(f"encryption key {min(strangers)!r} decrypts nothing here; give the one that was used")
 
 
 def _open(draft: Path, ring: KeyRing) -> None:

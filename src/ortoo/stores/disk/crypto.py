@@ -52,8 +52,10 @@ class KeyRing:
     never come twice, however much is written: random ones would, after some 2^32.
 
     `bind` tells which keys a directory knows. One that is not the same any more is refused, for what it writes could not be
-    read with the old one, nor the other way round. `refresh` reads the source again: a key added to the file takes effect
-    while the queue runs.
+    read with the old one, nor the other way round. One that the directory does not know, for its file KEYS is gone, does not
+    write either if it has failed to decrypt what is there under its name, and has decrypted nothing.
+
+    `refresh` reads the source again: a key added to the file takes effect while the queue runs.
     """
 
     def __init__(self, keys: dict[str, bytes], source: str | None = None) -> None:
@@ -93,7 +95,7 @@ class KeyRing:
     def current(self) -> str | None:
         """The key that encrypts; None when there is none, or one that must not."""
         name = self._newest
-        return None if name is None or self._is_other(name) else name
+        return None if name is None or self._is_other(name) or self._is_doubtful(name) else name
 
     @property
     def trouble(self) -> str:
@@ -105,14 +107,22 @@ class KeyRing:
     def _is_other(self, name: str) -> bool:
         return self._known.get(name, self._checks[name]) != self._checks[name]
 
+    def is_untried(self, name: str) -> bool:
+        """Whether nothing tells yet if it is the right one."""
+        return name in self._keys and name not in self._known and name not in self.proved | self.failed
+
+    def _is_doubtful(self, name: str) -> bool:
+        return name not in self._known and name in self.failed and name not in self.proved
+
     def seal(self, plain: bytes, context: bytes) -> tuple[Sealed, bytes]:
         name = self.current
         if name is None:
             raise ConfigError(f"the topic is encrypted, but {self.trouble}")
         with self._lock:  # a checkpoint encrypts beside the commits
             if name not in self._known:
-                self._record({**self._known, name: self._checks[name]})
-                self._known[name] = self._checks[name]
+                known = self._known | {one: self._checks[one] for one in (*self.proved, name)}
+                self._record(known)
+                self._known = known
             if self._owner != os.getpid():  # a forked child must not count on where its parent does
                 self._salt, self._count, self._owner = os.urandom(SALT_BYTES), 0, os.getpid()
             self._count += 1

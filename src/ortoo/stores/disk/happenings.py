@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from ortoo.model.decoding import decode_stored
-from ortoo.model.errors import CorruptionError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Happening, Retried, decode_happenings, encode_records
 from ortoo.ports import Happened
@@ -152,6 +153,14 @@ class DiskHistory:
             return decode_happenings(body)
         except CorruptionError as error:
             raise CorruptionError(f"{where}: {error}") from None
+
+    def prove_keys(self, ring: KeyRing) -> None:
+        """Tries each key that the ring can only guess is the right one on a frame that was encrypted with it."""
+        for place in self.places:
+            sealed = place.head.sealed
+            if sealed is not None and ring.is_untried(sealed.key):
+                with suppress(OrtooError):  # whoever reads it is told
+                    self.read(place, ring)
 
     def path(self, number: int) -> str:
         return f"{self.folder}/{number:010d}.hist"

@@ -126,6 +126,8 @@ class DiskStore:
             yield records
         if self._wal.torn is not None:
             self._report(self._wal.torn)
+        for history in self._catalog.histories.values():
+            history.prove_keys(self.ring)
         recovery.remove_strangers()
         recovery.lock_up_without_key()
         for record in self._catalog.quarantine.records():
