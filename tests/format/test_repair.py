@@ -1,12 +1,12 @@
 """Whatever happens to the files of a directory: `check` says what opening would say, and `repair` makes a directory that opens,
-in which every message is either what it was or listed as gone, and nothing that was never there.
+in which every message is either what it was or listed as gone, and nothing that was never there. What still lies whole in any
+file, of the logs or of the write-ahead log, is never gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -24,8 +24,9 @@ from ortoo.stores.disk.format import FORMAT
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
-from tests.format.directory import KEYS, Truth, opened, small_files
-from tests.format.worn import END, STAGED, Files, Worn, readable, wear
+from tests.format.directory import KEYS, Truth, opened
+from tests.format.whole import whole_messages
+from tests.format.worn import END, STAGED, Files, Worn, go_on, quarantine_some, readable, wear
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,12 @@ def worn() -> Worn:
 @pytest.fixture(scope="module")
 def young() -> Worn:
     return asyncio.run(wear(1))
+
+
+@pytest.fixture(scope="module")
+def quarantined(worn: Worn) -> Worn:
+    """What it missed keeps old files of the write-ahead log, as the open transaction does."""
+    return asyncio.run(quarantine_some(worn))
 
 
 class Damaged(NamedTuple):
@@ -208,36 +215,24 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
             assert all(worn.ever.get(ref) == value for ref, value in seen.messages.items())
         path = put(hurt.files, root / "data")
         if seed % 3 == 0 and not seen.refusal:
-            worn = await go_on(worn, path)
+            worn = await go_on(worn, RealDisk(path))
             seen = await look(put(take(path), root / "again"))
+        whole = whole_messages(take(path))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 draft, "FLUSH_BYTES", 40 if seed % 2 else 1 << 40
             )  # what is written on the way, and at the end
             repair = await asyncio.to_thread(repair_directory, path, KEYS)
-        for ref in seen.messages.keys() - (await look_quietly(path)).keys():
+        found = await look_quietly(path)
+        for ref in seen.messages.keys() - found.keys():
             assert is_listed(repair, ref, 1 << 60), f"{ref} could be read before"
+        for ref in (whole.keys() & worn.truth.keys()) - found.keys():
+            raise AssertionError(f"{ref} lay whole in a file, and is gone")
         await check_repaired(worn, hurt, repair, path)
     except BaseException as error:
         error.add_note(f"seed {seed}: {hurt.what}")
         raise
     return "closed" if seen.refusal else "problems" if problems else "well"
-
-
-async def go_on(worn: Worn, path: Path) -> Worn:
-    """The queue works on beside what is quarantined, with checkpoints that leave it behind."""
-    published: Truth = {}
-    with small_files():
-        for _ in range(2):
-            async with opened(RealDisk(path), clock=ManualClock(END)) as one:
-                for topic in await one.queue.topics():
-                    for partition in range(len(topic.partitions)):
-                        with suppress(OrtooError):
-                            sent = await one.queue.publish(topic.name, b"later", partition=partition)
-                            ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
-                            published[ref] = (b"later", None, None, 5, False)
-                await one.checkpoint()
-    return worn._replace(truth=worn.truth | published, ever=worn.ever | published)
 
 
 def take(root: Path) -> Files:
@@ -255,16 +250,42 @@ async def test_a_damaged_directory_is_checked_and_repaired(worn: Worn, first: in
     assert len(set(outcomes)) > 1
 
 
+async def test_one_with_a_quarantine_too(quarantined: Worn, tmp_path: Path) -> None:
+    for seed in range(2000, 2012):
+        await run_round(quarantined, seed, tmp_path / str(seed))
+
+
+@pytest.mark.parametrize("how", ["emptied", "gone"])
+@pytest.mark.parametrize("which", ["worn", "quarantined", "young"])
+async def test_without_its_checkpoint_no_message_is_lost(
+    worn: Worn, quarantined: Worn, young: Worn, which: str, how: str, tmp_path: Path
+) -> None:
+    """Old files of the write-ahead log are left, and those between them are not."""
+    before = {"worn": worn, "quarantined": quarantined, "young": young}[which]
+    files = {path: data for path, data in before.files.items() if not path.startswith("checkpoint/")}
+    if how == "emptied":
+        files |= {path: b"" for path in before.files if path.startswith("checkpoint/")}
+    path = put(files, tmp_path / "data")
+    repair = await asyncio.to_thread(repair_directory, path, KEYS)
+    whole, found = whole_messages(files), await look_quietly(path)
+    assert {ref: found.get(ref) for ref in before.truth.keys() & whole.keys()} == {
+        ref: value for ref, value in before.truth.items() if ref in whole
+    }
+    for loss in repair.losses:
+        gone = {ref.offset for ref in whole if (ref.topic, ref.partition) == (loss.topic_id, loss.partition)}
+        assert loss.end is None or not gone & set(range(loss.start, loss.end)), loss
+
+
 async def test_a_young_one_too(young: Worn, tmp_path: Path) -> None:
     for seed in range(1000, 1008):
         await run_round(young, seed, tmp_path / str(seed))
 
 
 @pytest.mark.soak
-async def test_and_many_more(worn: Worn, young: Worn, tmp_path: Path) -> None:
+async def test_and_many_more(worn: Worn, young: Worn, quarantined: Worn, tmp_path: Path) -> None:
     first = int(os.environ.get("ORTOO_SEED", "10000"))
     for seed in range(first, first + int(os.environ.get("ORTOO_ROUNDS", "3000"))):
-        await run_round(worn if seed % 4 else young, seed, tmp_path / str(seed))
+        await run_round([young, quarantined, worn, worn][seed % 4], seed, tmp_path / str(seed))
 
 
 async def test_a_directory_that_is_well_stays_what_it_is(worn: Worn, tmp_path: Path) -> None:

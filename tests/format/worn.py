@@ -4,13 +4,19 @@ an open transaction, several files of write-ahead log. And what may be read in i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Once, Publish
+from ortoo.model.errors import OrtooError
 from ortoo.model.message import Message
 from ortoo.model.names import MessageRef, TopicName
+from ortoo.stores.disk.commit import decode_touched
+from ortoo.stores.disk.files import Disk
+from ortoo.stores.disk.frame import Frame, scan_frames
+from ortoo.stores.disk.wal import SYNCED_BYTES
 from ortoo.testing.clock import ManualClock
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import START, Opened, Truth, opened, small_files, values
@@ -113,6 +119,41 @@ async def _stage(one: Opened, staged: list[tuple[bytes, str]]) -> None:
     transaction = await one.queue.begin("job", part=str(len(staged[0][0])), timeout=86_400.0)
     for value, topic in staged:
         await transaction.publish(topic, value)
+
+
+async def go_on(worn: Worn, disk: Disk) -> Worn:
+    """The queue works on beside what is quarantined, with checkpoints that leave it behind."""
+    published: Truth = {}
+    with small_files():
+        for _ in range(2):
+            async with opened(disk, clock=ManualClock(END)) as one:
+                for topic in await one.queue.topics():
+                    for partition in range(len(topic.partitions)):
+                        with suppress(OrtooError):
+                            sent = await one.queue.publish(topic.name, b"later", partition=partition)
+                            ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
+                            published[ref] = (b"later", None, None, 5, False)
+                await one.checkpoint()
+    return worn._replace(truth=worn.truth | published, ever=worn.ever | published)
+
+
+async def quarantine_some(worn: Worn) -> Worn:
+    """The same, after a commit that spoke of one partition only was damaged, and much happened beside it."""
+    disk, files = SimulatedDisk(Random(1)), dict(worn.files)
+    path = max(path for path in files if path.startswith("wal/"))
+    damaged = next(
+        frame
+        for frame in scan_frames(files[path])
+        if isinstance(frame, Frame) and [spoken for _, spoken in decode_touched(frame.head[SYNCED_BYTES:])] == [0]
+    )
+    at = damaged.position + damaged.fixed.size - 1
+    files[path] = files[path][:at] + bytes([files[path][at] ^ 1]) + files[path][at + 1 :]
+    for name, data in files.items():
+        disk.open(name).append(data)
+    later = await go_on(worn, disk)
+    async with opened(disk, clock=ManualClock(END)) as one:
+        assert any("quarantined" in problem for problem in one.store.problems)
+    return later._replace(files=files_of(disk))
 
 
 async def _learn(one: Opened, ever: Truth) -> None:

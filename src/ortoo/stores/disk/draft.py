@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Published, Record
+from ortoo.model.records import LogIndex, Published, Record
 
 from .catalog import Catalog
 from .checkpoint import write_checkpoint
@@ -14,6 +14,8 @@ from .crypto import KeyRing
 from .cut import take_cut
 from .files import Disk
 from .format import check_format
+from .log import DiskLog
+from .segment import Segment
 from .wal import FOLDER as WAL_FOLDER
 from .wal import Wal
 
@@ -27,6 +29,7 @@ class Draft:
         self.catalog = Catalog(disk)
         self._ring = ring
         self._pending = 0
+        self._copied: tuple[str, Segment] | None = None  # where from and where to, and not synced yet
 
     def take(self, record: Record) -> None:
         self.catalog.absorb(record, 0)
@@ -35,10 +38,43 @@ class Draft:
             if self._pending > FLUSH_BYTES:
                 self.flush()
 
+    def copy(self, path: str, frame: bytes, first: Published, end: int) -> None:
+        """A frame of messages as it is, out of that file of another directory. Those of one file stay together."""
+        log = self.catalog.log(first.topic, first.partition)
+        if log.tail:
+            self._flush_log(log)
+        if self._copied is None or self._copied[0] != path or self._copied[1] is not log.segments[-1]:
+            self._sync_copied()
+            self.disk.make_dir(log.folder)
+            segment = Segment(self.disk, log.folder, first.base, path.endswith(".seg"), log.files)
+            log.segments.append(segment)
+            self._copied = (path, segment)
+        self._copied[1].add(frame, first.base, end - first.base, first.at)
+
+    def _sync_copied(self) -> None:
+        """Before another file is written to, while it is certainly still open: else a failure might not be told."""
+        if self._copied is not None:
+            self._copied[1].sync()
+            self.disk.sync_dir(self._copied[1].folder)
+            self._copied = None
+
+    def _flush_log(self, log: DiskLog) -> None:
+        self._sync_copied()
+        if log.begin_flush():
+            log.finish_flush(log.flush(self.catalog.ring_of(log.topic, self._ring)))
+
+    def reload(self, topic: TopicId, partition: int, start: int, dedup_since: int) -> LogIndex:
+        """What the log of a partition, which begins at `start`, tells of itself."""
+        log = self.catalog.log(topic, partition)
+        self._flush_log(log)
+        entry = log.entry(start)
+        log.segments = []
+        return log.load(entry, self._ring, dedup_since)
+
     def flush(self) -> None:
+        self._sync_copied()
         for log in self.catalog.logs.values():
-            if log.begin_flush():
-                log.finish_flush(log.flush(self.catalog.ring_of(log.topic, self._ring)))
+            self._flush_log(log)
         for history in self.catalog.histories.values():
             if history.begin_flush():
                 history.finish_flush(history.flush(self.catalog.ring_of(history.topic, self._ring)))

@@ -6,31 +6,26 @@ memory, never more.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from ortoo.model.batch import Batch
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Published, Record, decode_happenings
+from ortoo.model.records import Happening, Record, decode_happenings
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
-from .codec import MessageBody, MessageHead, context, decode_body, decode_head
 from .commit import decode_commit, decode_touched
-from .contents import CHECKPOINT_FILES, HISTORY_FILES, SEGMENT_FILES, Kind, list_files, list_folders
+from .contents import CHECKPOINT_FILES, HISTORY_FILES, Kind, list_files, list_folders
 from .crypto import KeyRing, Secret
 from .files import Disk, read_file
-from .frame import CHECKPOINT, HAPPENINGS, MESSAGES, ZSTD, Damage, Frame, Span, scan_frames
+from .frame import CHECKPOINT, HAPPENINGS, Damage, Frame, scan_frames
 from .happenings import HistoryEntry
 from .happenings import decode_head as decode_happenings_head
-from .log import LogEntry
-from .segment import Segment, SegmentEntry, decompress
 from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
 
 _manifest_decoder = msgspec.msgpack.Decoder(Manifest)
@@ -40,12 +35,6 @@ class SavedCheckpoint(NamedTuple):
     number: int
     manifest: Manifest
     snapshot: bytes | None  # None: only the state is damaged
-
-
-class SavedFrame(NamedTuple):
-    base: int
-    head: MessageHead
-    body: MessageBody
 
 
 class SavedCommit(NamedTuple):
@@ -131,25 +120,6 @@ class Salvage:
             for topic in topics
             for partition in self._listed(partial(list_folders, self.disk, f"logs/{topic}"))
         ]
-
-    def log(self, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None = None) -> SavedLog:
-        """`entry`: what counts, as a checkpoint tells it; without one, all that is there before `until`."""
-        return SavedLog(self, topic, partition, entry, until)
-
-    def message_frame(self, path: str, item: Frame | Damage, topic: TopicId, partition: int) -> SavedFrame | None:
-        if isinstance(item, Damage) or item.body is None or item.fixed.kind != MESSAGES:
-            self._tell(path, item)
-            return None
-        try:
-            head, body = decode_head(item.head), item.body
-            if item.fixed.flags & ZSTD:
-                body = decompress(body)
-            if head.sealed is not None:
-                body = self.ring.open(head.sealed, body, context(topic, partition, item.fixed.number))
-            return SavedFrame(item.fixed.number, head, decode_body(body, head.count))
-        except CorruptionError as error:
-            self._tell(path, item, str(error))
-            return None
 
     # -- history
 
@@ -275,123 +245,3 @@ class Salvage:
             records.extend(section)
             secret.add(topic)
         return SavedCommit(number, records, secret - {0})
-
-
-class SavedLog:
-    """One partition's log on its way into the new directory. After `frames`: what was copied, and what is missing in it."""
-
-    def __init__(
-        self, salvage: Salvage, topic: TopicId, partition: int, entry: LogEntry | None, until: int | None
-    ) -> None:
-        self._salvage = salvage
-        self._topic = topic
-        self._partition = partition
-        self._known = entry
-        self._until = until
-        self._folder = f"logs/{topic}/{partition}"
-        self.start = None if entry is None else entry.start
-        self.end = 0 if entry is None else entry.start
-        self._last = 0
-        self.segments: list[SegmentEntry] = []
-        self.gaps: list[Span] = []
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a checkpoint tells where it starts and ends."""
-        return self._known is not None
-
-    @property
-    def entry(self) -> LogEntry:
-        return LogEntry(self._topic, self._partition, self.start or 0, self.end, self.segments)
-
-    def frames(self) -> Iterator[SavedFrame]:
-        for name, size in self._files():
-            path = f"{self._folder}/{name}"
-            data, holes = read_file(self._salvage.disk, path, 0, size)
-            segment: Segment | None = None
-            for item in scan_frames(data, holes):
-                frame = self._salvage.message_frame(path, item, self._topic, self._partition)
-                if frame is None or not self._take(frame):
-                    continue
-                if segment is None:
-                    self._salvage.draft.make_dir(self._folder)
-                    segment = Segment(self._salvage.draft, self._folder, frame.base, name.endswith(".seg"))
-                raw = data[item.position : item.position + item.fixed.size]  # type: ignore[union-attr]
-                segment.add(raw, frame.base, frame.head.count, frame.head.timestamps()[0])
-                yield frame
-            if segment is not None:
-                segment.sync()
-                segment.close()
-                self.segments.append(SegmentEntry(segment.base, segment.size, segment.end))
-        if self._known is not None and self.end < self._known.end:
-            self.gaps.append((self.end, self._known.end))
-            self.end = self._known.end
-        if self.segments:
-            self._salvage.draft.sync_dir(self._folder)
-
-    def _files(self) -> Iterator[tuple[str, int | None]]:
-        """(name, how much of it counts), in order of their messages."""
-        names = set(self._salvage.list_files(self._folder, SEGMENT_FILES))
-        if self._known is None:
-            stems = sorted({name[:-4] for name in names})
-            sizes: dict[str, int | None] = dict.fromkeys(stems)
-        else:
-            sizes = {f"{known.base:020d}": known.size for known in self._known.segments}
-        for stem, size in sizes.items():
-            if f"{stem}.seg" in names:
-                yield f"{stem}.seg", None
-            elif f"{stem}.log" in names:
-                yield f"{stem}.log", size
-            else:
-                self._salvage.complain(f"{self._folder}/{stem}.log is missing")
-
-    def _take(self, frame: SavedFrame) -> bool:
-        """Whether the frame is next; what lies between the last one and it is missing."""
-        end = frame.base + frame.head.count
-        if self._until is not None and frame.base >= self._until:
-            return False
-        if frame.base < self._last:
-            return False  # is known already
-        if self.start is None:
-            self.start = self.end = frame.base
-        if frame.base > self.end:
-            self.gaps.append((self.end, frame.base))
-        self.end = max(self.end, end)
-        self._last = end
-        return True
-
-
-def without_first(record: Published, count: int) -> Published:
-    """The record without its first messages."""
-    columns = {name: getattr(record.batch, name) for name in record.batch.__struct_fields__}
-    batch = Batch(**{name: column[count:] for name, column in columns.items() if column is not None})
-    return msgspec.structs.replace(
-        record,
-        base=record.base + count,
-        count=record.count - count,
-        size=sum(map(len, batch.values)),
-        batch=batch,
-        key_hashes=record.key_hashes[8 * count :] if record.key_hashes else None,
-        origins=record.origins[count:] if record.origins else None,
-    )
-
-
-def to_published(topic: TopicId, partition: int, frame: SavedFrame) -> Iterator[Published]:
-    """A frame as the records it was made of, one per instant."""
-    head, body = frame.head, frame.body
-    times = array("Q", head.timestamps())
-    hashes = head.hashes or body.hashes
-    at = 0
-    while at < len(times):
-        upto = at + 1
-        while upto < len(times) and times[upto] == times[at]:
-            upto += 1
-        batch = Batch(
-            body.values[at:upto],
-            priorities=head.priorities[at:upto] if head.priorities else None,
-            dedup_ids=body.dedup_ids[at:upto] if body.dedup_ids else None,
-        )
-        keyed = hashes[8 * at : 8 * upto] if hashes else None
-        size = sum(map(len, batch.values))
-        yield Published(times[at], topic, partition, frame.base + at, upto - at, size, batch, keyed)
-        at = upto
