@@ -39,6 +39,7 @@ class Queue(Streams):
         self._linger = linger
         self._gatherer = Gatherer(link.publish, linger)
         self._acks = AckGatherer(link.call)
+        self._late, self._unconfirmed = None, set()
         self._inboxes: dict[str, Inbox] = {}  # by namespace
         self.namespace = check_name("a namespace", namespace)
         self._is_named = consumer is not None
@@ -56,12 +57,17 @@ class Queue(Streams):
             except OrtooError:
                 pass  # the queue is away already, and the inbox with it
         await self._gatherer.drain()
+        for late in list(self._unconfirmed):
+            await late.drain()
         await self._acks.drain()
         await self._link.close()
+        for late in list(self._unconfirmed):
+            late.raise_failure()
 
     def _forked(self) -> None:
         """In a child process: what was under way is the parent's."""
-        keep(self._gatherer, self._acks, *self._inboxes.values())
+        keep(self._gatherer, self._acks, *self._inboxes.values(), *self._unconfirmed)
+        self._late, self._unconfirmed = None, set()
         self._gatherer, self._acks = Gatherer(self._link.publish, self._linger), AckGatherer(self._link.call)
         self._inboxes, self._prefetched = {}, {}
         if not self._is_named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 from ortoo.model import limits
@@ -14,6 +15,7 @@ from ortoo.model.replies import LeasedRun, Settled
 
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
 from .gather import AckGatherer
+from .late_acks import LateAcks
 from .link import Link
 from .pieces import settle
 from .settling import Receipts, check_settled, drop_revoked, to_runs
@@ -25,6 +27,8 @@ class Receiving:
     _link: Link
     _settler: Settler
     _acks: AckGatherer
+    _late: LateAcks | None  # of what was leased outside of a stream
+    _unconfirmed: set[LateAcks]  # this, and those of all streams that run
     _prefetched: dict[int, list[Received]]  # what each running `consume` has leased and not yielded yet
     namespace: str
     consumer: str
@@ -54,12 +58,19 @@ class Receiving:
         command = self._lease_command(
             topic, labels, group, max_messages, wait, lease, consumer, partition, key, auto_ack, start, namespace
         )
-        return self._to_messages(await self._link.lease(command))
+        if self._late is None:
+            self._late = self._late_acks()
+        return self._to_messages(await self._link.lease(command), self._late)
 
-    def _to_messages(self, runs: list[LeasedRun]) -> list[Received]:
+    def _to_messages(self, runs: list[LeasedRun], late: LateAcks) -> list[Received]:
         if len(runs) == 1:
-            return runs[0].to_messages(self._settler)
-        return [message for run in runs for message in run.to_messages(self._settler)]
+            return runs[0].to_messages(self._settler, late)
+        return [message for run in runs for message in run.to_messages(self._settler, late)]
+
+    def _late_acks(self) -> LateAcks:
+        late = LateAcks(self._ack_runs, asyncio.get_running_loop())
+        self._unconfirmed.add(late)
+        return late
 
     def _lease_command(
         self,
@@ -107,7 +118,10 @@ class Receiving:
         """
         runs = to_runs(messages)
         if runs:
-            check_settled(runs, await self._acks.ack(runs))
+            await self._ack_runs(runs)
+
+    async def _ack_runs(self, runs: list[Run]) -> None:
+        check_settled(runs, await self._acks.ack(runs))
 
     async def ack_through(self, message: Received | str) -> None:
         """Done with everything of the message's lease and partition up to and including it."""

@@ -30,6 +30,9 @@ class Stream(AsyncIterator[T]):
     ) -> None:
         await self.aclose()
 
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self if self._begin is not None else self._items  # without a step between, for each message
+
     async def __anext__(self) -> T:
         await self._start()
         return await anext(self._items)

@@ -109,16 +109,20 @@ class Streams(Admin, Receiving):
         subscription = None if ends else self._link.subscribe(command, command.max_messages)
         ahead: list[Received] = []
         self._prefetched[id(ahead)] = ahead
+        late = self._late_acks()
         try:
             while True:
+                await late.wait_for_room()
                 if subscription is None:
-                    ahead += self._to_messages(await self._link.lease(command))
+                    ahead += self._to_messages(await self._link.lease(command), late)
                 else:
-                    ahead += self._to_messages(await subscription.next(command.wait_ms))
+                    ahead += self._to_messages(await subscription.next(command.wait_ms), late)
                 if not ahead and ends:
                     return
                 ahead.reverse()
                 while ahead:
+                    if late.has_failed:
+                        late.raise_failure()
                     before = len(ahead)
                     taken = take(ahead)
                     if subscription is not None:
@@ -127,9 +131,12 @@ class Streams(Admin, Receiving):
         finally:
             del self._prefetched[id(ahead)]
             if subscription is not None:
-                ahead += self._to_messages(await subscription.close())
+                ahead += self._to_messages(await subscription.close(), late)
             if ahead and not command.auto_ack:
                 await self._give_back(ahead)
+            await late.drain()
+            self._unconfirmed.discard(late)
+            late.raise_failure()
 
     async def _give_back(self, messages: list[Received]) -> None:
         try:

@@ -41,10 +41,16 @@ class Settler(Protocol):
     def extend(self, messages: Received, /, seconds: float | None = None) -> Awaitable[None]: ...
 
 
+class LateAcks(Protocol):
+    """Who takes acks that are not waited for."""
+
+    def add(self, message: Received, /) -> None: ...
+
+
 class Delivery:
     """What the messages of one lease from one partition have in common, kept once."""
 
-    __slots__ = ("group", "group_id", "lease", "partition", "queue", "receipt_prefix", "topic", "topic_id")
+    __slots__ = ("group", "group_id", "late", "lease", "partition", "queue", "receipt_prefix", "topic", "topic_id")
 
     def __init__(
         self,
@@ -55,6 +61,7 @@ class Delivery:
         group_id: GroupId = GroupId(0),  # noqa: B008 - a number
         lease: LeaseId = LeaseId(0),  # noqa: B008 - a number
         queue: Settler | None = None,
+        late: LateAcks | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -63,6 +70,7 @@ class Delivery:
         self.group_id = group_id
         self.lease = lease
         self.queue = queue
+        self.late = late
         self.receipt_prefix = f"{topic_id}.{group_id}.{lease}.{partition}."
 
 
@@ -134,6 +142,16 @@ class Received(msgspec.Struct, gc=False):
 
     def ack(self) -> Awaitable[None]:
         return self._queue().ack(self)
+
+    def ack_nowait(self) -> None:
+        """Acks without waiting until that is confirmed: the fast way to ack one by one, also from other threads.
+
+        A lease that was lost meanwhile is told later, by a LeaseLostError: with the next message of the loop that this one
+        came from, or when that ends, or when the queue is closed.
+        """
+        if self.delivery.late is None:
+            raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
+        self.delivery.late.add(self)
 
     def nack(self, error: str | None = None, delay: float | None = None) -> Awaitable[None]:
         return self._queue().nack(self, error=error, delay=delay)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from .batch import own_headers
-from .message import Delivery, Received, Settler
+from .message import Delivery, LateAcks, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .offsets import OffsetSet
 from .topic import ANY_PRIORITY, TopicConfig
@@ -287,9 +287,8 @@ class LeasedRun(msgspec.Struct, frozen=True):
     taken: Taken
     columns: Columns
 
-    def to_messages(self, queue: Settler | None) -> list[Received]:
+    def to_messages(self, queue: Settler | None, late: LateAcks | None = None) -> list[Received]:
         taken = self.taken
-        delivery = Delivery(
-            taken.topic, taken.topic_id, taken.partition, taken.group, taken.group_id, taken.lease, queue
-        )
+        ids = (taken.topic, taken.topic_id, taken.partition, taken.group, taken.group_id, taken.lease)
+        delivery = Delivery(*ids, queue, late)
         return to_received(self.columns, delivery, taken.attempts)
