@@ -223,6 +223,7 @@ LIMITS: dict[str, str] = {
     "LEASE_MS_MAX": "a lease, or a consumer's session",
     "WAIT_MS_MAX": "how long `lease` may wait",
     "SCAN_MESSAGES_MAX": "messages one lease looks at before others get their turn",
+    "SORTED_AT_ONCE": "messages of a partition that a bounded seek sorts by key at once; more are sorted when they are leased",
     "SETTLED_LEASES_REMEMBERED": "settled leases of a group that may be acked again with the same receipts",
     "TRANSACTION_NAME_BYTES_MAX": "the name of a transaction",
     "TRANSACTIONS_OPEN_MAX": "named transactions open at a time",
@@ -240,12 +241,15 @@ LIMITS: dict[str, str] = {
     "SESSION_TIMEOUT_MS": "how long a consumer without leases may be silent before it leaves its group",
     "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
+    "CONSUMERS_MAX": "consumers of a group at a time",
     "WAITERS_MAX": "waiting leases at a time",
     "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages of; the next one takes of the others",
     "LEASE_RUNS_MAX": "stretches of one partition that one lease takes, where partitions alternate; the next one goes on",
     "SNAPSHOT_PER_TURN": "partitions that a snapshot takes in, and places of groups in them, in one turn of the event loop",
     "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
     "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",
+    "COPIED_BYTES_MAX": "dead letters, in bytes, that what falls due makes at a time; the others follow",
+    "COPIED_BYTES_ASKED_MAX": "dead letters, in bytes, that one command makes",
     "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers, for traces and for histories",
 }
 

@@ -994,6 +994,12 @@ def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> No
     run(machine, examples=80, steps=50, derandomize=True)
 
 
+@pytest.mark.timeout(1800)
+def test_it_does_so_where_a_seek_leaves_the_sorting_to_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SORTED_AT_ONCE", 0)
+    run(KeyOrder, examples=80, steps=50, derandomize=True)
+
+
 @every_order
 @pytest.mark.soak
 @pytest.mark.timeout(0)

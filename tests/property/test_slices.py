@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from ortoo.engine.picker import Budget
 from ortoo.engine.view import offsets_in_state
 from ortoo.engine.wheel import Wheel
 from ortoo.model import commands as c
+from ortoo.model import limits
 from ortoo.model.batch import Outgoing
 from ortoo.model.names import TopicName
 from ortoo.model.records import CameDue, Expired, Record, Trimmed, decode_records, encode_records
@@ -218,3 +220,53 @@ def test_ids_forgotten_in_slices_are_found_as_if_forgotten_at_once(
         shared = state.dedups.get("default", {})
         assert all(dedup_id in state.topics[owner].dedup.seen for dedup_id, owner in shared.items())
     assert answers[0] == answers[1]
+
+
+sought = st.lists(
+    st.tuples(st.sampled_from([None, "x", "y", "z"]), st.sampled_from([5, 5, 1])), min_size=3, max_size=20
+)
+settled = st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["ack", "nack", "reject", "hold"])), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sought, settled, st.integers(0, 20), st.integers(0, 20), settled, st.integers(1, 5))
+def test_what_a_seek_leaves_to_be_sorted_is_delivered_as_if_it_were_sorted_at_once(
+    rows: list[tuple[str | None, int]],
+    before: list[tuple[int, str]],
+    start: int,
+    end: int,
+    after: list[tuple[int, str]],
+    scanned: int,
+) -> None:
+    """However little a lease may look at, in the same order, and live as replayed."""
+    ends = []
+    for at_once, looked_at in ((1_000_000, 10_000), (0, 10_000), (0, scanned)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(limits, "SORTED_AT_ONCE", at_once)
+            world = World(1_000, max_attempts=5)
+            keys, priorities = [row[0] for row in rows], [row[1] for row in rows]
+            world.do(c.Publish(NAME, Outgoing([b"v"] * len(rows), keys=keys, priorities=priorities)))
+            for count, outcome in before:
+                _deliver(world, count, outcome)
+            world.do(c.Seek(NAME, "a", c.Position(offset=start), c.Position(offset=end)))
+            patch.setattr(limits, "SCAN_MESSAGES_MAX", looked_at)
+            told = [world.states(world.live)]
+            delivered = []
+            for count, outcome in [*after, *[(3, "ack")] * 15]:
+                delivered += _deliver(world, count, outcome)
+                told.append(world.states(world.live))
+                assert told[-1] == world.states(world.replayed)
+            ends.append((told, delivered))
+    assert ends[0] == ends[1]
+    if all(outcome == "ack" for _, outcome in after):
+        assert sorted(ends[2][1]) == sorted(ends[0][1])
+
+
+def _deliver(world: World, count: int, outcome: str) -> list[int]:
+    taken = world.do(lease(count))
+    while isinstance(taken, LeaseTaken) and taken.more:
+        taken = world.do(lease(count))
+    assert isinstance(taken, LeaseTaken)
+    if taken.taken and outcome != "hold":
+        world.do(c.Settle(outcome, runs_of(taken.taken), delay_ms=3_600_000 if outcome == "nack" else None))  # type: ignore[arg-type]
+    return [offset for run in taken.taken for offset in run.offsets]

@@ -6,9 +6,13 @@ import pytest
 
 import ortoo
 from ortoo import Queue
+from ortoo.engine import Engine
+from ortoo.engine.keys import KeyOrder
 from ortoo.engine.partition import Partition
 from ortoo.model import limits
 from ortoo.testing import ManualClock, open_manual
+
+from .actors import take
 
 
 @pytest.fixture
@@ -82,3 +86,46 @@ async def test_what_one_partition_gives_in_order_is_one_stretch(queue: Queue) ->
         messages = await queue.lease("orders", max_messages=200)
     assert reads == [100, 1]
     assert [message.value for message in messages] == [*(b"%d" % n for n in range(100)), b"last"]
+
+
+async def test_a_bounded_seek_changes_sets_and_sorts_when_messages_are_leased(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many were done or wait for a retry; they come in the order of their keys all the same."""
+    monkeypatch.setattr(limits, "SORTED_AT_ONCE", 10)
+    sorted_now: list[int] = []
+    offer, give_back, decide = KeyOrder.offer, KeyOrder.give_back, Engine.decide
+
+    def decided(engine: Engine, *args: Any) -> Any:
+        sorted_now.append(0)
+        return decide(engine, *args)
+
+    def offered(order: KeyOrder, offsets: Any, keys: Any) -> Any:
+        sorted_now[-1] += len(offsets)
+        return offer(order, offsets, keys)
+
+    def given_back(order: KeyOrder, offsets: Any, keys: Any) -> Any:
+        sorted_now[-1] += len(offsets)
+        return give_back(order, offsets, keys)
+
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n % 200}") for n in range(400)])
+        await queue.ack(await take(queue, "orders", 200))
+        await queue.nack(await take(queue, "orders", 100), delay=3600)
+        await take(queue, "orders", 20)
+        monkeypatch.setattr(KeyOrder, "offer", offered)
+        monkeypatch.setattr(KeyOrder, "give_back", given_back)
+        monkeypatch.setattr(Engine, "decide", decided)
+        await queue.seek("orders", "default", offset=0, to_offset=400)
+        assert sum(sorted_now) <= 10
+        group = await queue.group("orders")
+        assert (group.ready, group.leased, group.delayed) == (400, 0, 0)
+        monkeypatch.setattr(limits, "SCAN_MESSAGES_MAX", 50)
+        again: list[ortoo.Received] = []
+        while messages := await take(queue, "orders", 400):
+            again += messages
+            await queue.ack(messages)
+        assert max(sorted_now) <= 50
+        assert [int(message.value) for message in again] == list(range(400))
+        assert {message.attempt for message in again} == {1}

@@ -9,6 +9,9 @@ Everything below `cursor` that is not in `open` is done. Everything from `cursor
 yet. Looking (`admit`) sorts fresh messages into ready lanes, or behind an earlier message of their key; it changes nothing
 that could be observed, so it happens lazily, on the way of a lease, and replay need not repeat it at the same moments.
 With one lane in use only as many messages are admitted as are needed; with several, all are, to find the most urgent.
+
+A seek may make a million messages deliverable at once. In key order they are `unsorted` then: open, but in no lane and behind no
+key, until a lease comes to them. None behind the first of them is delivered before they are sorted, so nobody can tell.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
+from ortoo.model import limits
 from ortoo.model.names import GroupId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY, Ordering
@@ -52,6 +56,7 @@ class Feed:
         "retries",
         "retrying",
         "skipped",
+        "unsorted",
     )
 
     def __init__(self, partition: Partition, group: GroupId, ordering: Ordering, cursor: int) -> None:
@@ -70,6 +75,7 @@ class Feed:
         self.dead = OffsetSet()
         self.early = OffsetSet()  # delayed for the others, but this group asked for them at once
         self.skipped = 0
+        self.unsorted = OffsetSet()  # soft: below the cursor, open and deliverable, but not offered yet
 
     # -- becoming ready
 
@@ -137,6 +143,52 @@ class Feed:
         self._forgive(offsets)
         self.offer(offsets - (self.partition.delayed - self.early) if self.partition.delayed else offsets)
 
+    def begin_again(self, start: int, end: int) -> None:
+        """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages
+        do not return: only who held them might have finished them."""
+        partition = self.partition
+        self.close(self.leased & partition.expired)
+        back = self.leased | self.retrying.within(start, end)
+        self.leased = OffsetSet()
+        self.retrying.subtract(back)
+        self.failures = {offset: past for offset, past in self.failures.items() if not start <= offset < end}
+        again = OffsetSet.span(start, end) if start < end else OffsetSet()
+        again.subtract(self.open)
+        again.subtract(partition.gone_for(self.group))
+        self.dead.subtract(again)
+        again = again.within(0, self.cursor) | (again & self.ahead)
+        self.open.update(again)
+        self._return(back)
+        self._offer_in_time(again - (partition.delayed - self.early))
+
+    def _return(self, back: OffsetSet) -> None:
+        """Many messages that held their keys go back in line. Where few others hold theirs, it is quicker to begin anew."""
+        if not self._is_keyed or len(back) <= max(limits.SORTED_AT_ONCE, len(self.retrying)):
+            self._back_in_line(back)
+            return
+        self.ready, self.keys = {}, KeyOrder()
+        self.keys.hold_all(self.partition.keys.of(self.retrying.to_array()))
+        self.unsorted = OffsetSet()
+        self._offer_in_time(self.open - self.retrying - (self.partition.delayed - self.early))
+
+    def _offer_in_time(self, offsets: OffsetSet) -> None:
+        """At once where they are few, or no keys are in the way; else when a lease comes to them."""
+        if self._is_keyed and len(offsets) > limits.SORTED_AT_ONCE:
+            self.unsorted.update(offsets.within(0, self.cursor))
+            offsets = offsets.within(self.cursor, offsets.last() + 1)
+        self.offer(offsets - self.unsorted)
+
+    def sort(self, upto: int, most: int) -> int:
+        """Offers the first of the unsorted messages before `upto`; returns how many there were."""
+        some = self.unsorted.within(0, upto).take(most)
+        self.unsorted.subtract(some)
+        self.offer(some)
+        return len(some)
+
+    @property
+    def _is_keyed(self) -> bool:
+        return self.keys is not None and bool(self.partition.keys)
+
     def _forgive(self, offsets: OffsetSet) -> None:
         if self.failures:
             for offset in offsets:
@@ -146,6 +198,8 @@ class Feed:
 
     def take(self, offsets: OffsetSet) -> None:
         self.admit(min(offsets.last() + 1, self.partition.visible))
+        if self.unsorted:
+            self.sort(offsets.last() + 1, len(self.unsorted))
         self._unready(offsets)
         self.leased.update(offsets)
         if self.keys is not None and self.partition.keys:
@@ -225,6 +279,7 @@ class Feed:
         if not rest:
             return
         self.open.subtract(rest)
+        self.unsorted.subtract(rest)
         self._forgive(rest)
         if self.keys is not None and self.partition.keys:
             array = rest.to_array()

@@ -187,6 +187,12 @@ class KeyOrder:
             ready.append(offset)
         return ready, behind
 
+    def hold_all(self, keys: array[int]) -> None:
+        """Messages with these keys are held, though they were never offered here."""
+        for key in keys:
+            if key != NO_KEY:
+                self.states.setdefault(key, KeyState()).held += 1
+
     def hold(self, key: int, offset: int) -> None:
         """A ready message, or the next in line of one held by the same lease, was delivered."""
         state = self.states[key]

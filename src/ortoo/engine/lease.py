@@ -119,9 +119,6 @@ def _check_topic(topic: Topic, command: Lease) -> None:
     group = topic.group_names.get(command.group)
     if group is not None:
         group.members.check_room(command.consumer)
-    group = topic.group_names.get(command.group)
-    if group is not None:
-        group.members.check_room(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     if command.key is not None and topic.config.ordering != "key":
@@ -146,7 +143,9 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     if command.partition is not None:
         feeds = [feed for feed in feeds if feed.partition.index == command.partition]
     return [
-        feed for feed in feeds if (feed.ready or feed.cursor < feed.partition.durable) and not feed.partition.trouble
+        feed
+        for feed in feeds
+        if (feed.ready or feed.unsorted or feed.cursor < feed.partition.durable) and not feed.partition.trouble
     ]
 
 

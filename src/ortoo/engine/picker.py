@@ -61,10 +61,10 @@ class Picker:
         feed = self.feed
         if self._is_held():
             return None
-        while (head := self._ready_head()) is None or self._must_see_all():
+        while (head := self._ready_head()) is None or self._must_see_all() or self._must_sort(head[1]):
             if not self._look_further(wanted):
                 break
-        if self._must_see_all():  # in another turn
+        if self._must_see_all() or (head is not None and self._must_sort(head[1])):  # in another turn
             return None
         return head if head is None or not feed.fifo else (self._priority(head[1]), head[1])
 
@@ -85,11 +85,17 @@ class Picker:
         feed = self.feed
         if not feed.partition.lanes or feed.fifo or self.key is not None:
             return False
-        return feed.cursor < feed.partition.visible
+        return feed.cursor < feed.partition.visible or bool(feed.unsorted)
+
+    def _must_sort(self, offset: int) -> bool:
+        """Whether what a seek made deliverable may come before it."""
+        return bool(self.feed.unsorted) and self.feed.unsorted.first() < offset
 
     def _look_further(self, wanted: int) -> bool:
         feed = self.feed
         visible = feed.partition.visible
+        if feed.unsorted:
+            return self._sort_further(wanted)
         if feed.cursor >= visible or self.budget.left <= 0:
             return False
         upto = visible if self._must_see_all() else min(visible, feed.cursor + wanted * self.reach)
@@ -99,6 +105,17 @@ class Picker:
         self.reach *= 2
         seen = feed.admit(upto)
         self.budget.left -= max(1, seen) if is_keyed else 1
+        if self.key is not None:
+            self.ready = self._only(self.key)
+        self._free_seen()
+        return True
+
+    def _sort_further(self, wanted: int) -> bool:
+        if self.budget.left <= 0:
+            return False
+        most = self.budget.left if self._must_see_all() else min(self.budget.left, wanted * self.reach)
+        self.reach *= 2
+        self.budget.left -= self.feed.sort(self.feed.cursor, most)
         if self.key is not None:
             self.ready = self._only(self.key)
         self._free_seen()
@@ -121,9 +138,11 @@ class Picker:
         floor = self.floors.get(lane, 0)
         ready = self.ready.get(lane)
         have = ready.count_within(floor, before) if ready is not None else 0
-        if have < count and feed.cursor < before and not self._must_see_all():
+        if have < count and (feed.cursor < before or feed.unsorted) and not self._must_see_all():
             self._look_further(count - have)
             ready = self.ready.get(lane)
+        if feed.unsorted:
+            before = min(before, feed.unsorted.first())
         chosen = ready.within(floor, before).take(count) if ready is not None else OffsetSet()
         if feed.keys is not None and feed.partition.keys:
             return self._with_followers(lane, chosen.to_array(), count, before)
@@ -188,7 +207,7 @@ class Picker:
         assert self.feed.keys is not None
         waiting = self.feed.keys.states[key].waiting
         done = self.freed_count.get(key, 0)
-        if waiting is None or done >= len(waiting):
+        if waiting is None or done >= len(waiting) or self._must_sort(waiting[done]):
             self.taken_whole.add(key)
             return False
         offset = waiting[done]

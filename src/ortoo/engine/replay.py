@@ -112,22 +112,9 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
     if record.untils is None:
         group.reset(record.cursors)
         return
-    for lease in list(group.leases.values()):
-        for partition, offsets in lease.held.items():
-            feed = group.feeds[partition]
-            feed.give_back(offsets)
-            feed.close(offsets & feed.partition.expired)  # only who held them might have finished them
     group.forget_leases()
     for feed, start, end in zip(group.feeds, record.cursors, record.untils, strict=True):
-        again = OffsetSet.span(start, end) if start < end else OffsetSet()
-        again.subtract(feed.open)
-        again.subtract(feed.partition.gone_for(group.id))
-        for offset in [offset for offset in feed.failures if start <= offset < end]:
-            if offset in feed.retrying:
-                feed.hasten(offset)
-            del feed.failures[offset]
-        feed.dead.subtract(again)
-        feed.reopen(again.within(0, feed.cursor) | (again & feed.ahead))
+        feed.begin_again(start, end)
 
 
 def _end_leases(state: State, ended: list[LeaseId]) -> None:

@@ -12,7 +12,6 @@ from ortoo.model.records import LogIndex, TopicCreated
 
 from .feed import Failure, Feed
 from .group import Group
-from .keys import NO_KEY, KeyState
 from .leases import load_lease
 from .partition import Partition
 from .snapshot import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
@@ -160,14 +159,6 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
         feed.failures[offset] = Failure(attempts, first, due)
         if offset in feed.retrying:
             feed.retries.add(due, offset)
-    _hold_keys(feed, feed.leased | feed.retrying)
+    if feed.keys is not None:
+        feed.keys.hold_all(feed.partition.keys.of((feed.leased | feed.retrying).to_array()))
     feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early))
-
-
-def _hold_keys(feed: Feed, held: OffsetSet) -> None:
-    if feed.keys is None:
-        return
-    for offset in held:
-        key = feed.partition.keys.at(offset)
-        if key != NO_KEY:
-            feed.keys.states.setdefault(key, KeyState()).held += 1

@@ -119,7 +119,7 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
         case "dead":
             found = feed.dead.copy()
         case "ready":
-            found = feed.open - feed.leased - delayed_in(feed) - blocked_in(feed)
+            found = feed.open - feed.leased - delayed_in(feed) - blocked_in(feed) - feed.unsorted
             found.update(_fresh(feed, scanned, is_blocked=False))
         case "done":
             past = OffsetSet.span(partition.start, feed.cursor) if feed.cursor > partition.start else OffsetSet()
@@ -129,24 +129,29 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
 
 
 def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
-    """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not."""
+    """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not. Those that a seek
+    made deliverable, and that are not sorted yet, are as good as fresh."""
     partition = feed.partition
     start = max(feed.cursor, partition.start)
-    if start >= partition.visible:
-        return OffsetSet()
-    fresh = OffsetSet.span(start, partition.visible)
-    fresh.subtract(partition.gone_for(feed.group))
-    fresh.subtract(feed.dead)
-    fresh.subtract(feed.ahead)
-    fresh.subtract(partition.delayed)
+    fresh = feed.unsorted.copy()
+    if start < partition.visible:
+        fresh.update(OffsetSet.span(start, partition.visible) - partition.delayed)
+        fresh.subtract(partition.gone_for(feed.group))
+        fresh.subtract(feed.dead)
+        fresh.subtract(feed.ahead)
     if feed.fifo:
         return fresh if feed.is_held == is_blocked else OffsetSet()
-    held = _held_keys(feed)
-    if not held:
+    if feed.keys is None or not feed.is_held:
         return OffsetSet() if is_blocked else fresh
-    offsets = (fresh if scanned is None else fresh.take(scanned)).to_array()
+    offsets, states = (fresh if scanned is None else fresh.take(scanned)).to_array(), feed.keys.states
     keys = partition.keys.of(offsets)
-    return OffsetSet([offset for offset, key in zip(offsets, keys, strict=True) if (key in held) == is_blocked])
+    return OffsetSet(
+        [
+            offset
+            for offset, key in zip(offsets, keys, strict=True)
+            if ((state := states.get(key)) is not None and state.held > 0) == is_blocked
+        ]
+    )
 
 
 def message_states(topic: Topic, partition: int, offset: int) -> dict[str, MessageState]:
