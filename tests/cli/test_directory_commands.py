@@ -8,8 +8,11 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +22,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ortoo
+from ortoo.app import repair
 from ortoo.app.clock import SystemClock
 from ortoo.app.repair import repair_directory
 from ortoo.broker import Broker
@@ -536,6 +540,46 @@ def test_a_repair_that_cannot_put_the_new_directory_in_place_leaves_the_old_one(
         repair_directory(data)
     assert contents(data) == before
     assert [path.name for path in data.parent.iterdir()] == ["data"]
+
+
+def test_repair_through_a_link_leaves_the_link_and_the_data_where_they_are(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "queue"
+    link.symlink_to(data)
+    (data / "FORMAT").write_bytes(b"")
+    done = json.loads(run("repair", link, "--json").stdout)
+    assert done["damaged"] == str(tmp_path / "data.damaged-1")
+    assert link.readlink() == data
+    assert not data.is_symlink()
+    assert [path.name for path in (tmp_path / "links").iterdir()] == ["queue"]
+    assert run("check", link).exit_code == 0
+    data.rename(tmp_path / "elsewhere")
+    with pytest.raises(ortoo.UnavailableError, match="a repair was interrupted"):
+        ortoo.open_sync(link)
+
+
+def test_a_mount_point_is_not_repaired_and_the_error_says_what_to_do(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = data.rename(tmp_path / "the data")
+    line = f"63 43 254:0 /a {str(place).replace(' ', chr(92) + '040')} rw,relatime - ext4 /dev/vda rw\n"
+    (tmp_path / "mounts").write_text("22 28 0:21 / /proc rw shared:5 - proc proc rw\n" + line)
+    monkeypatch.setattr(repair, "MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(repair, "_rebuild", lambda *_: pytest.fail("the work is done in vain"))
+    before = contents(place)
+    with pytest.raises(ortoo.UnavailableError, match=r"is a mount point.*repair the copy"):
+        repair_directory(place)
+    assert contents(place) == before
+
+
+def test_a_folder_that_is_mounted_onto_itself_is_a_mount_point(data: Path) -> None:
+    mount = ["mount", "--bind", str(data), str(data)]
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", *mount], check=False).returncode:
+        pytest.skip("this system lets us mount nothing")
+    repair = f"{shlex.join(mount)} && exec {sys.executable} -m ortoo repair {shlex.quote(str(data))}"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", repair], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "is a mount point" in " ".join(done.stderr.split())
 
 
 def contents(root: Path) -> dict[str, bytes]:

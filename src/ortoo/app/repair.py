@@ -8,6 +8,7 @@ before it takes the old one's place.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -25,15 +26,19 @@ from .rebuild import MISFITS, Rebuild
 
 __all__ = ["Loss", "LostCommit", "Repair", "repair_directory"]
 
+MOUNTS = Path("/proc/self/mountinfo")
+
 
 def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Repair:
-    """Repairs in place: afterwards `path` is whole, and the damaged directory lies beside it."""
+    """Repairs in place: afterwards `path` is whole, and the damaged directory lies beside it. Of a link, what it points to."""
+    path = path.resolve()
     refuse_interrupted_repair(path)
     if not path.is_dir():
         raise NotFoundError(f"there is no directory {path}")
     if not (path / "FORMAT").exists() and not (path / "wal").is_dir():
         raise NotFoundError(f"{path} is not a data directory of Ortoo, so there is nothing to repair")
     refuse_unknown(ViewDisk(path))
+    _refuse_mount_point(path)
     lock = DirectoryLock(path)
     lock.acquire()
     draft, aside = _beside(path, "repairing"), _beside(path, DAMAGED)
@@ -45,6 +50,18 @@ def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> 
         lock.release()
     repair.damaged = str(aside)
     return repair
+
+
+def _refuse_mount_point(path: Path) -> None:
+    """The system renames none. It is asked itself: a folder that is mounted elsewhere looks like any other."""
+    if not MOUNTS.exists():
+        return
+    mounts = [line.split()[4] for line in MOUNTS.read_bytes().splitlines()]
+    if os.fsencode(path) in [re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), one) for one in mounts]:
+        raise UnavailableError(
+            f"{path} is a mount point, and no other directory can take its place; copy it with `cp -a`, repair the copy, and "
+            "put what that has then in the place of what is here, or keep the data in a folder below from now on"
+        )
 
 
 def _beside(path: Path, word: str) -> Path:

@@ -12,10 +12,8 @@ from .files import RealDisk, make_durable_dir
 from .lock import DirectoryLock
 from .store import DiskStore
 
-DAMAGED, REPAIRING = (
-    "damaged",
-    "repairing",
-)  # what a repair replaces is kept under such a name; and what it makes begins so
+DAMAGED = "damaged"  # what a repair replaces is kept under such a name
+REPAIRING = "repairing"  # and what it makes begins so
 
 
 def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> DiskStore:
@@ -32,6 +30,7 @@ def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Di
 
 def refuse_interrupted_repair(path: Path) -> None:
     """A new directory in the place of one that a repair has just put aside would hide that everything is there."""
+    path = path.resolve()
     if path.exists() or not path.parent.is_dir():
         return
     aside = list(path.parent.glob(f"{escape(path.name)}.{DAMAGED}-*"))
