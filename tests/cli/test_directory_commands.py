@@ -542,6 +542,27 @@ def test_a_repair_that_cannot_put_the_new_directory_in_place_leaves_the_old_one(
     assert [path.name for path in data.parent.iterdir()] == ["data"]
 
 
+def test_what_killed_repairs_left_goes_with_the_next_one(data: Path) -> None:
+    """And nothing else that has such a name."""
+
+    def killed() -> None:
+        repair._exchange = lambda *_: die()
+        repair_directory(data)
+
+    others = [data.parent / name for name in ("data.repairing-mine", "data2.repairing-1", "data.repairing-7")]
+    for other in others:
+        other.mkdir()
+    (others[-1] / "LOCK").touch()  # it was opened since
+    for _ in range(2):
+        assert is_killed(killed)
+    draft = data.parent / "data.repairing-1"
+    assert (draft / "FORMAT").exists()
+    assert run("repair", data).exit_code == 0
+    assert not draft.exists()
+    assert not (data.parent / "data.repairing-2").exists()
+    assert all(other.exists() for other in others)
+
+
 def test_repair_through_a_link_leaves_the_link_and_the_data_where_they_are(data: Path, tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "queue"

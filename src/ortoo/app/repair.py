@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from glob import escape
 from pathlib import Path
 
 from ortoo.engine import Engine
 from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, OrtooError, UnavailableError
 from ortoo.stores.disk import KeyRing, RealDisk, load_keys
 from ortoo.stores.disk.check import Directory
-from ortoo.stores.disk.directory import DAMAGED, refuse_interrupted_repair
+from ortoo.stores.disk.directory import DAMAGED, REPAIRING, refuse_interrupted_repair
 from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.stores.disk.view import ViewDisk
@@ -41,7 +42,8 @@ def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> 
     _refuse_mount_point(path)
     lock = DirectoryLock(path)
     lock.acquire()
-    draft, aside = _beside(path, "repairing"), _beside(path, DAMAGED)
+    _remove_dead_drafts(path)
+    draft, aside = _beside(path, REPAIRING), _beside(path, DAMAGED)
     try:
         repair = _rebuild(path, draft, KeyRing(load_keys(keys)))
         _exchange(path, draft, aside)
@@ -62,6 +64,13 @@ def _refuse_mount_point(path: Path) -> None:
             f"{path} is a mount point, and no other directory can take its place; copy it with `cp -a`, repair the copy, and "
             "put what that has then in the place of what is here, or keep the data in a folder below from now on"
         )
+
+
+def _remove_dead_drafts(path: Path) -> None:
+    """Of repairs that were killed: one that runs has the lock, which we have. What somebody has opened since is theirs."""
+    for draft in path.parent.glob(f"{escape(path.name)}.{REPAIRING}-*"):
+        if draft.name.rpartition("-")[2].isdecimal() and not (draft / "LOCK").exists():
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _beside(path: Path, word: str) -> Path:
