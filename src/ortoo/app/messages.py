@@ -113,6 +113,13 @@ class Messages:
         self._apply(record)
         self._draft.take(record)
 
+    def purge(self, record: r.TopicPurged, partition: int) -> None:
+        """Of one partition what it has by now; the others were purged before."""
+        place = (record.topic, partition)
+        if record.topic in self._engine.state.topics:
+            self.fill(place, before=record.at)
+            self._trim(r.Trimmed(record.at, *place, self._end(place)))
+
     def _go_to(self, topic: TopicId, partition: int, end: int) -> None:
         """Offsets before that one are not given again."""
         log = self.make_room(topic, partition, False)

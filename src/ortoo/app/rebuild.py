@@ -20,7 +20,7 @@ from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
 from ortoo.stores.disk.keys import bind_keys
 from ortoo.stores.disk.legible import legible_records
-from ortoo.stores.disk.quarantine import WHOLE, Behind, Quarantine
+from ortoo.stores.disk.quarantine import Behind, Quarantine, Swept
 from ortoo.stores.disk.salvage import LostCommits, Salvage, SavedCheckpoint, SavedCommit
 from ortoo.stores.disk.wal import Run, list_wal, reaches
 
@@ -45,6 +45,7 @@ class Rebuild:
         self._catalog = self._draft.catalog
         self._number = 0  # of the last commit
         self._quarantine = Quarantine()  # what the checkpoint does not have, though it has the commit
+        self._swept = Swept([], [])
         self._transactions = Retold(self._engine.state, self._apply)
         self._needed: tuple[int, list[Run]] = (0, [])  # commits after that number, and these
         self._lease = self._group = 0  # the highest numbers that history knows
@@ -143,6 +144,7 @@ class Rebuild:
         kept: list[Run] = []
         if saved is not None:
             self._quarantine = Quarantine(Behind(*one) for one in saved.manifest.behind)
+            self._swept = Swept(self._quarantine.before, legible_records(self._source, self._ring))
             kept = Checkpoint(saved.number, saved.manifest, b"").kept()
             self._transactions.start(saved.manifest, saved.number, kept)
         self._needed = (after, kept)
@@ -162,10 +164,15 @@ class Rebuild:
     def _take_commit(self, commit: SavedCommit, after: int) -> None:
         self._number = max(self._number, commit.number)
         for record in commit.records:
-            if commit.number > after or self._quarantine.missed(record, commit.number):
+            if commit.number <= after and self._swept.has(record, commit.number):
+                self._keep(record)  # it happened all the same
+            elif commit.number > after or self._quarantine.missed(record, commit.number):
                 self._take(record, commit)
             elif isinstance(record, OF_TRANSACTIONS):  # the checkpoint has the rest
                 self._transactions.retell(record, commit.number)
+            elif isinstance(record, r.TopicPurged):
+                for partition in self._quarantine.swept(record, commit.number):
+                    self._messages.purge(record, partition)
 
     def _take(self, record: r.Record, commit: SavedCommit) -> None:
         if isinstance(record, r.Published):
@@ -226,11 +233,11 @@ class Rebuild:
 
     def _missed(self, lost: LostCommits) -> list[tuple[int, int]]:
         """What of it the checkpoint does not have, though it has the commits: it was quarantined."""
+        if lost.touched is not None:
+            missing = self._quarantine.missing
+            return list(dict.fromkeys(found for place in lost.touched for found in missing(*place, lost.first)))
         behind = [one for one in self._quarantine.before if one.first <= lost.last and lost.first <= one.last]
-        places: list[tuple[int, int]] = [(one.topic, one.partition) for one in behind]
-        if lost.touched is None:
-            return places
-        return [place for place in lost.touched if place in places or (place[0], WHOLE) in places]
+        return list(dict.fromkeys((int(one.topic), one.partition) for one in behind))
 
     def _describe(self, topic: int, partition: int) -> str:
         if topic == 0:

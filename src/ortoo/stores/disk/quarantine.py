@@ -2,6 +2,10 @@
 
 A quarantined partition stays as it was when it became so, while checkpoints of everything else go on. What it missed stays
 in the write-ahead log, for the day it can be read again: when its key is given, or when the directory is repaired.
+
+Records of a topic as a whole go on beside a quarantined partition of it. Some of them sweep away what that had missed before: a
+purge its messages, a seek or the end of a group what became of them there. The checkpoint has such a record, but not what it
+swept; so its commit is kept, too, and what was missed is swept when it is told at last.
 """
 
 from __future__ import annotations
@@ -9,11 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ortoo.model.names import TopicId
-from ortoo.model.records import Quarantined, Record, TopicCreated, TopicDeleted
+from ortoo.model.names import GroupId, TopicId
+from ortoo.model.records import (
+    HAPPENINGS,
+    CameDue,
+    GroupDeleted,
+    GroupSought,
+    Quarantined,
+    Record,
+    TopicCreated,
+    TopicDeleted,
+    TopicPurged,
+)
 
 from .wal import Run
 
+_SWEEPING = (TopicPurged, GroupDeleted, GroupSought)
 _ALWAYS_KNOWN = (TopicCreated, TopicDeleted)  # that there is such a topic, or no more, is never secret
 WHOLE = -1  # in the place of a partition: more than messages is lost, a group or a setting
 
@@ -27,8 +42,10 @@ class Behind(NamedTuple):
     last: int
 
     def misses(self, topic: int, partition: int, number: int) -> bool:
-        is_there = self.topic == topic and self.partition in (WHOLE, partition)
-        return is_there and self.first <= number <= self.last
+        return self.topic == topic and self.partition in (WHOLE, partition) and self.has(number)
+
+    def has(self, number: int) -> bool:
+        return self.first <= number <= self.last
 
 
 class Quarantine:
@@ -36,6 +53,7 @@ class Quarantine:
         """`before`: what the checkpoint does not contain already."""
         self._reasons: dict[tuple[TopicId, int], str] = {}
         self._places: dict[tuple[TopicId, int], dict[Run | None, Run]] = {}  # what each missed, by run of the log
+        self._sweeps: dict[tuple[TopicId, int], dict[GroupId | None, int]] = {}  # by what: of a group, or of the topic
         self.before = list(before)
 
     def __bool__(self) -> bool:
@@ -49,11 +67,37 @@ class Quarantine:
 
     def note(self, topic: TopicId, partition: int, number: int) -> None:
         """A commit of that number speaks of what is quarantined, and it stays in the log for that."""
-        within = next(((one.first, one.last) for one in self.before if one.first <= number <= one.last), None)
+        within = next(((one.first, one.last) for one in self.before if one.has(number)), None)
         for place, runs in self._places.items():
             if place[0] == topic and place[1] in (WHOLE, partition):
                 first, last = runs.get(within, (number, number))
                 runs[within] = (min(first, number), max(last, number))
+
+    def follow(self, record: Record, number: int, after: int = 0) -> None:
+        """Notes what sweeps: once, for later ones find nothing more. `after`: the last commit in the checkpoint."""
+        if not self._places or not isinstance(record, _SWEEPING):
+            return
+        what = getattr(record, "group", None)
+        for place, runs in self._places.items():
+            if place[0] == record.topic and place[1] != WHOLE and (number > after or self.misses(*place, number)):
+                sweeps = self._sweeps.setdefault(place, {})
+                if max((last for _, last in runs.values()), default=0) >= sweeps.get(what, 0):
+                    sweeps[what] = number
+
+    def swept(self, record: Record, number: int) -> list[int]:
+        """The partitions that can be read again, and whose messages of before that purge were missed."""
+        if not isinstance(record, TopicPurged):
+            return []
+        behind = {one.partition for one in self.before if one.topic == record.topic and one.has(number)}
+        return sorted(partition for partition in behind - {WHOLE} if (record.topic, partition) not in self._places)
+
+    def missing(self, topic: int, partition: int, number: int) -> list[tuple[int, int]]:
+        """What a commit that the checkpoint contains, and that spoke of that, told for the first time."""
+        if partition != WHOLE:
+            return [(topic, partition)] if self.misses(topic, partition, number) else []
+        return list(
+            {(int(one.topic), one.partition): None for one in self.before if one.topic == topic and one.has(number)}
+        )
 
     def missed(self, record: Record, number: int) -> bool:
         """Whether the checkpoint lacks the record, though it contains the commit."""
@@ -66,6 +110,7 @@ class Quarantine:
         """The topic is deleted: nothing of it is needed any more."""
         self._reasons = {place: reason for place, reason in self._reasons.items() if place[0] != topic}
         self._places = {place: runs for place, runs in self._places.items() if place[0] != topic}
+        self._sweeps = {place: sweeps for place, sweeps in self._sweeps.items() if place[0] != topic}
 
     @property
     def whole_topics(self) -> set[TopicId]:
@@ -80,11 +125,33 @@ class Quarantine:
         return partition != WHOLE and (topic, partition) in self._places
 
     def behind(self) -> list[Behind]:
-        return [Behind(*place, *run) for place, runs in self._places.items() for run in runs.values()]
+        missed = [Behind(*place, *run) for place, runs in self._places.items() for run in runs.values()]
+        numbers = [(place, number) for place, sweeps in self._sweeps.items() for number in sweeps.values()]
+        return missed + [Behind(*place, number, number) for place, number in numbers]
 
     def records(self) -> Iterator[Record]:
         for (topic, partition), reason in self._reasons.items():
             yield Quarantined(0, topic, partition, reason)
+
+
+class Swept:
+    """Which happenings that a partition missed count no more: a later record, which the checkpoint has, swept them away."""
+
+    def __init__(self, before: Iterable[Behind], records: Iterable[tuple[int, Record]]) -> None:
+        """`records`: of the write-ahead log, with the numbers of their commits."""
+        self._last: dict[tuple[TopicId, GroupId | None], int] = {}
+        behind = [one for one in before if one.partition != WHOLE]
+        for number, record in records if behind else ():
+            if isinstance(record, _SWEEPING) and any(one.topic == record.topic and one.has(number) for one in behind):
+                self._last[record.topic, getattr(record, "group", None)] = number
+
+    def has(self, record: Record, number: int) -> bool:
+        if not self._last or not isinstance(record, (*HAPPENINGS, CameDue)):
+            return False
+        group = getattr(record, "group", None)
+        if group is None:
+            return False
+        return number < max(self._last.get((record.topic, what), 0) for what in (None, group))
 
 
 def place_of(record: Record) -> tuple[TopicId, int]:

@@ -16,8 +16,9 @@ from .contents import list_folders, tell_strays
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .happenings import HistoryEntry
+from .legible import legible_records
 from .log import LogEntry
-from .quarantine import WHOLE, Behind, Quarantine, place_of
+from .quarantine import WHOLE, Behind, Quarantine, Swept, place_of
 from .wal import Run, Wal, WalCommit, WalDamage
 
 
@@ -108,17 +109,30 @@ class Recovery:
         return None
 
     def replay(self) -> Iterator[list[r.Record]]:
+        before = self._catalog.quarantine.before
+        swept = Swept(before, legible_records(self._disk, self._ring))
         for item in self._wal.recover(self._after, self._kept):
             if isinstance(item, WalDamage):
                 self._report_damage(item)
                 continue
-            records = self._healthy(item)
-            if item.number <= self._after:
-                records = [record for record in records if self._is_needed(record, item.number)]
-            for record in records:
+            records: list[r.Record] = []
+            for record in self._told(item):
                 self._catalog.absorb(record, item.number, item.position)
+                if item.number > self._after or not swept.has(record, item.number):
+                    records.append(record)
             if records:
                 yield records
+
+    def _told(self, commit: WalCommit) -> Iterator[r.Record]:
+        """Each when those before it are absorbed."""
+        for record in self._healthy(commit):
+            self._catalog.quarantine.follow(record, commit.number, self._after)
+            if commit.number > self._after or self._is_needed(record, commit.number):
+                yield record
+                continue
+            for partition in self._catalog.quarantine.swept(record, commit.number):
+                topic = record.topic  # type: ignore[union-attr]  # only a purge sweeps
+                yield r.Trimmed(record.at, topic, partition, self._catalog.log(topic, partition).end)
 
     def _is_needed(self, record: r.Record, number: int) -> bool:
         """Of a commit that the checkpoint contains: what was staged then, and what was quarantined missed."""
@@ -135,7 +149,8 @@ class Recovery:
         where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
         if damage.number <= self._after and all(topic for topic, _ in touched):  # the checkpoint has it, mostly
-            touched = [place for place in touched if self._catalog.quarantine.misses(*place, damage.number)]
+            missing = self._catalog.quarantine.missing
+            touched = [missed for place in touched for missed in missing(*place, damage.number)]
         if any(topic not in self._catalog.configs for topic, _ in touched):
             raise CorruptionError(f"{where}; what follows builds on it, so the queue stays closed; repair it")
         for topic, partition in touched:

@@ -144,6 +144,7 @@ class DiskStore:
         number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
         for record in records:
             self._catalog.absorb(record, number, self._wal.position)
+            self._catalog.quarantine.follow(record, number)
         await self._keep_up(len(body))
 
     def _write(self, head: bytes, body: bytes, sync: bool) -> int:
