@@ -15,6 +15,7 @@ from ortoo.broker import Broker
 from ortoo.client.transaction import NamedTransaction
 from ortoo.stores.disk import DiskStore, KeyRing, happenings
 from ortoo.stores.disk import log as logs
+from ortoo.stores.disk.segment import Segment
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
 from ortoo.testing.simulated_disk import DiskFault, SimulatedCrash, SimulatedDisk
@@ -235,6 +236,52 @@ async def test_a_disk_filled_by_others_heals_when_a_checkpoint_at_first_has_no_r
         await site.clock.advance(10)
     await queue.publish("t", b"again")
     assert await read(queue, "t") == [b"again"]
+
+
+@pytest.mark.parametrize("failing", ["append", "rename"])
+async def test_what_a_failed_checkpoint_should_have_removed_goes_with_the_next_one(site: Site, failing: str) -> None:
+    """The folder of a topic that was deleted is named by nothing else."""
+    queue = await site.open()
+    await queue.create_topic("t", partitions=2)
+    await queue.publish_many("t", [Message(b"%d" % number, key=f"k{number}") for number in range(20)])
+    await queue.ack(await queue.lease("t"))
+    await site.checkpoint()
+    assert len(site.files("logs/1/")) == 2
+    assert site.files("history/1/")
+    await queue.delete_topic("t")
+    await queue.publish("u", b"1")
+    site.once(failing, "no space")
+    await site.checkpoint()
+    assert "checkpoint failed" in (await queue.stats()).problems[0]
+    assert len(site.files("logs/1/")) == 2
+    await site.checkpoint()
+    assert (await queue.stats()).problems == []
+    assert site.files("logs/1/") == site.files("history/1/") == []
+
+
+async def test_a_segment_that_cannot_be_sealed_is_tried_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the next start: it is read as a whole for that, and would be with each checkpoint."""
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
+    tried: list[str] = []
+    seal = Segment.seal
+
+    def counted(segment: Segment) -> Segment:
+        tried.append(segment.path)
+        return seal(segment)
+
+    monkeypatch.setattr(Segment, "seal", counted)
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1)
+    await queue.publish("t", b"damaged")
+    await site.checkpoint()
+    first = site.files("logs/1/")[0]
+    site.damage(first, b"damaged")
+    for number in range(4):
+        await queue.publish("t", b"%d" % number)
+        await site.checkpoint()
+    assert tried.count(first) == 1
+    assert len(tried) == 4  # the others were sealed, but for the last one
+    assert [problem for problem in (await queue.stats()).problems if "stays as it is" in problem]
 
 
 # -- a new file of the write-ahead log
