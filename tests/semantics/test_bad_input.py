@@ -228,9 +228,11 @@ async def test_a_long_error_is_cut_and_an_odd_one_is_mended(queue: Queue) -> Non
     for error in ("x" * 10_000, f"bad {SURROGATE} text"):
         await queue.publish("orders", b"1")
         await queue.reject(await take(queue, "orders"), error)
-    first, second = await queue.dead_letters("orders")
+    await queue.dead_letter((await queue.publish("orders", b"1")).id, error="y" * 200_000)
+    first, second, third = await queue.dead_letters("orders")
     assert first.headers["ortoo-error"] == "x" * limits.ERROR_CHARS_MAX
     assert second.headers["ortoo-error"] == "bad ? text"
+    assert third.headers["ortoo-error"] == "y" * limits.ERROR_CHARS_MAX
 
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import overload
 
+from ortoo.model import limits
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 
@@ -63,4 +64,4 @@ def to_error_text(error: str | None) -> str | None:
         return None
     if not isinstance(error, str):
         raise InvalidError(f"an error must be a string, not {type(error).__name__}; use str(error)")
-    return error.encode(errors="replace").decode()
+    return error[: limits.ERROR_CHARS_MAX].encode(errors="replace").decode()  # no more is kept

@@ -1,82 +1,59 @@
-"""How much a request has, before anything is built of it.
+"""How many things bytes in msgpack hold, before any is built.
 
-Each list is bounded as it is decoded, and so is each map of headers. What has many of them could be very much all the same: a
-transaction of ten thousand publishes, or ten thousand messages with all the headers they may have. So a large request is looked
-through first, which keeps nothing.
+Arrays and maps say first how many they hold, so that what they say, added up, is all there is to build; also when more is
+announced than comes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Final
 
-import msgspec
-from msgspec import Meta, Raw
-
-from ortoo.model import limits
-from ortoo.model.batch import Outgoing
-from ortoo.model.errors import InvalidError
-
-_LARGE_BYTES = 1 << 20  # smaller ones cannot have too much of anything
-_FIELDS_MAX = len(Outgoing.__struct_fields__) * limits.BATCH_MESSAGES_MAX
-_NIL, _MAP_16, _MAP_32 = 0xC0, 0xDE, 0xDF  # as msgpack has it; a smaller map has its length in its only byte
-_Column = Annotated[list[Raw], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None
+_SCALARS = re.compile(  # nil, booleans, numbers and the empty text: as many as stand in a row
+    rb"(?s:[\x00-\x7f\xe0-\xff\xc0\xc2\xc3\xa0]++|[\xcc\xd0].|[\xcd\xd1]..|[\xca\xce\xd2].{4}|[\xcb\xcf\xd3].{8})*+"
+)
+_FIXED: Final = {0xD4: 3, 0xD5: 4, 0xD6: 6, 0xD7: 10, 0xD8: 18}  # extensions, with their head
+# Texts, bytes and extensions: how many bytes their length has, and how many stand before the rest.
+_SIZED = {0xD9: (1, 2), 0xDA: (2, 3), 0xDB: (4, 5), 0xC4: (1, 2), 0xC5: (2, 3), 0xC6: (4, 5)}
+_SIZED |= {0xC7: (1, 3), 0xC8: (2, 4), 0xC9: (4, 6)}
+_HOLDING: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}  # arrays, and maps, which hold pairs
 
 
-class _Batch(msgspec.Struct):
-    values: _Column = None
-    keys: _Column = None
-    headers: _Column = None
-    priorities: _Column = None
-    json: _Column = None
-    delays: _Column = None
-    deliver_ats: _Column = None
-    ttls: _Column = None
-    dedup_ids: _Column = None
-    partitions: _Column = None
+def count_elements(body: memoryview, most: int) -> int:
+    """What all arrays and maps in there hold, together; `most` is counted, and not much more.
 
-    def __post_init__(self) -> None:
-        columns = [getattr(self, name) for name in self.__struct_fields__]
-        _count.fields += sum(len(column) for column in columns if column is not None)
-        if _count.fields > _FIELDS_MAX:
-            raise InvalidError(f"a command has at most {limits.BATCH_MESSAGES_MAX} messages; send several")
-        sizes = list(map(_map_size, self.headers or ()))
-        if sizes and max(sizes) > limits.HEADERS_MAX:
-            raise InvalidError(f"a message has at most {limits.HEADERS_MAX} headers, this one has {max(sizes)}")
-        _count.headers += sum(sizes)
-        if _count.headers > limits.BATCH_HEADERS_MAX:
-            most = limits.BATCH_HEADERS_MAX
-            raise InvalidError(f"a publish has at most {most} headers in all; send fewer messages at once")
-
-
-class _Request(msgspec.Struct):
-    """What requests that carry messages have in common, and what they stand in."""
-
-    batch: _Batch | None = None
-    publishes: Annotated[list[_Request], Meta(max_length=limits.BATCH_MESSAGES_MAX)] = []
-    publish: _Request | None = None
-    command: _Request | None = None
+    What is not msgpack counts for nothing: whoever reads it will say so.
+    """
+    at, end, found, seen = 0, len(body), 0, 0
+    while found <= most and seen <= found:  # with more to see than was announced, it is not msgpack
+        seen += 1
+        match = _SCALARS.match(body, at)
+        at = match.end() if match is not None else end
+        if at >= end:
+            break
+        head = body[at]
+        if head < 0xA0:
+            found += head & 0x0F if head >= 0x90 else 2 * (head & 0x0F)
+            at += 1
+        elif head < 0xC0:
+            at += 1 + (head & 0x1F)
+        elif head in _SIZED:
+            size, before = _SIZED[head]
+            at += before + int.from_bytes(body[at + 1 : at + 1 + size], "big")
+        elif head in _HOLDING:
+            size, each = _HOLDING[head]
+            found += each * int.from_bytes(body[at + 1 : at + 1 + size], "big")
+            at += 1 + size
+        elif head in _FIXED:
+            at += _FIXED[head]
+        else:
+            break
+    return found
 
 
-class _Count:
-    fields = 0
-    headers = 0
-
-
-_count = _Count()  # of the request that is being looked through; that is done in one go
-_look_through = msgspec.msgpack.Decoder(tuple[int, _Request]).decode
-
-
-def check_counts(body: memoryview) -> None:
-    """InvalidError, or one of msgspec's, when it has more than any request may have."""
-    if len(body) > _LARGE_BYTES:
-        _count.fields = _count.headers = 0
-        _look_through(body)
-
-
-def _map_size(raw: Raw) -> int:
-    head = bytes(memoryview(raw)[:5])
-    if head[0] == _MAP_16:
-        return int.from_bytes(head[1:3], "big")
-    if head[0] == _MAP_32:
-        return int.from_bytes(head[1:5], "big")
-    return 0 if head[0] == _NIL else head[0] & 0x0F
+def count_held(raw: memoryview) -> int:
+    """What the map or array that it is holds, without what is in there; 0 when it is neither."""
+    head = raw[0]
+    if head in _HOLDING:
+        return int.from_bytes(raw[1 : 1 + _HOLDING[head][0]], "big")
+    return head & 0x0F if 0x80 <= head < 0xA0 else 0

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from ortoo.model.commands import Command, Lease, Once, Position, Publish, Stage, Transact
+from ortoo.model.commands import Command, Lease, Once, Position, Publish
 from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import HistoryPage, LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
 
-from .counting import check_counts
+from . import bounds
+from .heads import read_id
 
 PROTOCOL: Final = 1
-FRAME_BYTES_MAX: Final = 96 * 1024 * 1024  # the largest message there may be, and room for what goes with it
-REQUEST_BYTES_MAX: Final = 2 * 1024 * 1024  # of a request that carries no messages
+FRAME_BYTES_MAX: Final = bounds.FRAME_BYTES_MAX
 HELLO_BYTES_MAX: Final = 16 * 1024  # before a client is let in
 ANSWER, ERROR, DELIVERY, GOODBYE = range(4)  # kinds of what a server sends
 
@@ -132,9 +132,6 @@ class GetTrace(msgspec.Struct, frozen=True, tag=True):
     message: MessageRef
 
 
-CARRYING = (Publish, PublishOrWait, Once, Transact, Stage)
-_CARRYING = [b"\xa4type" + msgspec.msgpack.encode(kind.__name__) for kind in CARRYING]
-
 Question = ListTopics | GetTopic | GetStats | Scan | GetOffsets | ScanHistory | GetMessage | ListMessages | GetTrace
 Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | Question | Command
 
@@ -173,38 +170,6 @@ delivery_decoder = msgspec.msgpack.Decoder(list[LeasedRun])
 _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
-_PAIR = 0x92  # an array of two; here and below: as msgpack has it
-_INTEGERS = {0xCC: (1, False), 0xCD: (2, False), 0xCE: (4, False), 0xCF: (8, False)}
-_INTEGERS |= {0xD0: (1, True), 0xD1: (2, True), 0xD2: (4, True), 0xD3: (8, True)}
-_MAP_HEADS = {0xDE: 3, 0xDF: 5} | dict.fromkeys(range(128, 144), 1)
-
-
-def read_id(body: memoryview) -> int:
-    """Of a request, whatever else it holds, without reading that. ProtocolError when it begins with none."""
-    return _read_id(body)[0]
-
-
-def _read_id(body: memoryview) -> tuple[int, int]:
-    """The id, and where it ends."""
-    head = bytes(body[:10])
-    if len(head) < 2 or head[0] != _PAIR:
-        raise ProtocolError("a request is an array of its id and a map")
-    first = head[1]
-    if first < 0x80 or first >= 0xE0:
-        return (first if first < 0x80 else first - 0x100), 2
-    if first not in _INTEGERS or len(head) < 2 + _INTEGERS[first][0]:
-        raise ProtocolError("the id of a request is an integer")
-    size, is_signed = _INTEGERS[first]
-    return int.from_bytes(head[2 : 2 + size], "big", signed=is_signed), 2 + size
-
-
-def carries_messages(body: memoryview) -> bool:
-    """Whether it begins as such a request does; that tells without looking at all of it."""
-    _, at = _read_id(body)
-    at += _MAP_HEADS.get(body[at], len(body)) if at < len(body) else 0
-    return any(body[at : at + len(start)] == start for start in _CARRYING)
-
-
 class RefusedRequestError(InvalidError):
     """A request that can be answered, with an error: `id` names it."""
 
@@ -217,16 +182,11 @@ class RefusedRequestError(InvalidError):
 def decode_request(body: memoryview) -> tuple[int, Request]:
     """RefusedRequestError when the request is wrong, ProtocolError when it is not even one.
 
-    Lists have bounds, which are checked before a list is built. What has none is bounded by the size of it all: only what
-    carries messages may be large.
+    Each kind has its bounds, which are checked before anything is built; lists have some of their own.
     """
     reason: OrtooError
     try:
-        if len(body) > REQUEST_BYTES_MAX and not carries_messages(body):
-            raise InvalidError(
-                f"only what carries messages, and says so first, has more than {REQUEST_BYTES_MAX} bytes"
-            )
-        check_counts(body)
+        bounds.check_bounds(body)
         return _requests.decode(body)
     except (ConfigError, InvalidError) as error:  # a topic's settings are checked as they are made
         reason = error

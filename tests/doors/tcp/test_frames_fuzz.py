@@ -36,7 +36,7 @@ BUDGET = 4 * MB
 GROWN = 150 * MB
 TURN_SECONDS = 0.5  # CPU time, and of clients and server together; see tests/doors/watching.py
 UNTAKEN = MB  # of what is written to one client: more than the largest of these answers
-CODES = {"invalid", "not_found", "exists", "lease_lost", "full", "too_many", "protocol", "closed"}
+CODES = {"invalid", "config", "not_found", "exists", "lease_lost", "full", "too_many", "protocol", "closed"}
 RUN = Run(1, 1, 1, 0, [0, 1, 2])  # type: ignore[arg-type]
 
 
@@ -83,13 +83,34 @@ def hostile(random: Random) -> tuple[bytes, bool]:
             (head + b"\xa1x\xdb" + many + b"y" * 100, True),
             (head + b"\xa1x" + b"\x91" * 100_000, True),
             (head + b"\xa1x" + b"\x81\xa1a" * 50_000, True),
-            (head + b"\xa1x\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0" * 1_000_000, kind != b"Ping"),
+            (head + b"\xa1x\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0" * 1_000_000, True),
+            (b"\x92\x01" + settings(random, wrapped=random.random() < 0.7), True),
             (b"\x92\xcf" + b"\xff" * 8 + msgspec.msgpack.encode({"type": "Ping"}), False),
             (b"\x92\xcb\x7f\xf8\0\0\0\0\0\0\x80", True),
             (b"\xc9" + many + random.randbytes(50), True),
             (b"\xdd" + many, True),
         ]
     )
+
+
+def settings(random: Random, wrapped: bool) -> bytes:
+    """Commands that carry no messages, far larger than they need to be: by themselves, or in a Once."""
+    count = random.choice([20_000, 300_000])
+    many = b"\xdd" + count.to_bytes(4, "big") + random.choice([b"\x90", b"\x80", b"\x01"]) * count
+    labels = b"".join(b"\xa8%08d\xa0" % number for number in range(count // 10))
+    command = random.choice(
+        [
+            b"\x83\xa4type\xabChangeTopic\xa5topic\x92\xa7default\xa4jobs\xa7changes\x81\xa5lease" + many,
+            b"\x83\xa4type\xabCreateTopic\xa5topic\x92\xa7default\xa4jobs\xa6config\x81\xa6labels\xdf"
+            + (count // 10).to_bytes(4, "big")
+            + labels,
+            b"\x83\xa4type\xa6Settle\xa7outcome\xa3ack\xa4runs\x91\x85\xa5topic\x01\xa5group\x01\xa5lease\x01"
+            b"\xa9partition\x00\xa7offsets\x91" + many,
+        ]
+    )
+    if not wrapped:
+        return command
+    return b"\x85\xa4type\xa4Once\xa8producer\xa1p\xa8sequence\x01\xaadone_below\x01\xa7command" + command
 
 
 def framed(body: bytes) -> bytes:

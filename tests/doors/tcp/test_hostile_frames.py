@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ortoo.model import limits
-from ortoo.model.commands import Run, Settle, Transact
+from ortoo.model.commands import ChangeTopic, Commit, Extend, Lease, MarkArchived, Once, Run, Settle, Transact
 from ortoo.wire import protocol as p
 from tests.doors.tcp.home import Home
-from tests.doors.tcp.test_requests import make_jobs, publish
+from tests.doors.tcp.test_requests import JOBS, make_jobs, publish
 from tests.doors.watching import Watch
 
 MB = 1 << 20
@@ -36,12 +36,22 @@ def numbers(count: int) -> bytes:
 
 
 TOPIC = encode(["default", "jobs"])
-RUN = mapping(topic=b"\x01", group=b"\x01", lease=b"\x01", partition=b"\x00", offsets=array(16 * MB, b"\x01"))
 MANY_RUNS = array(400_000, mapping(topic=b"\x01", group=b"\x01", lease=b"\x01", partition=b"\x00", offsets=b"\x90"))
 
 
 def said(kind: str, **fields: bytes) -> bytes:
     return mapping(type=encode(kind), **fields)
+
+
+def once(command: bytes) -> bytes:
+    return said("Once", producer=encode("p"), sequence=b"\x01", done_below=b"\x01", command=command)
+
+
+def run_of(count: int) -> bytes:
+    return mapping(topic=b"\x01", group=b"\x01", lease=b"\x01", partition=b"\x00", offsets=array(count, b"\x01"))
+
+
+RUN = run_of(16 * MB)
 
 
 async def refused(home: Home, request: bytes) -> str:
@@ -92,11 +102,75 @@ async def test_what_does_not_say_first_that_it_carries_messages_is_small(home: H
 
 
 async def test_receipts_by_the_million_are_refused_unbuilt_though_they_come_with_a_publish(home: Home) -> None:
+    many = said("Transact", acks=array(limits.RUNS_MAX, run_of(50_000)), publishes=b"\x90")
     acks = said("Transact", acks=b"\x91" + RUN, publishes=b"\x90")
-    assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, acks)
-    once = said("Once", producer=encode("p"), sequence=b"\x01", done_below=b"\x01", command=acks)
-    assert f"length <= {limits.RECEIPTS_MAX}" in await refused(home, once)
-    assert f"length <= {limits.RUNS_MAX}" in await refused(home, said("Transact", acks=MANY_RUNS, publishes=b"\x90"))
+    async with Built() as built:
+        for request in (acks, once(acks), many, once(many), said("Transact", acks=MANY_RUNS, publishes=b"\x90")):
+            message = await refused(home, request)
+            assert f"at most {limits.RECEIPTS_MAX} receipts, of {limits.RUNS_MAX} leases" in message
+    assert built.count == 0
+
+
+LISTS = {"lists": array(8 * MB, b"\x90"), "maps": array(8 * MB, b"\x80")}
+CHANGES = {name: said("ChangeTopic", topic=TOPIC, changes=mapping(lease=lists)) for name, lists in LISTS.items()}
+LABELS = said("CreateTopic", topic=TOPIC, config=mapping(labels=numbers(2_000_000)))
+SETTLING = said("Settle", outcome=encode("ack"), runs=array(100, run_of(100_000)))
+COMMIT = said("Commit", transaction=encode("t"), parts=array(8 * MB, b"\xa0"))
+COMMIT_SMALL = said("Commit", transaction=encode("t"))
+LARGE = [CHANGES["lists"], CHANGES["maps"], LABELS, SETTLING, COMMIT, said("Ping", unknown=LISTS["lists"])]
+
+
+@pytest.mark.parametrize("request_", LARGE, ids=["lists", "maps", "labels", "receipts", "parts", "unknown"])
+async def test_what_carries_no_messages_is_small_whatever_it_is_wrapped_in(home: Home, request_: bytes) -> None:
+    async with Built() as built:
+        for wrapped in (request_, once(request_), said("PublishOrWait", publish=once(request_), wait_ms=b"\x01")):
+            assert "only what carries messages" in await refused(home, wrapped)
+    assert built.count == 0
+
+
+@pytest.mark.parametrize("size", [200_000, 3 * MB])
+async def test_what_carries_messages_only_at_first_sight_is_small(home: Home, size: int) -> None:
+    """A field that is there twice: the first looks harmless, the second is what counts."""
+    change = said("ChangeTopic", topic=TOPIC, changes=mapping(lease=array(size, b"\x90")))
+    harmless = said("Publish", topic=TOPIC, batch=mapping(values=b"\x90"))
+    fields = b"\xa4type\xa4Once\xa8producer\xa1p\xa8sequence\x01\xaadone_below\x01\xa7command%b\xa7command%b"
+    async with Built() as built:
+        for one, two in ((harmless, change), (change, harmless), (COMMIT_SMALL, change)):
+            await refused(home, b"\x86" + fields % (one, two))
+        await refused(home, b"\x83\xa4type\xa7Publish\xa4type\xabChangeTopic\xa7changes" + array(size, b"\x90"))
+    assert built.count == 0
+
+
+async def test_values_within_few_bytes_are_counted_before_they_are_built(home: Home) -> None:
+    await make_jobs(home)
+    changes = said("ChangeTopic", topic=TOPIC, changes=mapping(lease=array(30_000, b"\x90")))
+    nested = said("ChangeTopic", topic=TOPIC, changes=mapping(lease=array(600, array(40, b"\x90"))))
+    async with Built() as built:
+        for request in (changes, nested, once(changes), once(nested)):
+            assert "at most 4096 values" in await refused(home, request)
+    assert built.count == 0
+
+
+async def test_each_kind_has_the_room_that_it_may_need(home: Home) -> None:
+    await make_jobs(home)
+    long = "x" * (limits.NAME_BYTES_MAX - 4)
+    labels = {f"{number:04d}{long}": long for number in range(limits.LABELS_MAX)}
+    receipts = list(range(2**61, 2**61 + limits.RECEIPTS_MAX // limits.RUNS_MAX))
+    runs = [Run(2**61, 2**61, 2**61 + number, 2**61, receipts) for number in range(limits.RUNS_MAX)]  # type: ignore[arg-type]
+    parts = [f"{number:05d}{long[:-1]}" for number in range(limits.BATCH_MESSAGES_MAX)]
+    async with home.wire() as wire:
+        for request, answer in (
+            (ChangeTopic(JOBS, {"labels": labels, "dlq_webhook": "http://x/" + "y" * 2_000}), None),
+            (Lease(labels=labels, consumer="c" * 255), None),
+            (Settle("ack", runs), None),
+            (Extend(runs), None),
+            (Transact(runs, [publish(b"x" * MB)]), "lease"),
+            (Commit("t", parts), "is not open"),
+            (MarkArchived(JOBS, dict.fromkeys(range(limits.PARTITIONS_MAX), 2**61)), "can be archived up to"),
+        ):
+            for sent in [request] if isinstance(request, Lease) else [request, Once("p", 1, 1, request)]:
+                kind, body = await wire.ask(sent)
+                assert kind == p.ANSWER or (answer and answer in body["message"]), (type(request), body)
 
 
 async def test_so_many_messages_fail_at_a_time_and_no_more(home: Home) -> None:
