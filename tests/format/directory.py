@@ -6,7 +6,7 @@ what is encrypted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -77,7 +77,8 @@ async def opened(
 # -- writing
 
 
-async def fill(disk: Disk) -> Truth:
+async def fill(disk: Disk, between: Callable[[Disk, ManualClock], Awaitable[None]] | None = None) -> Truth:
+    """`between`: what happens after the checkpoints, within a minute."""
     truth: Truth = {}
     clock = ManualClock(START)
     with small_files():
@@ -95,7 +96,10 @@ async def fill(disk: Disk) -> Truth:
             await _work(one)
             await one.checkpoint()  # the first segments are sealed
             await _publish(one, truth, 5)
-        await clock.advance(60)
+        later = clock.time() + 60
+        if between is not None:
+            await between(disk, clock)
+        await clock.advance(later - clock.time())
         async with opened(disk, clock=clock) as one:  # the write-ahead log goes on in another file
             await _publish(one, truth, 6)
             await _work(one)

@@ -18,6 +18,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Record
 from ortoo.stores.disk.files import RealDisk
 from tests.format.directory import Opened, Truth, Value, fill, opened, partition_states
+from tests.format.everything import everything
 
 GOLDEN = Path(__file__).parent / "golden" / "format-2"
 DATA, EXPECTED = "data", "expected.json"
@@ -50,7 +51,7 @@ async def describe(one: Opened, truth: Truth) -> Expected:
 
 async def _write(folder: Path) -> None:
     (folder / DATA).mkdir(parents=True)
-    truth = await fill(RealDisk(folder / DATA))
+    truth = await fill(RealDisk(folder / DATA), everything)
     copy = folder / "copy"  # opening it writes, so that a copy is looked at
     shutil.copytree(folder / DATA, copy)
     async with opened(RealDisk(copy)) as one:

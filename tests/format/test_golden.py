@@ -1,22 +1,29 @@
-"""Directories that earlier versions wrote, kept for good: whatever the current code writes, it reads these."""
+"""Directories that earlier versions wrote, kept for good: whatever the current code writes, it reads these. The newest has
+everything in it that is ever written."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
 from ortoo.broker import Broker
 from ortoo.client import Queue
+from ortoo.engine.snapshot import peek
 from ortoo.model.errors import UnavailableError
+from ortoo.model.records import Record
 from ortoo.stores.disk import KeyRing, RealDisk, open_directory
 from ortoo.stores.disk.check import check_directory
+from ortoo.stores.disk.checkpoint import read_checkpoint
+from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
 from tests.format.directory import KEYS, START, Opened, opened, troubles, values
 from tests.format.make_golden import DATA, EXPECTED, GOLDEN, Expected, describe, ref_of
+from tests.format.test_documented import TOLD_ONLY
 
 FORMATS = sorted(path for path in GOLDEN.parent.iterdir() if path.is_dir())
 
@@ -46,7 +53,8 @@ async def test_everything_in_it_is_read(golden: tuple[Path, Expected]) -> None:
         assert one.store.problems == []
         assert await read_all(one, expected) == expected
         topics = {topic.name: topic.config for topic in await one.queue.topics()}
-        assert topics.keys() == {"orders", "loose", "line", "secret", "orders.dlq", "loose.dlq", "secret.dlq"}
+        assert topics.keys() >= {"orders", "loose", "line", "secret", "orders.dlq", "loose.dlq", "secret.dlq"}
+        assert topics.keys() == {place.rpartition("/")[0] for place in expected.states}
         assert topics["orders"].labels == {"team": "shop"}
         assert topics["secret"].encrypted
         assert topics["line"].ordering == "strict"
@@ -60,6 +68,29 @@ async def test_it_has_a_file_of_every_kind_and_no_problems(golden: tuple[Path, E
     assert report.problems == []
     assert 0 < report.messages < len(expected.messages)
     assert sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file()) < 200_000
+
+
+def test_the_newest_has_every_kind_of_record_that_is_ever_written() -> None:
+    disk, ring = ViewDisk(GOLDEN / DATA), KeyRing(KEYS)
+    assert {type(record) for _, record in legible_records(disk, ring)} == set(get_args(Record)) - TOLD_ONLY
+
+
+def test_the_newest_has_every_field_that_was_added_to_checkpoints() -> None:
+    checkpoint = read_checkpoint(ViewDisk(GOLDEN / DATA))
+    assert checkpoint is not None
+    assert checkpoint.manifest.staged
+    assert checkpoint.manifest.secrets == []  # ids of an encrypted topic are there only when their messages are gone
+    assert len(msgspec.to_builtins(checkpoint.manifest)) == len(checkpoint.manifest.__struct_fields__)
+    dumped = peek(checkpoint.snapshot)
+    assert dumped.producers
+    assert any(topic.dedup_forgotten and any(topic.dedup_ends) for topic in dumped.topics)
+
+
+async def test_what_is_forgotten_in_the_newest_stays_so(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / DATA, tmp_path / "data")
+    async with opened(RealDisk(tmp_path / "data")) as one:
+        assert (await one.queue.publish("forgetful", b"again", dedup_id="d0")).duplicate  # was published again since
+        assert not (await one.queue.publish("forgetful", b"again", dedup_id="d1")).duplicate
 
 
 async def test_work_goes_on_where_it_was_left(golden: tuple[Path, Expected]) -> None:
