@@ -169,6 +169,23 @@ class TestLimits:
             await broker.publish(once(publish(b"x"), sequence, producer=producer))
         assert list(broker.engine.state.producers) == ["a", "c"]
 
+    async def test_so_many_bytes_of_answers_are_kept_of_those_silent_for_longest_none(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def kept() -> int:
+            return sum(len(answer) for one in broker.engine.state.producers.values() for answer in one.answers.values())
+
+        for producer in ("a", "b"):
+            for sequence in (1, 2, 3):
+                await broker.publish(once(publish(b"x"), sequence, producer=producer))
+        assert broker.engine.state.producers.answer_bytes == kept()
+        monkeypatch.setattr(limits, "PRODUCER_ANSWER_BYTES_MAX", kept())
+        await broker.publish(once(publish(b"x"), 4, producer="b"))
+        assert list(broker.engine.state.producers) == ["b"]
+        assert broker.engine.state.producers.answer_bytes == kept()
+        again = await broker.publish(once(publish(b"x"), 4, done_below=4, producer="b"))
+        assert again == await broker.publish(once(publish(b"x"), 4, producer="b"))
+
     async def test_a_producer_that_was_silent_for_an_hour_is_forgotten(
         self, broker: Broker, clock: ManualClock
     ) -> None:

@@ -43,6 +43,7 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
     for name, at, done_below, answers in dumped.producers:
         producer = state.producers[name] = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
+        state.producers.answer_bytes += sum(map(len, answers.values()))
 
 
 def _load_commit(state: State, dumped: CommitDump) -> None:

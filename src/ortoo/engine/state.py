@@ -39,6 +39,12 @@ class Producer:
         self.answers: dict[int, bytes] = {}
 
 
+class Producers(dict[str, Producer]):
+    """By name, the one silent for longest first."""
+
+    answer_bytes = 0  # of all answers together
+
+
 class State:
     __slots__ = (
         "alarms",
@@ -84,7 +90,7 @@ class State:
         self.transactions: dict[Name, Transaction] = {}
         self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
         self.ending: dict[Name, dict[Place, int]] = {}  # soft: what committed ones hold until their end is durable
-        self.producers: dict[str, Producer] = {}  # the one silent for longest first
+        self.producers = Producers()
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
         self.leases_due = Wheel()
         self.alarms = Alarms()

@@ -44,6 +44,7 @@ TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time 
 TRANSACTIONS_REMEMBERED_MAX = 100_000  # that ended; those that ended first go first
 PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; those silent for longest go first
 PRODUCER_REMEMBERED_MS = 3_600_000  # a client that was away for longer does not send again
+PRODUCER_ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of all producers' answers; again those silent for longest go first
 PRODUCER_ANSWERS_MAX = 1_024  # of one producer; a client has fewer commands under way
 SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, leaves its group
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
