@@ -246,6 +246,7 @@ LIMITS: dict[str, str] = {
     "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages of; the next one takes of the others",
     "LEASE_RUNS_MAX": "stretches of one partition that one lease takes, where partitions alternate; the next one goes on",
     "SNAPSHOT_PER_TURN": "partitions that a snapshot takes in, and places of groups in them, in one turn of the event loop",
+    "TIMEOUTS_PER_TURN": "waiting leases that end with nothing in one turn of the event loop; the others follow in later turns",
     "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
     "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",
     "COPIED_BYTES_MAX": "dead letters, in bytes, that what falls due makes at a time; the others follow",

@@ -1,18 +1,25 @@
 """What one command, or one instant, asks of a turn of the event loop is bounded in every order. Counted, not timed."""
 
+import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
 import ortoo
 from ortoo import Queue
+from ortoo.broker import Broker
+from ortoo.broker.waiters import Waiters
 from ortoo.engine import Engine
 from ortoo.engine.keys import KeyOrder
+from ortoo.engine.members import Members
 from ortoo.engine.partition import Partition
+from ortoo.engine.picker import Budget
+from ortoo.engine.state import State
 from ortoo.model import limits
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import take
+from .actors import crowd, poll, take, until
 
 
 @pytest.fixture
@@ -129,3 +136,124 @@ async def test_a_bounded_seek_changes_sets_and_sorts_when_messages_are_leased(
         assert max(sorted_now) <= 50
         assert [int(message.value) for message in again] == list(range(400))
         assert {message.attempt for message in again} == {1}
+
+
+async def test_polls_that_time_out_together_end_a_bounded_number_at_a_time(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TIMEOUTS_PER_TURN", 10)
+    ended: list[int] = []
+    time_out = Waiters.time_out
+
+    def counted(waiters: Waiters, now: int) -> None:
+        before = len(waiters)
+        time_out(waiters, now)
+        ended.append(before - len(waiters))
+
+    async with queue:
+        await queue.create_topic("orders")
+        polls = await crowd(queue, 95)
+        monkeypatch.setattr(Waiters, "time_out", counted)
+        await clock.advance(30)
+        assert [len(messages) for messages in await asyncio.gather(*polls)] == [0] * 95
+    assert max(ended) == 10
+    assert sum(ended) == 95
+
+
+@pytest.mark.parametrize("end", ["time out", "cancel"])
+async def test_polls_by_label_that_end_together_let_others_run(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Each has to be noted in every topic; that is due work like other. They have their session's time to come again."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
+    spent: list[int] = []
+    tick, unpark = Engine.tick, Members.unpark
+
+    def ticked(engine: Engine, now: int, budget: Budget) -> Any:
+        spent.append(0)
+        return tick(engine, now, budget)
+
+    def unparked(members: Members, consumer: str, now: int) -> None:
+        spent[-1] += 1
+        unpark(members, consumer, now)
+
+    async with queue:
+        for number in range(40):
+            await queue.create_topic(f"t{number}", labels={"task": "t"})
+        assert await queue.lease(labels={"task": "t"}) == []
+        polls = [await poll(queue, None, labels={"task": "t"}, consumer=f"c{n}") for n in range(5)]
+        spent.append(0)
+        monkeypatch.setattr(Engine, "tick", ticked)
+        monkeypatch.setattr(Members, "unpark", unparked)
+        if end == "cancel":
+            for one in polls:
+                one.cancel()
+        else:
+            await clock.advance(30)
+        await asyncio.gather(*polls, return_exceptions=True)
+
+        async def is_noted() -> bool:
+            await clock.advance(0)
+            return sum(spent) == 200
+
+        await until(is_noted)
+        assert max(spent) <= 50
+        assert "c0" in (await queue.group("t39")).consumers
+        await clock.advance(11)
+        assert (await queue.group("t39")).consumers == {}
+
+
+async def test_consumers_that_wait_are_looked_after_a_bounded_number_at_a_time(
+    queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many that wait in many groups: what was noted of each is looked at when its session's time is over."""
+    monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
+    async with queue:
+        for number in range(20):
+            await queue.create_topic(f"t{number}", labels={"task": "t"})
+        await queue.lease(labels={"task": "t"})
+        polls = [await poll(queue, None, labels={"task": "t"}, consumer=f"c{n}") for n in range(15)]
+        groups = [topic.group_names["default"] for topic in queue._link.engine.state.topics.values()]  # type: ignore[attr-defined]
+        seen = [sum(group.members.looked_at for group in groups)]
+        go_on = Broker._do_due
+
+        def counted(broker: Broker, now: int) -> None:
+            go_on(broker, now)
+            seen.append(sum(group.members.looked_at for group in groups))
+
+        monkeypatch.setattr(Broker, "_do_due", counted)
+        await clock.advance(11)
+        assert seen[-1] - seen[0] >= 20 * 15
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= 50 + 16
+        for one in polls:
+            one.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
+
+async def test_topics_by_label_are_put_in_order_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until one comes, goes or changes."""
+    asked: list[Any] = []
+    find = State.topics_labelled
+
+    def counted(state: State, *args: Any) -> Any:
+        asked.append(args)
+        return find(state, *args)
+
+    monkeypatch.setattr(State, "topics_labelled", counted)
+    async with queue:
+        await queue.create_topic("a", labels={"task": "t"}, priority=5)
+        await queue.create_topic("b", labels={"task": "t"}, priority=7)
+        for name in ("b", "a", "b", "a"):
+            await queue.publish(name, name)
+        assert [message.topic for _ in range(2) for message in await queue.lease(labels={"task": "t"})] == ["a", "a"]
+        assert len(asked) == 1
+        await queue.publish("a", "a")
+        await queue.update_topic("b", priority=1)
+        assert [message.topic for _ in range(3) for message in await queue.lease(labels={"task": "t"})] == [
+            "b",
+            "b",
+            "a",
+        ]
+        assert len(asked) == 2
+        await queue.delete_topic("b")
+        assert await queue.lease(labels={"task": "t"}) == []

@@ -114,6 +114,7 @@ class Leasing:
         finally:
             remove()
             unpark()
+            self._arm()
 
     def _return(self, taken: LeaseTaken) -> None:
         if taken.taken and self._shell.refusal is None:

@@ -186,8 +186,10 @@ class Waiters:
         return None
 
     def time_out(self, now: int) -> None:
-        """Those whose wait is over get nothing."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
+        """Those whose wait is over get nothing; so many at a time, for the others are asked after again at once."""
+        left = limits.TIMEOUTS_PER_TURN
+        while left > 0 and (deadline := self.next_deadline()) is not None and deadline <= now:
+            left -= 1
             _, number, wish = heappop(self._deadlines)
             waiter = self._lines[wish].waiters[number]
             self._remove(wish, number)

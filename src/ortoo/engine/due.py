@@ -6,6 +6,7 @@
 ("leases",)                            leases run out
 ("members", topic, group)              consumers fall silent; partitions that move are handed over
 ("window", topic)                      a window buffer closes
+("unparked",)                          consumers that waited for many topics wait no longer
 ("transactions",)                      named transactions time out, and are forgotten
 ("dedup",)                             ids that are shared no longer are forgotten
 ("retention", topic, partition)        the logs are trimmed, from that partition on, and old dedup ids forgotten
@@ -117,7 +118,9 @@ def _members(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None
     if group is None:
         return
     members = group.members
+    looked_at = members.looked_at
     silent = members.silent(slate.now)
+    budget.left -= members.looked_at - looked_at
     busy = {lease.consumer for lease in group.leases_of(silent)}
     for consumer in busy:
         members.touch(consumer, slate.now)  # a lease held counts as life
@@ -246,7 +249,14 @@ def _dedup(slate: Slate, budget: Budget) -> None:
     slate.state.alarms.set(("dedup",), slate.now if slate.state.unshared else None)
 
 
-_GLOBAL = {"leases": _leases, "transactions": _transactions, "dedup": _dedup}
+def _unparked(slate: Slate, budget: Budget) -> None:
+    state = slate.state
+    while state.unparking and budget.left > 0:
+        budget.left -= state.unpark(slate.now, budget.left)
+    state.alarms.set(("unparked",), slate.now if state.unparking else None)
+
+
+_GLOBAL = {"leases": _leases, "transactions": _transactions, "dedup": _dedup, "unparked": _unparked}
 _OF_TOPIC = {
     "delays": _delays,
     "retries": _retries,

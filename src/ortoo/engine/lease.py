@@ -25,6 +25,8 @@ from .topic import Topic
 
 FOREVER = 1 << 62
 _GROUP_COST = 20  # of making a group, for each partition, in messages
+_UNPARKED_AT_ONCE = 8  # topics that a poll waited for
+_ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
 
 
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
@@ -64,18 +66,33 @@ def _check(command: Lease) -> None:
 def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
         return [state.usable_topic(TopicName(command.namespace, command.topic))]
-    labels = (command.labels or {}).items()
-    found = [t for t in state.topics_labelled(command.namespace, labels) if is_wanted(state, t, labels)]
-    return sorted(found, key=lambda topic: (topic.config.priority, topic.name))
+    found = _topics_in_order(state, command.namespace, frozenset((command.labels or {}).items()))
+    return [topic for topic in found if topic.trouble is None]
+
+
+def _topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, str]]) -> list[Topic]:
+    """Those with these labels, the most urgent first. Remembered until a topic comes, goes or changes."""
+    found = state.labelled_in_order.get((namespace, labels))
+    if found is None:
+        meant = [topic for topic in state.topics_labelled(namespace, labels) if _is_meant(state, topic, labels)]
+        found = sorted(meant, key=lambda topic: (topic.config.priority, topic.name))
+        if len(state.labelled_in_order) >= _ORDERS_MAX:
+            state.labelled_in_order.clear()
+        state.labelled_in_order[namespace, labels] = found
+    return found
 
 
 def is_wanted(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -> bool:
-    """Whether a lease by these labels looks at the topic. Without any it means what others work with: the whole namespace,
-    but not dead letters and answers."""
+    """Whether a lease by these labels looks at the topic."""
+    return topic.trouble is None and _is_meant(state, topic, labels)
+
+
+def _is_meant(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -> bool:
+    """Without any label a lease means what others work with: the whole namespace, but not dead letters and answers."""
     config = topic.config
-    if topic.trouble is not None or not all(config.labels.get(name) == value for name, value in labels):
-        return False
-    return bool(labels) or (not state.is_dlq(topic.name) and config.labels != INBOX_LABELS)
+    if labels:
+        return all(config.labels.get(name) == value for name, value in labels)
+    return not state.is_dlq(topic.name) and config.labels != INBOX_LABELS
 
 
 def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
@@ -145,11 +162,12 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     return [
         feed
         for feed in feeds
-        if (feed.ready or feed.unsorted or feed.cursor < feed.partition.durable) and not feed.partition.trouble
+        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted.bits) and not feed.partition.trouble
     ]
 
 
 def park(state: State, command: Lease) -> Callable[[int], None]:
+    """Returns what ends it. Where it waits for many topics that is due work, for many may stop waiting at once."""
     waiting = [
         (topic, group)
         for topic in _topics(state, command)
@@ -159,9 +177,12 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
         group.members.park(command.consumer)
 
     def unpark(now: int) -> None:
-        for topic, group in waiting:
-            group.members.unpark(command.consumer, now)
-            state.alarms.set(("members", topic.id, group.id), group.members.alive_until.get(command.consumer))
+        if len(waiting) <= _UNPARKED_AT_ONCE:
+            for topic, group in waiting:
+                state.unpark_in(topic, group, command.consumer, now)
+        else:
+            state.unparking.append((command.consumer, waiting))
+            state.alarms.set(("unparked",), now)
 
     return unpark
 

@@ -14,12 +14,24 @@ from ortoo.model.errors import TooManyError
 
 
 class Members:
-    __slots__ = ("_lives", "_owned", "_queued", "alive_until", "moving", "owners", "parked", "session_ms", "target")
+    __slots__ = (
+        "_lives",
+        "_owned",
+        "_queued",
+        "alive_until",
+        "looked_at",
+        "moving",
+        "owners",
+        "parked",
+        "session_ms",
+        "target",
+    )
 
     def __init__(self) -> None:
         self.alive_until: dict[str, int] = {}
         self._lives: list[tuple[int, str]] = []  # a heap; an entry counts that is also in `_queued`
         self._queued: dict[str, int] = {}  # whose end is looked for, and when: not later than it is
+        self.looked_at = 0  # how many of them so far, for whoever has a budget
         self.session_ms: dict[str, int] = {}
         self.parked: dict[str, int] = {}  # who waits for messages, with how many polls
         self.owners: dict[int, str] = {}  # partition -> who may lease from it now
@@ -78,6 +90,7 @@ class Members:
         found: set[str] = set()
         while (until := self._next_end()) is not None and until <= now:
             _, consumer = heappop(self._lives)
+            self.looked_at += 1
             del self._queued[consumer]
             found.add(consumer)
         return found
@@ -89,6 +102,7 @@ class Members:
             if self._queued.get(consumer) == until == self.alive_until.get(consumer):
                 return until
             heappop(self._lives)
+            self.looked_at += 1
             if self._queued.get(consumer) == until:
                 del self._queued[consumer]
                 self._queue(consumer)

@@ -57,6 +57,7 @@ class State:
         "epoch",
         "joining",
         "labelled",
+        "labelled_in_order",
         "lease_groups",
         "lease_number",
         "leases_due",
@@ -69,6 +70,7 @@ class State:
         "shifted",
         "topics",
         "transactions",
+        "unparking",
         "unshared",
     )
 
@@ -83,6 +85,9 @@ class State:
         self.names: dict[TopicName, Topic] = {}
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
+        self.labelled_in_order: dict[
+            tuple[str, frozenset[Label]], list[Topic]
+        ] = {}  # soft: what leases by label asked for
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
         self.unshared: deque[tuple[str, TopicId, Seen]] = (
             deque()
@@ -95,6 +100,9 @@ class State:
         self.leases_due = Wheel()
         self.alarms = Alarms()
         self.joining: dict[tuple[TopicId, str], Members] = {}  # soft: who joins a group that a lease is about to make
+        self.unparking: deque[tuple[str, list[tuple[Topic, Group]]]] = (
+            deque()
+        )  # soft: consumers that wait no longer, and where
         self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
         self.past = Counters()  # soft: of topics that were deleted
         self.copy_room = CopyRoom()  # soft: what dead letters may take now, as the broker tells
@@ -138,12 +146,14 @@ class State:
         return removed
 
     def _index(self, topic: Topic) -> None:
+        self.labelled_in_order.clear()
         if topic.config.dlq:
             self.dead_letters.setdefault(topic.dlq_name(), set()).add(topic.id)
         for label in (None, *topic.config.labels.items()):
             self.labelled.setdefault((topic.name.namespace, label), {})[topic.id] = topic
 
     def _unindex(self, topic: Topic) -> None:
+        self.labelled_in_order.clear()
         if topic.config.dlq:
             givers = self.dead_letters[topic.dlq_name()]
             givers.discard(topic.id)
@@ -163,6 +173,21 @@ class State:
         """All topics with these labels, and others: those with the rarest of them. Without any, the whole namespace."""
         found = [self.labelled.get((namespace, label), {}) for label in labels or (None,)]
         return min(found, key=len).values()
+
+    def unpark(self, now: int, most: int) -> int:
+        """Consumers that wait no longer have their session's time to come again, in so many groups; returns in how many."""
+        consumer, waiting = self.unparking[0]
+        some = waiting[-most:]
+        del waiting[-most:]
+        for topic, group in some:
+            self.unpark_in(topic, group, consumer, now)
+        if not waiting:
+            self.unparking.popleft()
+        return len(some)
+
+    def unpark_in(self, topic: Topic, group: Group, consumer: str, now: int) -> None:
+        group.members.unpark(consumer, now)
+        self.alarms.set(("members", topic.id, group.id), group.members.alive_until.get(consumer))
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)

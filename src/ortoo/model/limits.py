@@ -57,6 +57,7 @@ LEASE_RUNS_MAX = 1_000  # stretches of one partition that one lease takes, one a
 SNAPSHOT_PER_TURN = (
     500  # partitions that a snapshot takes in, with each group's place in them, in one turn of the event loop
 )
+TIMEOUTS_PER_TURN = 1_000  # of parked long polls that end with nothing, in one turn of the event loop
 TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the others follow in later turns
 COPIED_BYTES_MAX = 32 * 1024 * 1024  # of dead letters that what is due makes at a time; the others follow
 COPIED_BYTES_ASKED_MAX = 256 * 1024 * 1024  # of those that one command makes
