@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef, TopicId
 from ortoo.model.records import Published
@@ -27,7 +29,8 @@ def _in_segments(files: Files) -> Truth:
         for frame in scan_frames(data) if path.startswith("logs/") else ():
             if isinstance(frame, Frame) and frame.fixed.kind == MESSAGES and frame.body is not None:
                 _, topic, partition, _ = path.split("/")
-                found |= _placed(int(topic), int(partition), _columns(frame, int(topic), int(partition)))
+                with suppress(CorruptionError):  # of another partition, and encrypted there
+                    found |= _placed(int(topic), int(partition), _columns(frame, int(topic), int(partition)))
     return found
 
 
