@@ -11,7 +11,8 @@ from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.waiters import Waiters
 from ortoo.engine import Engine
-from ortoo.engine.keys import KeyOrder
+from ortoo.engine.feed import Feed
+from ortoo.engine.keys import KeyColumn, KeyOrder
 from ortoo.engine.members import Members
 from ortoo.engine.partition import Partition
 from ortoo.engine.picker import Budget
@@ -257,3 +258,52 @@ async def test_topics_by_label_are_put_in_order_once(queue: Queue, monkeypatch: 
         assert len(asked) == 2
         await queue.delete_topic("b")
         assert await queue.lease(labels={"task": "t"}) == []
+
+
+async def test_what_is_told_of_a_topic_with_many_groups_lets_others_run(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    look = Feed.backlog
+
+    def counted(feed: Feed) -> int:
+        looked[-1] += 1
+        return look(feed)
+
+    async def tick() -> None:
+        while True:
+            looked.append(0)
+            await asyncio.sleep(0)
+
+    async with queue:
+        await queue.create_topic("orders", partitions=50)
+        for number in range(40):
+            await queue.create_group("orders", f"g{number}")
+        await queue.publish_many("orders", [b"v"] * 7)
+        ticking = asyncio.create_task(tick())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(Feed, "backlog", counted)
+        info = await queue.topic("orders")
+        ticking.cancel()
+    assert (len(info.groups), info.depth, {group.backlog for group in info.groups}) == (40, 7, {7})
+    assert 0 < max(looked) <= 250
+
+
+async def test_how_many_are_blocked_is_known_not_counted(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many keys are held."""
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n % 100}") for n in range(300)])
+        held = await take(queue, "orders", 100)
+        await queue.nack(held[:50], delay=3600)
+        await queue.lease("orders", key="none")  # looks at all of them
+
+        def refused(*_: Any) -> Any:
+            raise AssertionError("went through all that is held")
+
+        monkeypatch.setattr(KeyColumn, "of", refused)
+        group = await queue.group("orders")
+        assert (group.blocked, group.delayed, group.leased, group.ready) == (200, 50, 50, 0)
+        monkeypatch.undo()
+        await queue.ack(held[50:80])
+        assert (await queue.group("orders")).blocked == 140

@@ -7,7 +7,7 @@ from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
-from ortoo.engine.view import message_states, offsets_in_state, topic_info
+from ortoo.engine.view import group_info, message_states, offsets_in_state, topic_info
 from ortoo.model import limits
 from ortoo.model.commands import Position
 from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
@@ -37,6 +37,16 @@ from .waiters import Waiters
 _MISSING_MAX = 100
 
 
+async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
+    groups = []
+    for group in list(topic.groups.values()):
+        groups.append(group_info(group))
+        await turns.worked(len(group.feeds))
+    info = topic_info(topic, groups)
+    await turns.worked(len(topic.partitions))
+    return info
+
+
 class Reader:
     engine: Engine
     missing: list[str]  # messages that the store should have, in words
@@ -54,14 +64,12 @@ class Reader:
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
         found = [t for t in self._state.topics.values() if namespace is None or t.name.namespace == namespace]
-        infos, turns = [], Turns()
-        for topic in sorted(found, key=lambda topic: topic.name):
-            infos.append(topic_info(topic))
-            await turns.worked(len(topic.partitions) * (1 + len(topic.groups)))
-        return infos
+        turns = Turns()
+        return [await _look_at(topic, turns) for topic in sorted(found, key=lambda topic: topic.name)]
 
     async def topic(self, name: TopicName) -> TopicInfo:
-        return topic_info(self._state.topic(name))
+        """In turns, each group as it is when its turn comes."""
+        return await _look_at(self._state.topic(name), Turns())
 
     def find_topic(self, name: TopicName) -> Topic | None:
         return self.engine.state.names.get(name)

@@ -158,13 +158,15 @@ class KeyState:
 class KeyOrder:
     """Which of a key's messages may be ready: only the first unsettled one. Returns what the feed must (un)ready.
 
-    What comes in batches is done in one loop: offsets ascend, with the key of each beside it.
+    What comes in batches is done in one loop: offsets ascend, with the key of each beside it. `blocked` is how many wait for
+    something held; it is counted as they come and go, for whoever asks would have to look at all keys.
     """
 
-    __slots__ = ("states",)
+    __slots__ = ("blocked", "states")
 
     def __init__(self) -> None:
         self.states: dict[int, KeyState] = {}
+        self.blocked = 0
 
     def offer(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
         """Messages want to be ready. Returns those that become it, and those that must no longer be."""
@@ -183,12 +185,14 @@ class KeyOrder:
                     state.head = offset
                 else:
                     state.wait(offset)
+                    if state.held:
+                        self.blocked += 1
                     continue
             ready.append(offset)
         return ready, behind
 
     def hold_all(self, keys: array[int]) -> None:
-        """Messages with these keys are held, though they were never offered here."""
+        """Messages with these keys are held, though they were never offered here. Nothing waits yet."""
         for key in keys:
             if key != NO_KEY:
                 self.states.setdefault(key, KeyState()).held += 1
@@ -197,13 +201,19 @@ class KeyOrder:
         """A ready message, or the next in line of one held by the same lease, was delivered."""
         state = self.states[key]
         state.held += 1
+        if state.waiting is None:
+            if state.head == offset:
+                state.head = -1
+            return
+        if state.held > 1:
+            self.blocked -= len(state.waiting)
         if state.head == offset:
             state.head = -1
-        elif state.waiting is not None:
-            if state.waiting and state.waiting[0] == offset:
-                state.waiting.pop()
-            else:
-                state.waiting.discard(offset)
+        elif state.waiting and state.waiting[0] == offset:
+            state.waiting.pop()
+        else:
+            state.waiting.discard(offset)
+        self.blocked += len(state.waiting)
 
     def let_go(self, keys: array[int]) -> list[int]:
         """Held messages were settled. Returns those that become ready."""
@@ -214,6 +224,8 @@ class KeyOrder:
                 state = states[key]
                 state.held -= 1
                 if state.held == 0:
+                    if state.waiting is not None:
+                        self.blocked -= len(state.waiting)
                     self._promote(key, state, ready)
         return ready
 
@@ -227,10 +239,13 @@ class KeyOrder:
                 continue
             state = states[key]
             state.held -= 1
-            if state.held or state.waiting:
+            if state.held:
                 state.wait(offset)
-                if state.held == 0:
-                    self._promote(key, state, ready)
+                self.blocked += 1
+            elif state.waiting:
+                self.blocked -= len(state.waiting)
+                state.wait(offset)
+                self._promote(key, state, ready)
             else:
                 state.head = offset
                 ready.append(offset)
@@ -248,8 +263,8 @@ class KeyOrder:
             if state.head == offset:
                 state.head = -1
                 self._promote(key, state, ready)
-            elif state.waiting is not None:
-                state.waiting.discard(offset)
+            elif state.waiting is not None and state.waiting.discard(offset) and state.held:
+                self.blocked -= 1
         return ready
 
     def _promote(self, key: int, state: KeyState, ready: list[int]) -> None:
@@ -259,11 +274,3 @@ class KeyOrder:
             ready.append(state.head)
         else:
             del self.states[key]
-
-    def blocked(self) -> list[int]:
-        return sorted(
-            state.waiting[index]
-            for state in self.states.values()
-            if state.waiting
-            for index in range(len(state.waiting))
-        )

@@ -15,7 +15,8 @@ from .topic import Topic
 _FRESH_COUNTED = 1_000
 
 
-def topic_info(topic: Topic) -> TopicInfo:
+def topic_info(topic: Topic, groups: list[GroupInfo]) -> TopicInfo:
+    """With what was looked up of each group: there may be more of them than one turn may look at."""
     partitions = [
         PartitionInfo(
             p.index, p.start, p.settled_end, p.settled_end - p.start - len(p.deleted), p.bytes_held, p.archived
@@ -29,11 +30,11 @@ def topic_info(topic: Topic) -> TopicInfo:
         topic.config,
         topic.dlq_name().name,
         topic.created / 1000,
-        topic.depth(),
+        max((group.backlog for group in groups if not group.ephemeral), default=topic.messages()),
         topic.messages(),
         sum(partition.bytes for partition in partitions),
         partitions,
-        [group_info(group) for group in topic.groups.values()],
+        groups,
     )
 
 
@@ -92,7 +93,7 @@ def count_blocked(feed: Feed) -> int:
     """Of many fresh messages only the first are looked at; the others count as ready."""
     fresh = len(_fresh(feed, _FRESH_COUNTED, is_blocked=True))
     if feed.keys is not None:
-        return fresh + sum(len(state.waiting) for state in _held_keys(feed).values() if state.waiting)
+        return fresh + feed.keys.blocked
     return fresh + (len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0)
 
 
@@ -139,6 +140,8 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
         fresh.subtract(partition.gone_for(feed.group))
         fresh.subtract(feed.dead)
         fresh.subtract(feed.ahead)
+    if not fresh:
+        return fresh
     if feed.fifo:
         return fresh if feed.is_held == is_blocked else OffsetSet()
     if feed.keys is None or not feed.is_held:
