@@ -11,6 +11,7 @@ from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.waiters import Waiters
 from ortoo.engine import Engine
+from ortoo.engine import members as members_module
 from ortoo.engine.feed import Feed
 from ortoo.engine.keys import KeyColumn, KeyOrder
 from ortoo.engine.members import Members
@@ -307,3 +308,59 @@ async def test_how_many_are_blocked_is_known_not_counted(queue: Queue, monkeypat
         monkeypatch.undo()
         await queue.ack(held[50:80])
         assert (await queue.group("orders")).blocked == 140
+
+
+async def test_a_nack_of_one_message_does_not_look_at_its_whole_lease(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later ones of its key are revoked all the same."""
+    looked: list[int] = []
+    of = KeyColumn.of
+
+    def counted(column: KeyColumn, offsets: Any) -> Any:
+        looked.append(len(offsets))
+        return of(column, offsets)
+
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n % 400}") for n in range(1000)])
+        held = await take(queue, "orders", 1000)
+        monkeypatch.setattr(KeyColumn, "of", counted)
+        await queue.nack(held[7], delay=3600)
+        assert max(looked) <= 3
+        group = await queue.group("orders")
+        assert (group.leased, group.delayed, group.blocked) == (997, 1, 2)
+        with pytest.raises(ortoo.LeaseLostError):
+            await queue.ack(held[407])
+        await queue.ack(held[8])
+        await queue.nack([held[408], held[808]], delay=3600)
+        assert max(looked) <= 3
+        group = await queue.group("orders")
+        assert (group.leased, group.delayed, group.blocked) == (994, 2, 3)
+
+
+async def test_who_owns_what_among_many_consumers_is_found_without_putting_them_in_order(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more consumers than partitions the owners keep theirs, and the first of the others get what is free."""
+    sizes: list[int] = []
+
+    def counted(items: Any, **options: Any) -> Any:
+        found = sorted(items, **options)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(members_module, "sorted", counted, raising=False)
+    async with queue:
+        await queue.create_topic("orders", partitions=3, ordering="partition")
+        await queue.create_group("orders", "default")
+        for number in range(300):
+            await queue.heartbeat("orders", "default", f"c{number:03}")
+        await queue.leave("c001")
+        owned = (await queue.group("orders")).consumers
+    assert {consumer: partitions for consumer, partitions in owned.items() if partitions} == {
+        "c000": [0],
+        "c002": [1],
+        "c003": [2],
+    }
+    assert max(sizes) <= 3

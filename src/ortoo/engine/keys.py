@@ -90,6 +90,16 @@ class KeyColumn:
             return span if len(span) == len(offsets) else array("Q", [span[offset - first] for offset in offsets])
         return array("Q", map(self.at, offsets))
 
+    def find(self, key: int, start: int, end: int) -> list[int]:
+        """The offsets in [start, end) with that key. Searches bytes, which is much faster than looking at each."""
+        found, wanted, data = [], array("Q", [key]).tobytes(), self.span(start, end).tobytes()
+        at = data.find(wanted)
+        while at >= 0:
+            if at % 8 == 0:
+                found.append(start + at // 8)
+            at = data.find(wanted, at + 1)
+        return found
+
     def trim(self, start: int) -> None:
         gone = min((start - self.base) >> _CHUNK_BITS, len(self.chunks) - 1)
         if gone > 0:

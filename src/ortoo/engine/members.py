@@ -7,7 +7,7 @@ leased messages of pauses (nobody leases more of it) until these are settled or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 
 from ortoo.model import limits
 from ortoo.model.errors import TooManyError
@@ -118,7 +118,7 @@ class Members:
             return
         held = held_partitions()
         self._owned = None
-        self.target = _shares(sorted(self.alive_until), self.owners, partitions)
+        self.target = _shares(self.alive_until, self.owners, partitions)
         for partition, consumer in self.target.items():
             owner = self.owners.get(partition)
             if owner == consumer:
@@ -161,10 +161,18 @@ class Members:
         return {owner for owner in found if owner is not None}
 
 
-def _shares(members: list[str], owners: dict[int, str], partitions: int) -> dict[int, str]:
+def _candidates(members: Collection[str], owners: dict[int, str], partitions: int) -> list[str]:
+    """Of more members than partitions those that get one each: who owns one, and the first of the others."""
+    kept = {owner for partition, owner in owners.items() if partition < partitions and owner in members}
+    others = nsmallest(partitions - len(kept), (member for member in members if member not in kept))
+    return sorted([*kept, *others])
+
+
+def _shares(members: Collection[str], owners: dict[int, str], partitions: int) -> dict[int, str]:
     """Partition -> member: fair to within one, and as close to `owners` as fairness allows."""
     if not members:
         return {}
+    members = sorted(members) if len(members) <= partitions else _candidates(members, owners, partitions)
     share, extra = divmod(partitions, len(members))
     kept: dict[str, list[int]] = {member: [] for member in members}
     for partition in range(partitions):

@@ -6,6 +6,7 @@ it: they are revoked, uncounted, or they would overtake it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from ortoo.model import limits
@@ -27,6 +28,8 @@ from .retry import backoff_ms
 from .state import State
 from .topic import Topic
 
+_SEARCHED_KEYS = 8  # of more it is quicker to look at the whole lease
+_SEARCHED_SPAN = 16  # how far apart, on average, messages of a lease may lie for that
 _LEASE_COST = 20  # of what a lease holds of one partition, in messages
 
 
@@ -181,7 +184,7 @@ def in_line(held: Held) -> Line:
         return Line(OffsetSet([first]), everything.within(first + 1, everything.last() + 1))
     if feed.keys is None or not feed.partition.keys:
         return Line(held.offsets, OffsetSet())
-    array = everything.to_array()
+    array = _of_same_keys(held, everything).to_array()
     keys = feed.partition.keys.of(array)
     if len(set(keys)) == len(keys):  # none comes twice
         return Line(held.offsets, OffsetSet())
@@ -195,6 +198,27 @@ def in_line(held: Held) -> Line:
             if key != NO_KEY:
                 stopped.add(key)
     return Line(OffsetSet(firsts), OffsetSet(later))
+
+
+def _of_same_keys(held: Held, everything: OffsetSet) -> OffsetSet:
+    """Those of the lease that share their keys with messages that go back in line, and perhaps others.
+
+    All of a key that is delivered is in one lease. So where a key holds no more than is asked for, there are no others; and
+    those of a few keys are searched for.
+    """
+    feed, asked = held.feed, held.offsets.to_array()
+    assert feed.keys is not None
+    column, states = feed.partition.keys, feed.keys.states
+    keys = Counter(column.of(asked))
+    keys.pop(NO_KEY, None)
+    more = [key for key, count in keys.items() if states[key].held > count]
+    if not more:
+        return held.offsets
+    first, last = asked[0], everything.last()
+    if len(more) > _SEARCHED_KEYS or last - first > _SEARCHED_SPAN * len(everything):
+        return everything
+    found = OffsetSet([offset for key in more for offset in column.find(key, first, last + 1)])
+    return (found & everything) | held.offsets
 
 
 def give_up_lease(
