@@ -10,6 +10,7 @@ import ortoo
 from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.waiters import Waiters
+from ortoo.client import admin
 from ortoo.engine import Engine
 from ortoo.engine import members as members_module
 from ortoo.engine.feed import Feed
@@ -19,6 +20,7 @@ from ortoo.engine.partition import Partition
 from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
 from ortoo.model import limits
+from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
 from .actors import crowd, poll, take, until
@@ -364,3 +366,33 @@ async def test_who_owns_what_among_many_consumers_is_found_without_putting_them_
         "c003": [2],
     }
     assert max(sizes) <= 3
+
+
+async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redriving and purging begin with that."""
+    monkeypatch.setattr(admin, "_PAGE", 20)
+    seen: list[int] = []
+    scan = MemoryStore.scan
+
+    async def counted(store: MemoryStore, *args: Any) -> Any:
+        columns = await scan(store, *args)
+        seen[-1] += len(columns)
+        return columns
+
+    async def tick() -> None:
+        while True:
+            seen.append(0)
+            await asyncio.sleep(0)
+
+    async with queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.publish_many("orders", [b"%d" % n for n in range(200)])
+        await queue.reject(await take(queue, "orders", 200))
+        ticking = asyncio.create_task(tick())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(MemoryStore, "scan", counted)
+        assert len(await queue.dead_letters("orders")) == 200
+        assert await queue.redrive("orders") == 200
+        ticking.cancel()
+    assert max(seen) <= 20
+    assert sum(seen) == 400
