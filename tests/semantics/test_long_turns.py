@@ -391,8 +391,7 @@ async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, mo
         ticking = asyncio.create_task(tick())
         await asyncio.sleep(0)
         monkeypatch.setattr(MemoryStore, "scan", counted)
-        assert len(await queue.dead_letters("orders")) == 200
         assert await queue.redrive("orders") == 200
         ticking.cancel()
     assert max(seen) <= 20
-    assert sum(seen) == 400
+    assert sum(seen) == 200

@@ -37,7 +37,7 @@ from ortoo.model.topic import topic_config
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms, to_topic_name
 from .link import Link
 
-_AT_ONCE = 300  # commands under way together
+_AT_ONCE = 150  # commands under way together
 _PAGE = 2_000  # dead letters that are looked at before others run
 
 Time = float | datetime
