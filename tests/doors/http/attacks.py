@@ -138,6 +138,10 @@ def _packed() -> list[tuple[str, bytes, bytes]]:
     numbers = b'{"messages":[%b{}]}' % b"".join(b'{"value":%d},' % random.randrange(10**6) for _ in range(40_000))
     headers = b'{"messages":[{"value":1,"headers":{%b"x":""}}]}' % b"".join(b'"%d":"",' % n for n in range(50_000))
     publishes = b'{"publishes":[%b{}]}' % (b'{"topic":"t"},' * 300_000)
+    acks = b'{"acks":[%b""]}' % (b'"ab",' * 300_000)
+    many = b"".join(b'"%d":"",' % n for n in range(150_000))
+    asked = b'{"value":1,"timeout":0,"headers":{%b"x":""}}' % many
+    settings = b'{"name":"x","lease":[%b[]]}' % (b"[]," * 30_000)
     return [
         ("/v1/nack", b"gzip", gzip.compress(receipts, 9, mtime=0)),
         ("/v1/topics/t/groups/g/ack", b"zstd", zstandard.compress(receipts)),
@@ -145,6 +149,11 @@ def _packed() -> list[tuple[str, bytes, bytes]]:
         ("/v1/topics/t/messages", b"gzip", gzip.compress(numbers, 1, mtime=0)),
         ("/v1/topics/t/messages", b"identity", headers),
         ("/v1/transactions", b"gzip", gzip.compress(publishes, 1, mtime=0)),
+        ("/v1/transactions", b"identity", acks),
+        ("/v1/topics/t/request", b"identity", asked),
+        ("/v1/topics/t/request", b"gzip", gzip.compress(asked, 1, mtime=0)),
+        ("/v1/topics", b"identity", settings),
+        ("/v1/topics", b"gzip", gzip.compress(settings + b" " * 100_000, 1, mtime=0)),
     ]
 
 

@@ -7,7 +7,7 @@ import gzip
 import re
 import zlib
 from base64 import b64decode
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import httpx
 import msgspec
@@ -15,8 +15,13 @@ import pytest
 import zstandard
 from websockets.asyncio.client import connect
 
-from ortoo.doors.http import rendering
+from ortoo.doors.http import counting, rendering, shapes
 from ortoo.doors.http.connection import HEAD_BYTES_MAX, Connection
+from ortoo.doors.http.routing import Endpoint, Route
+from ortoo.doors.http.table import ROUTES
+from ortoo.model import limits
+from ortoo.model.errors import InvalidError
+from ortoo.model.settings import HttpSettings
 from tests.doors.http.home import Home, serving, until
 from tests.doors.watching import Watch
 
@@ -43,18 +48,98 @@ def repeated(before: bytes, item: bytes, count: int, after: bytes) -> bytes:
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gzip", "zstd"])
 async def test_receipts_by_the_million_in_a_few_packed_bytes_are_refused(home: Home, pack: Any) -> None:
-    body = pack(repeated(b'{"receipts":[', b'"",', 2_000_000, b'""]}'))
-    assert len(body) < 10_000
-    response = await send(home, ACK, body, "gzip" if body[:2] == b"\x1f\x8b" else "zstd")
+    """They would fit into what such a body may have; it is what few bytes became so many that is refused."""
+    body = repeated(b'{"receipts":[', b'"",', 600_000, b'""]}')
+    packed = pack(body)
+    assert len(body) < shapes.LIST_BYTES_MAX
+    assert len(packed) < 10_000
+    response = await send(home, ACK, packed, "gzip" if packed[:2] == b"\x1f\x8b" else "zstd")
     assert response.status_code == 413
     assert "100 times" in response.text
 
 
-@pytest.mark.parametrize("path", [ACK, "/v1/topics/t/groups/g/nack", "/v1/topics/t/dlq/redrive", "/v1/topics"])
-async def test_what_carries_no_messages_is_bounded_by_its_bytes(home: Home, path: str) -> None:
-    body = repeated(b'{"receipts":[', b'"",', 8_000_000, b'""]}')
-    response = await send(home, path, body)
+@pytest.mark.parametrize("path", [ACK, "/v1/topics/t/groups/g/nack", "/v1/topics/t/dlq/redrive"])
+async def test_what_names_messages_is_bounded_by_its_bytes(home: Home, path: str) -> None:
+    response = await send(home, path, repeated(b'{"receipts":[', b'"",', 1_000_000, b'""]}'))
     assert response.status_code == 413
+    assert "at most 2097152 bytes" in response.text
+
+
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/lease", "/v1/topics/t/archived", "/v1/topics/t/groups/g/lease"])
+async def test_what_carries_and_names_no_messages_is_small(home: Home, path: str) -> None:
+    response = await send(home, path, repeated(b'{"name":"x","lease":[', b"[],", 50_000, b"[]]}"))
+    assert response.status_code == 413
+    assert "at most 131072 bytes" in response.text
+
+
+async def test_settings_that_nest_are_refused_before_they_are_built(home: Home) -> None:
+    for item in (b"[],", b"{},"):
+        response = await send(home, "/v1/topics", repeated(b'{"name":"x","lease":[', item, 30_000, item[:-1] + b"]}"))
+        assert response.status_code == 400
+        assert "more than 1000 arrays and objects" in response.text
+    labels = {f"[{{{number}": "[" * 200 + '"' for number in range(limits.LABELS_MAX)}
+    assert (await home.post("/v1/topics", {"name": "x", "labels": labels})).status_code == 201
+
+
+async def test_a_topic_has_room_for_all_its_settings(home: Home) -> None:
+    long = "é" * 125
+    labels = {f"{number:03d}{long}": long for number in range(limits.LABELS_MAX)}
+    url = "http://x/" + "y" * 2_000
+    response = await home.post("/v1/topics", {"name": long, "labels": labels, "dlq_webhook": url})  # in ASCII
+    assert response.status_code == 201, response.text
+
+
+def many(name: str, count: int) -> bytes:
+    """A field of so many texts."""
+    if name == "headers":
+        return b'"headers":{%b}' % b",".join(b'"%06x":""' % number for number in range(count))
+    return b'"%b":[%b]' % (name.encode(), b",".join(b'"%02x"' % (number % 256) for number in range(count)))
+
+
+PATHS = {"acks": "/v1/transactions", "receipts": ACK, "ids": "/v1/topics/t/dlq/redrive"}
+PATHS |= {"parts": "/v1/transactions/x/commit", "headers": "/v1/topics/t/request"}
+
+
+@pytest.mark.parametrize("name", PATHS)
+async def test_texts_by_the_million_are_refused_before_they_are_built(home: Home, name: str) -> None:
+    body = b"{%b}" % many(name, 1_000_000 if name in ("acks", "headers") else 400_000)
+    response = await send(home, PATHS[name], body)
+    assert response.status_code == 400
+    assert f"at most {128 if name == 'headers' else 10_000} {name}" in response.text
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("how", ["twice", "escaped", "malformed"])
+def test_texts_are_refused_however_often_their_field_is_there(name: str, how: str) -> None:
+    """Of a field that is there twice, the last one counts, and the first is built all the same."""
+    escaped = f"\\u{ord(name[0]):04x}{name[1:]}"
+    again = {"twice": f',"{name}":null', "escaped": f',"{escaped}":null', "malformed": "]]"}[how].encode()
+    with pytest.raises((InvalidError, msgspec.DecodeError)):
+        counting.check_counts(b"{%b%b}" % (many(name, 300_000), again))
+    message = b'{"messages":[{%b%b}]}' % (many(name, 300_000), again)
+    with pytest.raises((InvalidError, msgspec.DecodeError)):
+        counting.check_counts(message)
+
+
+def test_texts_that_are_full_of_quotes_are_no_fields() -> None:
+    text = b'"%b"' % (b'\\"' * 2_000)
+    each = b'{"value":{"a":%b},"key":%b,"dedup_id":"\\"","headers":{"\\"":%b}}' % (text, text, text)
+    body = b'{"messages":[%b]}' % b",".join([each] * 1_000)
+    assert counting.could_have_many(body)
+    counting.check_counts(body)
+    counting.check_counts(b'{"receipts":[],"error":"%b"}' % (b'\\"' * 500_000))
+
+
+def holds_many(hint: Any) -> bool:
+    return get_origin(hint) in (list, dict) or any(map(holds_many, get_args(hint)))
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.body], ids=lambda route: route.path)
+def test_whatever_may_be_many_in_a_large_body_is_counted(route: Route) -> None:
+    assert route.body is not None
+    for name, hint in get_type_hints(route.body).items():
+        if holds_many(hint) and Endpoint(route).bytes_max != shapes.BODY_BYTES_MAX:
+            assert name in counting._Body.__struct_fields__
 
 
 async def test_more_receipts_than_a_lease_can_have_are_refused(home: Home) -> None:
@@ -151,20 +236,21 @@ async def test_a_file_whose_last_member_is_cut_short_is_refused(home: Home, cut:
 
 
 async def test_what_unpacks_to_very_much_more_than_was_sent_is_refused(home: Home) -> None:
-    packed = zlib.compress(repeated(b'{"messages":[{"value":"', b"x", 30 * MB, b'"}]}'), wbits=31)
-    response = await send(home, PUBLISH, packed, "gzip")
+    body = repeated(b'{"messages":[{"value":"', b"x", 8 * MB, b'"}]}')
+    assert len(body) < HttpSettings().max_body_bytes
+    response = await send(home, PUBLISH, zlib.compress(body, wbits=31), "gzip")
     assert response.status_code == 413
     assert "100 times" in response.text
 
 
 @pytest.mark.parametrize("kind", ["ack", "nack", "subscribe"])
 async def test_what_is_no_publish_is_small_on_a_socket_too(home: Home, kind: str) -> None:
-    said = repeated(b'{"receipts":[', b'"",', 5_000_000, b'""],"type":"%b"}' % kind.encode()).decode()
+    said = repeated(b'{"receipts":[', b'"",', 5_000, b'""],"type":"%b"}' % kind.encode() + b" " * 3 * MB).decode()
     async with connect(home.stream_url, max_size=None) as socket:
         async with Watch() as watch:
             await socket.send(said)
             told = await socket.recv()
-        assert "at most 2097152 bytes" in str(told)
+        assert f"at most {131072 if kind == 'subscribe' else 2097152} bytes" in str(told)
         assert watch.longest_stall < TURN_SECONDS, watch
 
 

@@ -13,6 +13,7 @@ from .body import Intake, check_content_type, parse_body, parse_query
 from .call import Answer, Call, Reply, Scope, Send, Streaming
 from .coding import WORTHWHILE_BYTES, choose, encode, encode_stream
 from .connection import Connection
+from .counting import check_nests
 from .desk import Desk, HangUp, Receive
 from .handshake import Handshake, bearer_token
 from .head import read_head
@@ -89,6 +90,8 @@ class App:
             raise InvalidError("this request needs a JSON body; /docs shows which")
         else:
             check_content_type(call.headers)
+        if endpoint.route.is_loose:
+            check_nests(body)
         assert endpoint.decoder is not None
         return await parse_body(endpoint.decoder, body)
 

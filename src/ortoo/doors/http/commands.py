@@ -11,7 +11,19 @@ from ortoo.model import limits
 from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
 
 from .problems import Problem
-from .shapes import Count, Messages, MessageView, Offset, Placement, Receipts, Seconds, SettleResult, Start
+from .shapes import (
+    BODY_BYTES_MAX,
+    LIST_BYTES_MAX,
+    Count,
+    Messages,
+    MessageView,
+    Offset,
+    Placement,
+    Receipts,
+    Seconds,
+    SettleResult,
+    Start,
+)
 
 Credit = Annotated[int, Meta(ge=0, le=1_000_000)]
 Name = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
@@ -92,7 +104,15 @@ decode_command = msgspec.json.Decoder(Command)
 class Kind(msgspec.Struct):
     type: str = ""
 
+    @property
+    def bytes_max(self) -> int | None:
+        """None: as large as any."""
+        if self.type == "publish":
+            return None
+        return LIST_BYTES_MAX if self.type in _SETTLING else BODY_BYTES_MAX
 
+
+_SETTLING = {kind.__struct_config__.tag for kind in (Ack, AckThrough, Nack, Reject, Release, Extend)}
 decode_kind = msgspec.json.Decoder(Kind)
 
 

@@ -12,7 +12,7 @@ from ortoo.model.errors import OrtooError
 
 from .call import Call, InNamespace, Reply
 from .problems import Refusal
-from .shapes import BODY_BYTES_MAX, CARRYING
+from .shapes import BODY_BYTES_MAX, CARRYING, LIST_BYTES_MAX, LISTING
 
 Handler = Callable[[Call], Awaitable[Reply]]
 
@@ -50,7 +50,14 @@ class Endpoint:
     def __init__(self, route: Route) -> None:
         self.route = route
         self.decoder = route.decoder()
-        self.bytes_max = None if route.body in CARRYING else BODY_BYTES_MAX
+        self.bytes_max = _bytes_max(route.body)
+
+
+def _bytes_max(body: type[msgspec.Struct] | None) -> int | None:
+    """None: as large as any."""
+    if body in CARRYING:
+        return None
+    return LIST_BYTES_MAX if body in LISTING else BODY_BYTES_MAX
 
 
 class _Node:

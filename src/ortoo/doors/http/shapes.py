@@ -24,7 +24,8 @@ Wait = Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Se
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Offset = Annotated[int, Meta(ge=0, le=2**62)]
 Instant = Annotated[float, Meta(ge=-1e11, le=1e11, description="Seconds since 1970, UTC")]
-BODY_BYTES_MAX = 2 * 1024 * 1024  # of a request that carries no messages: ten thousand receipts, and as much again
+BODY_BYTES_MAX = 128 * 1024  # of a request that carries no messages: all settings of a topic, and its labels escaped
+LIST_BYTES_MAX = 2 * 1024 * 1024  # of one that names messages: ten thousand receipts, and as much again
 Receipt = Annotated[str, Meta(description="Names one delivery of one message", examples=["7.3.1099511627781.2.41"])]
 Receipts = Annotated[list[Receipt], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
 Start = Literal["all", "new"]
@@ -331,6 +332,7 @@ class RequestBody(Input):
     timeout: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000)] = 5.0
 
 
+LISTING = (SettleBody, RedriveBody, CommitBody)
 CARRYING = (PublishBody, TransactionBody, StageBody, RequestBody)  # messages: as large as `http.max_body_bytes` allows
 
 

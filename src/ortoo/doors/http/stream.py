@@ -92,8 +92,8 @@ class Session:
     async def _take(self, data: bytes) -> None:
         self._share.take(len(data))
         try:
-            if len(data) > BODY_BYTES_MAX and (await parse_body(said.decode_kind, data)).type != "publish":
-                raise InvalidError(f"what is no publish has at most {BODY_BYTES_MAX} bytes")
+            if len(data) > BODY_BYTES_MAX:
+                await _check_size(data)
             command = await parse_body(said.decode_command, data)
             await self._share.room(_ROOM_SECONDS)
         except OrtooError as error:
@@ -228,3 +228,9 @@ class Session:
         except (asyncio.CancelledError, ClientDisconnected):
             await give_back(self._guest, pushed.command, runs)  # nothing was written: it waited until it could
             raise
+
+
+async def _check_size(data: bytes) -> None:
+    kind: said.Kind = await parse_body(said.decode_kind, data)
+    if kind.bytes_max is not None and len(data) > kind.bytes_max:
+        raise InvalidError(f"a {kind.type[:20]} has at most {kind.bytes_max} bytes")
