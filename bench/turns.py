@@ -7,82 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from time import thread_time
 from typing import Any
 
 import ortoo
-from ortoo.broker import Broker
 from ortoo.testing import ManualClock, open_manual
 
 from .figures import Figure
+from .large_turns import LARGE
 from .settings import Settings
+from .turning import BATCH, LATER, TOGETHER, Case, TimedLoop, Turns, end, hold, snapshot
 
 NAME = "turns"
-_BATCH = 5_000
-_TOGETHER = 10_000  # in a lease
-_LATER = 60.0
-
-Case = Callable[["Turns", int], Awaitable[None]]
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    longest = 0.0
-
-    def _run_once(self) -> None:
-        began = thread_time()
-        super()._run_once()  # type: ignore[misc]
-        self.longest = max(self.longest, thread_time() - began)
-
-
-class Turns:
-    """A queue on a clock that stands still. `watch` forgets the turns so far: what came before was only to prepare."""
-
-    def __init__(self, loop: _Loop, queue: ortoo.Queue, clock: ManualClock) -> None:
-        self._loop = loop
-        self.queue = queue
-        self.clock = clock
-        self.longest: float | None = None
-
-    async def watch(self) -> None:
-        gc.collect()
-        gc.freeze()
-        await asyncio.sleep(0)  # the turn that prepared ends here
-        self._loop.call_soon(setattr, self._loop, "longest", 0.0)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    async def stop(self) -> None:
-        """What follows does not count."""
-        await asyncio.sleep(0)
-        self.longest = self._loop.longest
-
-    async def fill(self, topic: str, count: int, make: Callable[[int], ortoo.Message]) -> None:
-        for start in range(0, count, _BATCH):
-            await self.queue.publish_many(topic, [make(number) for number in range(start, min(start + _BATCH, count))])
-
-    async def crowd(self, count: int, topic: str | None, **options: Any) -> list[asyncio.Task[object]]:
-        """Long polls, all in line."""
-        polls = []
-        for number in range(count):
-            poll = self.queue.lease(topic, wait=_LATER, consumer=f"c{number}", **options)
-            polls.append(asyncio.create_task(poll))
-            await asyncio.sleep(0)
-        await self.rest()
-        assert (await self.queue.stats()).waiters == count
-        return list(polls)
-
-    async def rest(self, turns: int = 400) -> None:
-        for _ in range(turns):
-            await asyncio.sleep(0)
 
 
 async def _due(turns: Turns, count: int) -> None:
-    queue, at = turns.queue, turns.clock.time() + _LATER
+    queue, at = turns.queue, turns.clock.time() + LATER
     await queue.create_group("t", "default")
     await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}", deliver_at=at))
     await turns.watch()
-    await turns.clock.advance(_LATER)
+    await turns.clock.advance(LATER)
     await turns.rest()
     assert len(await queue.lease("t", max_messages=100)) == 100
 
@@ -90,9 +33,9 @@ async def _due(turns: Turns, count: int) -> None:
 async def _expiring(turns: Turns, count: int) -> None:
     queue = turns.queue
     await queue.create_group("t", "default")
-    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}", ttl=_LATER))
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}", ttl=LATER))
     await turns.watch()
-    await turns.clock.advance(_LATER)
+    await turns.clock.advance(LATER)
     await turns.rest()
     assert not await queue.lease("t")
 
@@ -103,14 +46,7 @@ async def _polls(turns: Turns, count: int) -> None:
     await turns.queue.publish("t", b"v")
     await turns.rest()
     await turns.stop()
-    await _end(polls, 1)
-
-
-async def _end(polls: list[asyncio.Task[object]], served: int) -> None:
-    assert sum(poll.done() for poll in polls) == served
-    for poll in polls:
-        poll.cancel()
-    await asyncio.gather(*polls, return_exceptions=True)
+    await end(polls, 1)
 
 
 async def _labels(turns: Turns, count: int) -> None:
@@ -123,7 +59,7 @@ async def _labels(turns: Turns, count: int) -> None:
     await turns.queue.publish("t0", b"v")
     await turns.rest()
     await turns.stop()
-    await _end(polls, 1)
+    await end(polls, 1)
 
 
 async def _topics(turns: Turns, count: int) -> None:
@@ -175,8 +111,8 @@ async def _by_key(turns: Turns, count: int) -> None:
 
 async def _trace(turns: Turns, count: int) -> None:
     queue = turns.queue
-    await turns.fill("t", count, lambda n: ortoo.Message(b"v", delay=_LATER + n, ttl=3600.0))
-    sent = await queue.publish("t", b"v", delay=_LATER)
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", delay=LATER + n, ttl=3600.0))
+    sent = await queue.publish("t", b"v", delay=LATER)
     await turns.watch()
     await queue.trace(sent.id)
 
@@ -186,24 +122,15 @@ async def _commit(turns: Turns, count: int) -> None:
     await queue.create_topic("p", partitions=6)
     await queue.begin("tx", timeout=3600)
     named = queue.named("tx", part="a")
-    for start in range(0, count, _BATCH):
-        await named.publish_many("p", [ortoo.Message(b"v", key=f"k{n}") for n in range(start, start + _BATCH)])
+    for start in range(0, count, BATCH):
+        await named.publish_many("p", [ortoo.Message(b"v", key=f"k{n}") for n in range(start, start + BATCH)])
     await turns.watch()
     await named.commit()
 
 
-async def _hold(turns: Turns, count: int, together: int = _TOGETHER) -> list[ortoo.Received]:
-    """Of so many messages with a key of its own each, all are leased by one consumer."""
-    await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
-    held: list[ortoo.Received] = []
-    while len(held) < count:
-        held += await turns.queue.lease("t", max_messages=together, consumer="me", lease=3600)
-    return held
-
-
-def _settling(outcome: str, together: int = _TOGETHER) -> Case:
+def _settling(outcome: str, together: int = TOGETHER) -> Case:
     async def case(turns: Turns, count: int) -> None:
-        held = await _hold(turns, count, together)
+        held = await hold(turns, count, together)
         await turns.watch()
         await getattr(turns.queue, outcome)(held)
         await turns.rest()
@@ -212,7 +139,7 @@ def _settling(outcome: str, together: int = _TOGETHER) -> Case:
 
 
 async def _leaving(turns: Turns, count: int) -> None:
-    await _hold(turns, count)
+    await hold(turns, count)
     await turns.watch()
     await turns.queue.leave("me")
     await turns.stop()
@@ -223,7 +150,7 @@ async def _trim(turns: Turns, count: int) -> None:
     await turns.fill("t", count, lambda n: ortoo.Message(b"v", key=f"k{n}"))
     await turns.queue.lease("t", key="none")  # looks at all of them
     await turns.watch()
-    await turns.clock.advance(_LATER)
+    await turns.clock.advance(LATER)
     await turns.rest()
     await turns.stop()
     assert (await turns.queue.topic("t")).messages == 0
@@ -232,7 +159,7 @@ async def _trim(turns: Turns, count: int) -> None:
 async def _ids(turns: Turns, count: int) -> None:
     await turns.fill("t", count, lambda n: ortoo.Message(b"v", dedup_id=f"id{n}"))
     await turns.watch()
-    await turns.clock.advance(_LATER)
+    await turns.clock.advance(LATER)
     await turns.rest()
 
 
@@ -252,28 +179,21 @@ async def _everywhere(turns: Turns, count: int) -> None:
 
 async def _transactions(turns: Turns, count: int) -> None:
     for number in range(count):
-        await turns.queue.begin(f"tx{number}", timeout=_LATER)
+        await turns.queue.begin(f"tx{number}", timeout=LATER)
     await turns.watch()
-    await turns.clock.advance(_LATER)
+    await turns.clock.advance(LATER)
     await turns.rest()
 
 
 async def _failed(turns: Turns, count: int) -> None:
-    await turns.queue.nack(await _hold(turns, count), delay=3600)
-    await _snapshot(turns)
+    await turns.queue.nack(await hold(turns, count), delay=3600)
+    await snapshot(turns)
 
 
 async def _many_topics(turns: Turns, count: int) -> None:
     for number in range(count):
         await turns.queue.publish(f"t{number}", b"v")
-    await _snapshot(turns)
-
-
-async def _snapshot(turns: Turns) -> None:
-    broker = turns.queue._link
-    assert isinstance(broker, Broker)
-    await turns.watch()
-    await broker._snapshot()
+    await snapshot(turns)
 
 
 async def _much_of_each(turns: Turns, count: int) -> None:
@@ -285,7 +205,7 @@ async def _much_of_each(turns: Turns, count: int) -> None:
 
 
 async def _seek(turns: Turns, count: int) -> None:
-    await turns.queue.ack(await _hold(turns, count))
+    await turns.queue.ack(await hold(turns, count))
     await turns.watch()
     await turns.queue.seek("t", "default", offset=0, to_offset=count)
 
@@ -319,13 +239,14 @@ CASES: dict[str, tuple[Case, int, dict[str, Any]]] = {
     "5,000 topics, snapshot": (_many_topics, 5_000, {}),
     "200,000 done, some again": (_seek, 200_000, {}),
     "1,000 partitions, 10,000 each time": (_much_of_each, 1_000, {}),
+    **LARGE,
 }
 
 
 def _measure(case: Case, count: int, config: dict[str, Any]) -> float:
     async def run() -> float:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, _Loop)
+        assert isinstance(loop, TimedLoop)
         clock = ManualClock()
         async with open_manual(clock) as queue:
             await queue.create_topic("t", partitions=1, **config)
@@ -336,7 +257,7 @@ def _measure(case: Case, count: int, config: dict[str, Any]) -> float:
             assert turns.longest is not None
             return turns.longest
 
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+    with asyncio.Runner(loop_factory=TimedLoop) as runner:
         longest = runner.run(run())
     gc.unfreeze()
     return longest
