@@ -1,15 +1,18 @@
 """Consumers whose connection is gone, and a door that closes."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from ortoo.broker import Access, Broker, Budget, Gate
-from ortoo.doors.tcp import TcpDoor
+from ortoo.doors.tcp import TcpDoor, cutting, session
 from ortoo.model import limits
 from ortoo.model.settings import LimitSettings, TcpSettings
 from ortoo.wire import protocol as p
-from tests.doors.tcp.home import Home, serving, until
+from ortoo.wire.frames import encode_frame
+from tests.doors.honest import LONG
+from tests.doors.tcp.home import Home, Wire, serving, until
 from tests.doors.tcp.test_requests import leased, leased_now, make_jobs, poll, publish
 from tests.doors.tcp.test_subscriptions import feed
 from tests.semantics.stores import SlowStore
@@ -179,3 +182,105 @@ async def test_names_of_refused_consumers_are_not_remembered(home: Home) -> None
         (session,) = home.door._sessions
         assert session._consumers == set()
         assert not home.door.presence._connected
+
+
+class TestManyPolls:
+    COUNT = 3_000
+
+    @pytest.fixture(autouse=True)
+    def long_sessions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What comes back does so at once, and not because its consumer has left."""
+        monkeypatch.setattr(limits, "SESSION_TIMEOUT_MS", 3_600_000)
+
+    async def wait_for_messages(self, home: Home, wire: Wire, count: int) -> None:
+        wire.writer.write(b"".join(bytes(encode_frame((number, poll()))) for number in range(1, count + 1)))
+        async with asyncio.timeout(LONG):
+            while len(home.broker.waiters) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def test_polls_of_a_connection_that_ends_go_a_few_at_a_time(self, home: Home) -> None:
+        await make_jobs(home)
+        async with home.wire() as wire:
+            await self.wait_for_messages(home, wire, self.COUNT)
+        most: list[int] = []
+        before = self.COUNT
+        async with asyncio.timeout(LONG):
+            while before:
+                await asyncio.sleep(0)
+                most.append(before - len(home.broker.waiters))
+                before -= most[-1]
+        assert max(most) <= 2 * cutting.CUTS_PER_TURN
+        await until(lambda: home.gate.connections == 0 and home.gate.budget.bytes == 0)
+
+    async def test_a_door_that_closes_sends_them_home_a_few_at_a_time(self) -> None:
+        async with serving() as home:
+            await make_jobs(home)
+            async with home.wire() as wire:
+                await self.wait_for_messages(home, wire, self.COUNT)
+                cut = [len(home.broker.waiters)]
+                closing = asyncio.create_task(home.door.close(LONG))
+                while not closing.done():
+                    await asyncio.sleep(0)
+                    cut.append(len(home.broker.waiters))
+                assert max(a - b for a, b in pairwise(cut)) <= 2 * cutting.CUTS_PER_TURN
+                assert cut[-1] == 0
+
+    async def test_what_comes_for_those_not_yet_gone_goes_back(self, home: Home) -> None:
+        await make_jobs(home)
+        async with home.wire() as wire:
+            await self.wait_for_messages(home, wire, self.COUNT)
+            [one] = home.door._sessions
+            one._transport.abort()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(home.broker.waiters) > self.COUNT // 2
+            await home.queue.publish_many("jobs", [b"x"] * 10)
+            await until(lambda: len(home.broker.waiters) == 0)
+            await until(lambda: leased_now(home, 0))
+        messages = await home.queue.lease("jobs", max_messages=10)
+        assert [message.attempt for message in messages] == [1] * 10
+
+    async def test_the_same_for_subscriptions(self, home: Home) -> None:
+        await make_jobs(home)
+        async with home.wire() as wire:
+            for number in range(1, 1_001):
+                wire.send((number, p.Subscribe(poll(), 5)))
+            await home.waiters(1_000)
+            [one] = home.door._sessions
+            one._transport.abort()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(home.broker.waiters) > 500
+            await home.queue.publish_many("jobs", [b"x"] * 10)
+            await until(lambda: len(home.broker.waiters) == 0)
+            await until(lambda: leased_now(home, 0))
+
+    async def test_one_connection_has_so_many_and_no_more(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(session, "POLLS_MAX", 20)
+        await make_jobs(home)
+        async with home.wire() as wire:
+            await self.wait_for_messages(home, wire, 20)
+            wire.send((100, p.Subscribe(poll(), 5)))  # has a bound of its own
+            await home.waiters(21)
+            kind, problem = await wire.ask(poll())
+            assert (kind, problem["code"]) == (p.ERROR, "too_many")
+            assert "open another" in problem["message"]
+            assert (await wire.ask(poll(0)))[0] == p.ANSWER  # who does not wait is served
+            wire.send((0, p.Cancel(1)))
+            assert (await wire.receive())[:2] == (p.ANSWER, 1)
+            wire.send((1, poll()))
+            await home.waiters(21)
+
+    async def test_leases_that_do_not_wait_are_requests_like_others(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(session, "REQUESTS_MAX", 5)
+        await make_jobs(home)
+        async with home.wire() as wire:
+            [one] = home.door._sessions
+            await one._reading.acquire()  # as if the client did not take a large answer
+            for number in range(1, 30):
+                wire.send((number, poll(0)))
+            await until(lambda: bool(home.door.stalled))
+            one._reading.release()
+            assert sorted([(await wire.receive())[1] for _ in range(1, 30)]) == list(range(1, 30))

@@ -9,6 +9,7 @@ from ortoo.broker import Gate
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import TcpSettings
 
+from .cutting import Cutter
 from .session import Session
 
 _SWEEP_SECONDS = 5.0
@@ -21,6 +22,7 @@ class TcpDoor:
         self.gate = gate
         self.server = server
         self.presence = gate.presence
+        self.cutter = Cutter()
         self.address: tuple[str, int] = (settings.host, settings.port)
         self._tls = tls
         self._listener: asyncio.Server | None = None

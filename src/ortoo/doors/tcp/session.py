@@ -15,19 +15,23 @@ from ortoo.broker import Gate, Guest, Presence, Share, Subscription
 from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
-from ortoo.model.commands import Lease
+from ortoo.model.commands import Lease, Settle
 from ortoo.model.errors import InvalidError, OrtooError, ProtocolError, TooManyError
+from ortoo.model.replies import LeasedRun
+from ortoo.model.runs import runs_of
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
 from ortoo.wire.outbox import Outbox
 
 from .answer import answer
+from .cutting import Cutter
 from .errors import problem_of
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
 WAITING_BYTES = 2_048  # what a publish that waits weighs beside what it brings; so many small ones would weigh nothing
 SUBSCRIPTIONS_MAX = 10_000  # of one connection
+POLLS_MAX = 10_000  # leases and publishes of one connection that wait
 CREDIT_MAX = 1_000_000
 CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
@@ -48,6 +52,7 @@ class House(Protocol):
     gate: Gate
     presence: Presence
     server: str  # what it calls itself
+    cutter: Cutter
     stalled: set[Session]  # those that have stopped reading
 
     def begun(self, session: Session) -> None: ...
@@ -96,13 +101,11 @@ class Session(asyncio.Protocol):
     def eof_received(self) -> None:
         """Nobody is there to take what polls would lease."""
         self._is_leaving = True
-        for poll in self._polls.values():
-            poll.cancel()
+        self._house.cutter.cut(self._polls.values())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_leaving = True
-        for task in self._tasks:
-            task.cancel()
+        self._house.cutter.cut(self._tasks)
         self._share.give_back(self._held)
         self._share.leave()
         if self._is_counted:
@@ -276,10 +279,14 @@ class Session(asyncio.Protocol):
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
+        may_wait = isinstance(request, Lease | p.PublishOrWait) and request.wait_ms > 0
+        if may_wait and len(self._polls) - len(self._subscriptions) >= POLLS_MAX:
+            error = TooManyError(f"{POLLS_MAX} requests of this connection wait already; open another")
+            self._send(p.ERROR, request_id, p.to_problem(error))
+            return
         if isinstance(request, p.PublishOrWait):
             size += WAITING_BYTES
         self._share.take(size)
-        may_wait = isinstance(request, Lease | p.PublishOrWait)
         self._start(request_id, self._answer(request_id, request, size), may_wait, size)
 
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
@@ -292,12 +299,22 @@ class Session(asyncio.Protocol):
                 async with self._reading:
                     await self._writable.wait()
                     self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
-                return
-            if isinstance(request, Lease):
+            elif isinstance(request, Lease):
                 await self._writable.wait()
-            self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
+                runs = await answer(self._guest, request, self._share, size)
+                await self._hand_over(p.ANSWER, request_id, request, runs)
+            else:
+                self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
         except Exception as error:  # whatever it is, the client is told and the connection lives on
             self._send(p.ERROR, request_id, problem_of(error))
+
+    async def _hand_over(self, kind: int, request_id: int, lease: Lease, runs: list[LeasedRun]) -> None:
+        """What was leased; it goes back when it comes too late, because not everything is cut short at once."""
+        assert self._guest is not None
+        if runs and self._transport.is_closing() and not lease.auto_ack:
+            await self._guest.call(Settle("release", runs_of(run.taken for run in runs)))
+        else:
+            self._send(kind, request_id, runs)
 
     def _start(self, request_id: int, work: Coroutine[Any, Any, None], may_wait: bool, size: int) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -339,7 +356,8 @@ class Session(asyncio.Protocol):
         self._note_consumer(request.lease.consumer)
         subscription = self._guest.subscribe(request.lease, request.credit)
         self._subscriptions[request_id] = subscription
-        self._start(request_id, self._deliver(request_id, subscription), may_wait=True, size=0)
+        delivering = self._deliver(request_id, request.lease, subscription)
+        self._start(request_id, delivering, may_wait=True, size=0)
 
     def _grant(self, request: p.Credit) -> None:
         if request.subscription in self._subscriptions:  # else it has just ended
@@ -347,13 +365,13 @@ class Session(asyncio.Protocol):
                 raise ProtocolError(f"credit is granted in 1 to {CREDIT_MAX}, not {request.credit}")
             self._subscriptions[request.subscription].grant(request.credit)
 
-    async def _deliver(self, request_id: int, subscription: Subscription) -> None:
+    async def _deliver(self, request_id: int, lease: Lease, subscription: Subscription) -> None:
         try:
-            while True:
+            while not self._transport.is_closing():
                 await self._writable.wait()
                 runs = await subscription.next(limits.WAIT_MS_MAX)
                 if runs:
-                    self._send(p.DELIVERY, request_id, runs)
+                    await self._hand_over(p.DELIVERY, request_id, lease, runs)
         except Exception as error:  # as above: it ends the subscription and nothing else
             self._send(p.ERROR, request_id, problem_of(error))
 
@@ -363,8 +381,7 @@ class Session(asyncio.Protocol):
         """Says goodbye and finishes what was begun; who waits is sent home."""
         self._is_leaving = True
         self._send(p.GOODBYE, 0, None)
-        for poll in self._polls.values():
-            poll.cancel()
+        self._house.cutter.cut(self._polls.values())
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._close()
 
