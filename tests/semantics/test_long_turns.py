@@ -13,11 +13,13 @@ from ortoo.broker.waiters import Waiters
 from ortoo.client import admin
 from ortoo.engine import Engine
 from ortoo.engine import members as members_module
+from ortoo.engine import snapshot as snapshot_module
 from ortoo.engine.feed import Feed
 from ortoo.engine.keys import KeyColumn, KeyOrder
 from ortoo.engine.members import Members
 from ortoo.engine.partition import Partition
 from ortoo.engine.picker import Budget
+from ortoo.engine.snapshot import Snapshot
 from ortoo.engine.state import State
 from ortoo.model import limits
 from ortoo.stores.memory import MemoryStore
@@ -395,3 +397,40 @@ async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, mo
         ticking.cancel()
     assert max(seen) <= 20
     assert sum(seen) == 200
+
+
+async def test_a_snapshot_of_one_large_topic_lets_others_run(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes meanwhile is dumped first, and no more than that: it is a snapshot of one instant all the same."""
+    monkeypatch.setattr(limits, "SNAPSHOT_PER_TURN", 20)
+    dumped: list[int] = []
+    go_on, dump = Snapshot.go_on, snapshot_module._dump_feed
+
+    def counted_turn(snapshot: Snapshot, most: int) -> bool:
+        dumped.append(0)
+        return go_on(snapshot, most)
+
+    def counted(feed: Feed) -> Any:
+        dumped[-1] += 1
+        return dump(feed)
+
+    monkeypatch.setattr(Snapshot, "go_on", counted_turn)
+    monkeypatch.setattr(snapshot_module, "_dump_feed", counted)
+    async with queue:
+        await queue.create_topic("orders", partitions=30)
+        for number in range(9):
+            await queue.create_group("orders", f"g{number}")
+        for partition in range(30):
+            await queue.publish("orders", b"before", partition=partition)
+        held = await queue.lease("orders", group="g3", partition=29)
+        before = queue._link.engine.snapshot()  # type: ignore[attr-defined]
+        dumped.clear()
+        making = asyncio.create_task(queue._link._snapshot())  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        await queue.publish("orders", b"meanwhile", partition=28)
+        await queue.ack(held)
+        assert not making.done()
+        snapshot, _, _ = await making
+    assert snapshot == before
+    assert len(dumped) > 10
+    assert sum(dumped) == 30 * 9
+    assert max(dumped) <= 20 + 2 * 9

@@ -1,6 +1,6 @@
 """The hard state as bytes, and back. What the log itself tells (times, keys, dedup ids) is not in it: see LogIndex.
 
-A snapshot is made of arrays and bitmaps, not of messages, and a few topics at a time, so that it holds nobody up.
+A snapshot is made of arrays and bitmaps, not of messages, and a few partitions at a time, so that it holds nobody up.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from array import array
 from collections.abc import Iterator
 from itertools import chain
 from operator import add
+from typing import Any
 
 import msgspec
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Record
+from ortoo.model.records import Extended, Record
 from ortoo.model.topic import TopicConfig
 
 from .feed import Feed
@@ -110,6 +111,7 @@ class StateDump(msgspec.Struct, array_like=True):
     commits: list[CommitDump] = []
 
 
+_LATER: Any = None  # in the place of what is dumped piece by piece
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(StateDump)
 
@@ -119,8 +121,34 @@ def peek(data: bytes) -> StateDump:
     return _decoder.decode(data)
 
 
+class _Dumping:
+    """A topic of which some partitions are dumped, each with every group's place in it. What belongs to no partition is dumped
+    at the beginning, leases too: a record that changes them changes one partition, and that is dumped before."""
+
+    __slots__ = ("dump", "left", "topic")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.left = dict.fromkeys(range(len(topic.partitions)))
+        self.dump = _dump_topic(topic)
+
+    def take(self, index: int) -> None:
+        if index in self.left:
+            del self.left[index]
+            partitions: list[Any] = self.dump.partitions
+            partitions[index] = msgspec.Raw(_encode(_dump_partition(self.topic.partitions[index])))
+            for group, dumped in zip(self.topic.groups.values(), self.dump.groups, strict=True):
+                feeds: list[Any] = dumped.feeds
+                feeds[index] = msgspec.Raw(_encode(_dump_feed(group.feeds[index])))
+
+    def take_all(self) -> None:
+        for index in list(self.left):
+            self.take(index)
+
+
 class Snapshot:
-    """The state as of the instant this was made, dumped little by little. A topic that is about to change is dumped first.
+    """The state as of the instant this was made, dumped little by little. What is about to change is dumped first: a partition,
+    or where a record names none, all that is left of its topic.
 
     `at` is that instant, `secrets` what a store has to encrypt: dedup ids of encrypted topics, by topic.
     """
@@ -129,6 +157,7 @@ class Snapshot:
         self.at = state.now
         self.secrets: dict[TopicId, bytes] = {}
         self._left = dict(state.topics)
+        self._begun: dict[TopicId, _Dumping] = {}
         self._topics: dict[TopicId, msgspec.Raw] = dict.fromkeys(state.topics, msgspec.Raw())  # in their order
         self._dump = StateDump(
             state.now,
@@ -143,22 +172,44 @@ class Snapshot:
 
     def before(self, record: Record) -> None:
         """It will be applied next. No record changes more than one topic."""
-        topic = self._left.pop(getattr(record, "topic", None), None)  # type: ignore[arg-type]
-        if topic is not None:
-            self._dump_topic(topic)
+        dumping = self._begin(getattr(record, "topic", None))
+        if dumping is None or isinstance(record, Extended):  # that changes a lease, which is dumped
+            return
+        partition = getattr(record, "partition", None)
+        if partition is None or dumping.topic.config.window_seconds:  # a window closes in all partitions
+            dumping.take_all()
+        else:
+            dumping.take(partition)
+        self._end(dumping)
 
     def go_on(self, most: int) -> bool:
-        """Dumps topics with about so many partitions, as they are and once more for each group. Whether all are dumped."""
-        while self._left and most > 0:
-            topic = self._left.pop(next(iter(self._left)))
-            most -= len(topic.partitions) * (1 + len(topic.groups))
-            self._dump_topic(topic)
-        return not self._left
+        """Dumps about so many partitions, as they are and once more for each group. Whether all are dumped."""
+        while most > 0 and (self._begun or self._left):
+            dumping = self._begin(next(iter(self._begun or self._left)))
+            assert dumping is not None
+            most -= 1
+            while dumping.left and most > 0:
+                most -= 1 + len(dumping.topic.groups)
+                dumping.take(next(iter(dumping.left)))
+            self._end(dumping)
+        return not self._begun and not self._left
 
-    def _dump_topic(self, topic: Topic) -> None:
-        self._topics[topic.id] = msgspec.Raw(_encode(_dump_topic(topic)))
+    def _begin(self, topic_id: TopicId | None) -> _Dumping | None:
+        """None where all of it is dumped, or it is too young to be."""
+        if topic_id is None or topic_id in self._begun:
+            return None if topic_id is None else self._begun[topic_id]
+        topic = self._left.pop(topic_id, None)
+        if topic is None:
+            return None
         if topic.config.encrypted and (ids := list(_dump_dedup_ids(topic))):
             self.secrets[topic.id] = _encode(ids)
+        dumping = self._begun[topic.id] = _Dumping(topic)
+        return dumping
+
+    def _end(self, dumping: _Dumping) -> None:
+        if not dumping.left:
+            del self._begun[dumping.topic.id]
+            self._topics[dumping.topic.id] = msgspec.Raw(_encode(dumping.dump))
 
     def finish(self) -> bytes:
         self.go_on(1 << 62)
@@ -173,19 +224,20 @@ def _dump_commit(namespace: str, name: str, commit: Committing) -> CommitDump:
 
 
 def _dump_topic(topic: Topic) -> TopicDump:
+    """With nothing in its partitions yet."""
     return TopicDump(
         topic.id,
         *topic.name,
         topic.created,
         topic.config,
-        [_dump_partition(partition) for partition in topic.partitions],
+        [_LATER] * len(topic.partitions),
         [_dump_group(group) for group in topic.groups.values()],
         topic.spread,
         topic.window_since,
         topic.window_count,
         [] if topic.config.encrypted else list(_dump_dedup_ids(topic)),
         topic.dedup.forgotten,
-        topic.dedup.ends,
+        list(topic.dedup.ends),
     )
 
 
@@ -245,7 +297,7 @@ def _dump_group(group: Group) -> GroupDump:
         group.id,
         group.name,
         group.ephemeral,
-        [_dump_feed(feed) for feed in group.feeds],
+        [_LATER] * len(group.feeds),
         [dump_lease(lease) for lease in group.leases.values()],
         group.settled.dump(),
     )

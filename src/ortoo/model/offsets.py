@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap64
 
+_NOTHING = bytes(BitMap64().serialize())
+
 
 class OffsetSet:
     """A mutable set of offsets. Records hold such sets too and never change them once made."""
@@ -87,6 +89,8 @@ class OffsetSet:
         return self.bits.to_array()
 
     def to_bytes(self) -> bytes:
+        if not self.bits:
+            return _NOTHING
         self.bits.run_optimize()
         return bytes(self.bits.serialize())
 
