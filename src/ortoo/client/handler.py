@@ -69,14 +69,22 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         called = getattr(self.function, "__call__", None)  # noqa: B004 - an object may have an async __call__
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
-    async def call(self, given: Any, threads: Executor) -> None:
+    async def call(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> None:
+        """`enter_loop` is called before anything is awaited that is the function's own; it may raise."""
         if self.is_async:
+            enter_loop()
             await self.function(given)
-        else:
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(threads, copy_context().run, self.function, given)
-            if inspect.isawaitable(result):  # a plain function that hands on a coroutine
-                await result
+            return
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(threads, copy_context().run, self.function, given)
+        if inspect.isawaitable(result):  # a plain function that hands on a coroutine, as many decorators make them
+            try:
+                enter_loop()
+            except asyncio.CancelledError:
+                if inspect.iscoroutine(result):
+                    result.close()  # nobody will await it
+                raise
+            await result
 
 
 def check_source(topic: str | None, labels: dict[str, str] | None) -> None:

@@ -35,6 +35,10 @@ class Faces:
     def here(self) -> Queue | BorrowedQueue:
         return self._queue if asyncio._get_running_loop() is self._loop else self.blocking
 
+    def __getattr__(self, name: str) -> Any:
+        """For messages, which settle themselves with it."""
+        return getattr(self.here(), name)
+
 
 current_faces: ContextVar[Faces] = ContextVar("ortoo-worker-queue")  # of the worker that calls a handler
 

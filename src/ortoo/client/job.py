@@ -43,6 +43,7 @@ class Job:
         "alarm",
         "has_place",
         "is_abandoned",
+        "is_in_loop",
         "is_lost",
         "is_overdue",
         "is_settling",
@@ -59,8 +60,15 @@ class Job:
         self.is_abandoned = False  # the worker stops and cannot wait for it
         self.is_overdue = False  # it took too long; its messages are given up, though the handler may still run
         self.is_settling = False
+        self.is_in_loop = False  # the handler, or what it handed on, is awaited, so that it can be cancelled
         self.alarm: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
+
+    def enter_loop(self) -> None:
+        """From now on it can be cancelled. CancelledError when it would have been by now."""
+        self.is_in_loop = True
+        if self.is_overdue or self.is_lost or self.is_abandoned:
+            raise asyncio.CancelledError
 
     def __str__(self) -> str:
         return to_text(self.messages)

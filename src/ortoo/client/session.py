@@ -103,7 +103,7 @@ class Session:
             Shift(
                 handler,
                 queue,
-                self.faces.blocking,
+                self.faces,
                 consumer,
                 threads,
                 self._counts,

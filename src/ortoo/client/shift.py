@@ -36,11 +36,11 @@ from ortoo.model.topic import TopicConfig
 
 from .ceding import cede
 from .handler import Handler, Reject, describe
+from .handlers import Faces
 from .job import Counts, Job, Line, line_of, to_text
 from .patience import Patience, Sleep
 from .pulse import Pulse
 from .queue import Queue
-from .sync import BorrowedQueue
 
 log = logging.getLogger("ortoo.worker")
 
@@ -57,7 +57,7 @@ class Shift:
         self,
         handler: Handler,
         queue: Queue,
-        blocking: BorrowedQueue,
+        faces: Faces,
         consumer: str,
         threads: Executor,
         counts: Counts,
@@ -67,7 +67,7 @@ class Shift:
     ) -> None:
         self._handler = handler
         self._queue = queue
-        self._blocking = blocking
+        self._faces = faces
         self._consumer = consumer
         self._threads = threads
         self._counts = counts
@@ -99,7 +99,7 @@ class Shift:
             await self._learn(messages)
             if not self._handler.is_async:
                 for delivery in {message.delivery for message in messages}:
-                    delivery.queue = self._blocking  # type: ignore[assignment]  # message.extend() blocks in a thread
+                    delivery.queue = self._faces  # message.extend() blocks in a thread
             self._add(messages)
             if blocked := await self._give_back_blocked():
                 await self._let_others(blocked)
@@ -278,7 +278,7 @@ class Shift:
         """What the handler failed with, if it did."""
         given = job.messages if self._handler.max_messages is not None else job.messages[0]
         try:
-            await self._handler.call(given, self._threads)
+            await self._handler.call(given, self._threads, job.enter_loop)
         except (Exception, asyncio.CancelledError) as error:  # whatever it is, it is the message that failed
             return error
         return None
@@ -364,7 +364,7 @@ class Shift:
 
     def _cancel(self, job: Job) -> None:
         """A function in a thread cannot be cancelled: it goes on, keeps its place, and nobody asks for the result."""
-        if self._handler.is_async and job.task is not None:
+        if job.is_in_loop and job.task is not None:
             job.task.cancel()
 
     # -- stopping
@@ -384,7 +384,7 @@ class Shift:
                 job.is_abandoned = not job.is_overdue
                 log.warning("%s did not finish %s in time", self._handler.name, job)
                 self._cancel(job)
-        ending = [job.task for job in self.jobs if job.task and (job.is_settling or self._handler.is_async)]
+        ending = [job.task for job in self.jobs if job.task and (job.is_settling or job.is_in_loop)]
         ending += self._giving_up
         if ending:
             await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
