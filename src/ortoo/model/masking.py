@@ -11,27 +11,28 @@ from .topic import TopicConfig
 MASK = "********"
 
 
-def mask_login(url: str) -> str:
-    """An address without the user and password that it may have. It grows no longer by that."""
+def mask_url(url: str) -> str:
+    """An address without the user, the password and the query that it may have. It grows no longer by that."""
     parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{MASK[: len(login)]}@{host}").geturl() if login else url
+    login, at, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{MASK[: len(login)]}{at}{host}", query=MASK[: len(parts.query)]).geturl()
 
 
 def _is_masked(url: str) -> bool:
     """Whether it was shown by us, and is not to be taken for the address itself."""
     try:
-        login = urlsplit(url).netloc.rpartition("@")[0]
+        parts = urlsplit(url)
     except ValueError:  # no address at all
         return False
-    return bool(login) and MASK.startswith(login)
+    secrets = (parts.netloc.rpartition("@")[0], parts.query)
+    return any(secret and MASK.startswith(secret) for secret in secrets)
 
 
 def shown_config(config: TopicConfig) -> TopicConfig:
     """The settings of a topic, for clients."""
-    if config.dlq_webhook is None:
+    if config.dlq_webhook is None or (url := mask_url(config.dlq_webhook)) == config.dlq_webhook:
         return config
-    return msgspec.structs.replace(config, dlq_webhook=mask_login(config.dlq_webhook))
+    return msgspec.structs.replace(config, dlq_webhook=url)
 
 
 def shown_settings(config: TopicConfig) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def shown_settings(config: TopicConfig) -> dict[str, Any]:
 def unmask_settings(changes: dict[str, Any], config: TopicConfig) -> dict[str, Any]:
     """Without what a client only sends back as it was shown. What was masked is not to replace the secret."""
     url = changes.get("dlq_webhook")
-    if config.dlq_webhook is not None and url == mask_login(config.dlq_webhook):
+    if config.dlq_webhook is not None and url == mask_url(config.dlq_webhook):
         return {name: value for name, value in changes.items() if name != "dlq_webhook"}
     check_unmasked(url)
     return changes
@@ -50,4 +51,4 @@ def unmask_settings(changes: dict[str, Any], config: TopicConfig) -> dict[str, A
 
 def check_unmasked(url: object) -> None:
     if isinstance(url, str) and _is_masked(url):
-        raise InvalidError("the login of dlq_webhook is masked: give it in full, or leave dlq_webhook out")
+        raise InvalidError("the login or the query of dlq_webhook is masked: give it in full, or leave dlq_webhook out")

@@ -68,8 +68,21 @@ async def test_the_login_of_a_webhook_is_not_shown(home: Home, login: str) -> No
     changed = await home.client.patch("/v1/topics/t", json={"lease": 5})
     for response in (made, shown, listed, changed):
         assert f"{login}@" not in response.text
-        assert "hooks.example/x?y=1" in response.text
+        assert "hooks.example/x?***" in response.text
     assert (await home.queue.topic("t")).config.dlq_webhook == url
+
+
+async def test_the_query_of_a_webhook_is_not_shown(home: Home) -> None:
+    url = "https://hooks.example/x?api_key=s3cret"
+    await home.queue.create_topic("t", dlq_webhook=url)
+    for path in ("/v1/topics/t", "/v1/topics"):
+        response = await home.client.get(path)
+        assert "s3cret" not in response.text
+        assert "https://hooks.example/x?********" in response.text
+    plain = "https://hooks.example/x"
+    assert (await home.client.patch("/v1/topics/t", json={"dlq_webhook": plain})).json()["config"][
+        "dlq_webhook"
+    ] == plain
 
 
 async def test_what_was_shown_may_be_sent_back(home: Home) -> None:

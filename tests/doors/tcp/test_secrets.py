@@ -9,8 +9,8 @@ from ortoo.model.names import TopicName
 from ortoo.wire import protocol as p
 from tests.doors.tcp.home import Home
 
-URL = "https://ann:pa55@hooks.example/x?y=1"
-SHOWN = "https://********@hooks.example/x?y=1"
+URL = "https://ann:pa55@hooks.example/x?api_key=s3cret"
+SHOWN = "https://********@hooks.example/x?********"
 
 
 async def webhook(home: Home) -> str | None:
@@ -24,6 +24,7 @@ async def test_the_login_of_a_webhook_does_not_leave_the_server(home: Home) -> N
             kind, found = await wire.ask(question)
             assert kind == p.ANSWER
             assert "pa55" not in repr(found)
+            assert "s3cret" not in repr(found)
             assert "hooks.example" in repr(found)
 
 
@@ -46,6 +47,8 @@ async def test_what_was_shown_may_be_sent_back_and_replaces_nothing(home: Home) 
             await queue.update_topic("t", dlq_webhook="https://********@elsewhere.example/")
         with pytest.raises(ortoo.InvalidError, match="masked"):
             await queue.create_topic("u", dlq_webhook=SHOWN)
+        with pytest.raises(ortoo.InvalidError, match="masked"):
+            await queue.update_topic("t", dlq_webhook="https://ann:pa55@hooks.example/x?********")
         await queue.update_topic("t", dlq_webhook="https://bob:s3cret@hooks.example/")
     assert await webhook(home) == "https://bob:s3cret@hooks.example/"
 
