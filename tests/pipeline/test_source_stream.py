@@ -270,6 +270,24 @@ def test_a_topic_that_comes_to_match_and_was_trimmed_already(queue: SyncQueue) -
     assert values(lax, at, end) == [b"2"]
 
 
+def test_a_topic_that_comes_to_match_beside_one_that_is_read_and_was_trimmed_already(queue: SyncQueue) -> None:
+    """A stream that knows some topics, and has read of them, knows nothing of this one."""
+    queue.publish("order-1", b"first")
+    options = {"subscribePattern": "order.*", "startingOffsets": "earliest"}
+    strict, lax = (reader(**options, failOnDataLoss=strictly) for strictly in ("true", "false"))
+    start = strict.initialOffset()
+    at = strict.latestOffset(start, ALL)
+    assert values(strict, start, at) == [b"first"]
+    queue.publish_many("order-2", [b"0", b"1"])
+    queue.purge("order-2")
+    queue.publish("order-2", b"2")
+    queue.publish("order-1", b"second")
+    end = strict.latestOffset(at, ALL)
+    with pytest.raises(DataLostError, match="messages 0 to 1 of partition 0 of topic 'order-2' were removed"):
+        strict.partitions(at, end)
+    assert sorted(values(lax, at, end)) == [b"2", b"second"]
+
+
 def test_retention_that_overtakes_a_task(queue: SyncQueue) -> None:
     queue.publish_many("orders", [b"0", b"1"])
     options = {"subscribe": "orders", "startingOffsets": "earliest"}

@@ -214,6 +214,22 @@ async def test_a_poll_that_was_served_is_a_sign_of_life_of_that_moment(queue: Qu
     assert values(await queue.lease("orders", consumer="b")) == [b"2"]
 
 
+async def test_one_who_waits_and_is_served_later_may_fall_silent_from_then_on(queue: Queue, clock: ManualClock) -> None:
+    """A consumer that is silent for its session timeout leaves, though its poll was to wait for longer."""
+    await queue.create_topic("orders", partitions=1, ordering="partition")
+    polling = await poll(queue, consumer="a", wait=60)
+    await clock.advance(5)
+    await queue.publish("orders", b"1")
+    await queue.ack(await polling)
+    assert await queue.lease("orders", consumer="b") == []
+    await queue.publish("orders", b"2")
+    waiting = await poll(queue, consumer="b")
+    await clock.advance(9)
+    assert await waiters(queue) == 1
+    await clock.advance(1)
+    assert values(await waiting) == [b"2"]
+
+
 async def test_who_waits_is_alive(queue: Queue, clock: ManualClock) -> None:
     await queue.create_topic("orders", partitions=1, ordering="partition")
     polling = await poll(queue, consumer="a", wait=60)

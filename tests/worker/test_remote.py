@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import ortoo
+from ortoo.app.server import _tls_context
+from tests.app.certificates import make_certificate
+from tests.doors.tcp.home import serving as serve
 from tests.worker.conftest import until
 
 
@@ -75,3 +78,22 @@ async def test_a_worker_waits_for_its_server_and_outlives_it(tmp_path: Path, cap
         async with ortoo.connect(url) as queue:
             assert (await queue.group("emails", "senders")).backlog == 0
     assert seen == [b"first", b"second"]
+
+
+async def test_a_worker_trusts_the_certificates_that_it_is_given(tmp_path: Path) -> None:
+    settings = make_certificate(tmp_path)
+    async with serve(tls=_tls_context(settings)) as home:
+        await home.queue.publish("emails", b"x")
+        worker, seen = ortoo.Worker(f"ortoos://127.0.0.1:{home.port}", tls=settings.certificate), []
+
+        @worker.on("emails")
+        async def send(message: ortoo.Received) -> None:
+            seen.append(message.value)
+
+        async with worker:
+            await until(lambda: worker.stats.handled == 1)
+        assert seen == [b"x"]
+        stranger = ortoo.Worker(f"ortoos://127.0.0.1:{home.port}")
+        stranger.on("emails")(send)
+        with pytest.raises(ortoo.ConfigError, match="not trusted"):
+            await stranger.run_async()
