@@ -295,7 +295,7 @@ async def test_passing_listeners_are_one_group() -> None:
         await here.queue.create_topic("news")
         streams = [here.queue.subscribe("news") for _ in range(3)]
         for stream in streams:
-            await asyncio.wait_for(stream.__aenter__(), 5)
+            await asyncio.wait_for(stream.__aenter__(), 60)
         found = await here.scrape()
         assert found.labels("ortoo_group_consumers", "group") == {"_ephemeral"}
         assert found.value("ortoo_group_consumers", namespace="default", topic="news", group="_ephemeral") == 3

@@ -83,7 +83,7 @@ async def test_a_server_told_to_stop_under_load_loses_nothing_that_was_confirmed
         assert code == 0, logged
         assert [entry["event"] for entry in logged][-2:] == ["stopping", "drained"]
         assert [entry for entry in logged if entry["level"] in ("error", "critical")] == []
-        results = await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 20)
+        results = await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 60)
         assert [error for error in results if not isinstance(error, ortoo.OrtooError)] == []
     async with ortoo.open(tmp_path / "data") as queue:
         stored = [message.value async for message in queue.read("orders")]

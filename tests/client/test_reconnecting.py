@@ -161,7 +161,7 @@ async def test_a_subscription_that_has_used_up_its_credit_goes_on_after_a_cut(ho
         await until(lambda: proxy.connections == 2)
         await queue.stats()  # whatever it had to say to the next server was said before
         assert (await home.queue.group("jobs", "default")).leased <= 6  # the prefetch, and the one in our hands
-        found += [await asyncio.wait_for(anext(messages), 5) for _ in range(9)]
+        found += [await asyncio.wait_for(anext(messages), 60) for _ in range(9)]
         assert sorted(message.value for message in found) == numbers(10)
 
 

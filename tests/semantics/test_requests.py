@@ -95,7 +95,7 @@ async def test_closing_ends_requests_at_once(queue: Queue) -> None:
     await anext(aiter(queue.consume("auth")))
     await queue.close()
     with pytest.raises(ClosedError):
-        await asyncio.wait_for(asking, 5)
+        await asyncio.wait_for(asking, 60)
 
 
 async def answered(queue: Queue) -> bytes:

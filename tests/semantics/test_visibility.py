@@ -69,7 +69,7 @@ async def test_a_lease_does_not_wait_for_the_disk(slow: Queue, store: SlowStore)
     """A message can be leased only once it is durable, so a lease reply need not wait for the disk."""
     await slow.publish("orders", b"1")
     store.writing.clear()
-    assert values(await asyncio.wait_for(take(slow, "orders"), 5)) == [b"1"]
+    assert values(await asyncio.wait_for(take(slow, "orders"), 60)) == [b"1"]
 
 
 async def test_with_auto_ack_the_ack_is_durable_before_the_message_leaves(slow: Queue, store: SlowStore) -> None:

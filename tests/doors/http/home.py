@@ -68,7 +68,7 @@ class Home:
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(data)
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), 60)
         finally:
             writer.close()
 

@@ -29,7 +29,7 @@ class Client:
         await self.socket.send(msgspec.json.encode({"type": kind, **fields}).decode())
 
     async def hear(self, kind: str) -> dict[str, Any]:
-        heard: dict[str, Any] = msgspec.json.decode(await asyncio.wait_for(self.socket.recv(), 20))
+        heard: dict[str, Any] = msgspec.json.decode(await asyncio.wait_for(self.socket.recv(), 60))
         assert heard["type"] == kind, heard
         return heard
 

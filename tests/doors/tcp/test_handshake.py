@@ -100,7 +100,7 @@ async def test_with_the_token_one_comes_in() -> None:
 async def test_who_speaks_http_is_told_where_to_go(home: Home, method: str) -> None:
     async with home.wire(greets=False) as wire:
         wire.writer.write(f"{method} /v1/topics HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-        answer = await asyncio.wait_for(wire.reader.read(), 10)
+        answer = await asyncio.wait_for(wire.reader.read(), 60)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"HTTP has a port of its own" in answer
 
