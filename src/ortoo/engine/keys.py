@@ -136,6 +136,12 @@ class Waiting:
             self.start = 0
         return offset
 
+    def discard_first(self, offset: int) -> bool:
+        if self.start == len(self.items) or self.items[self.start] != offset:
+            return False
+        self.pop()
+        return True
+
     def discard(self, offset: int) -> bool:
         index = bisect_left(self.items, offset, lo=self.start)
         if index == len(self.items) or self.items[index] != offset:
@@ -211,19 +217,16 @@ class KeyOrder:
         """A ready message, or the next in line of one held by the same lease, was delivered."""
         state = self.states[key]
         state.held += 1
-        if state.waiting is None:
-            if state.head == offset:
-                state.head = -1
-            return
-        if state.held > 1:
-            self.blocked -= len(state.waiting)
+        waiting = state.waiting
+        has_waited = False
         if state.head == offset:
             state.head = -1
-        elif state.waiting and state.waiting[0] == offset:
-            state.waiting.pop()
-        else:
-            state.waiting.discard(offset)
-        self.blocked += len(state.waiting)
+        elif waiting is not None:
+            has_waited = waiting.discard_first(offset) or waiting.discard(offset)
+        if waiting is not None and state.held == 1:
+            self.blocked += len(waiting)
+        elif has_waited:
+            self.blocked -= 1
 
     def let_go(self, keys: array[int]) -> list[int]:
         """Held messages were settled. Returns those that become ready."""

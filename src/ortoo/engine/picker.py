@@ -207,7 +207,7 @@ class Picker:
         assert self.feed.keys is not None
         waiting = self.feed.keys.states[key].waiting
         done = self.freed_count.get(key, 0)
-        if waiting is None or done >= len(waiting) or self._must_sort(waiting[done]):
+        if waiting is None or done >= len(waiting) or (self.feed.unsorted.bits and self._must_sort(waiting[done])):
             self.taken_whole.add(key)
             return False
         offset = waiting[done]
