@@ -238,6 +238,7 @@ LIMITS: dict[str, str] = {
     "PRODUCERS_MAX": "clients whose commands are known again when they are sent twice",
     "PRODUCER_REMEMBERED_MS": "how long a client's commands are known again after it was last heard of",
     "PRODUCER_ANSWERS_MAX": "answers to one client that are remembered for that",
+    "PRODUCER_ANSWER_BYTES_MAX": "answers to all clients together that are remembered for that",
     "SESSION_TIMEOUT_MS": "how long a consumer without leases may be silent before it leaves its group",
     "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
     "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
