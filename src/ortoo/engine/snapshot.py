@@ -187,7 +187,6 @@ class Snapshot:
         while most > 0 and (self._begun or self._left):
             dumping = self._begin(next(iter(self._begun or self._left)))
             assert dumping is not None
-            most -= 1
             while dumping.left and most > 0:
                 most -= 1 + len(dumping.topic.groups)
                 dumping.take(next(iter(dumping.left)))
