@@ -291,7 +291,7 @@ class Broker(Reader):
                     commit.stir(topic.name, getattr(record, "partition", None))
         except Exception as error:
             self._give_up(error)
-        self._commits.add(records, sum(self.engine.copied_bytes(record) for record in records))
+        self._commits.add(records, self.engine.take_copied_bytes())
 
     def _give_up(self, error: Exception) -> Never:
         """A mistake of ours left the state half changed. Nothing of it is written; begin again from the store."""

@@ -12,7 +12,7 @@ from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
 
-from .copies import STORE_SHORT_MS, Original, check_fitting, fit
+from .copies import PLENTY, STORE_SHORT_MS, CopyRoom, Fitting, check_fitting, fit
 from .decision import Slate
 from .group import Group
 from .partition import Partition
@@ -49,15 +49,15 @@ def bury(
         raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {trouble}")
     if trouble is not None:
         return STORE_SHORT_MS
-    originals = [Original(topic.partitions[death.partition], death.offset, death.error) for death in copied]
+    originals = [(topic.partitions[death.partition], death.offset, death.error) for death in copied]
     if refuse:
-        check_fitting(slate.copy_room, topic, originals)
-    fitting = fit(slate.copy_room, topic, originals)
-    is_whole = refuse or has_room
-    if is_whole or fitting.copied:
-        _copy(slate, topic, copied if is_whole else copied[: fitting.copied])
-        slate.copy_room = slate.copy_room.less(fitting.cost)
-    return None if is_whole else fitting.again_ms
+        fitting = Fitting(len(copied), check_fitting(slate.copy_room, topic, originals), None)
+    else:
+        fitting = fit(CopyRoom(memory=PLENTY) if has_room else slate.copy_room, topic, originals)
+    if fitting.copied:
+        _copy(slate, topic, copied[: fitting.copied])
+        slate.copy(fitting.cost)
+    return fitting.again_ms
 
 
 def how_many_expire(slate: Slate, topic: Topic, partition: Partition, offsets: list[int]) -> tuple[int, int | None]:
@@ -67,7 +67,7 @@ def how_many_expire(slate: Slate, topic: Topic, partition: Partition, offsets: l
     if _trouble(slate, topic) is not None:
         return 0, STORE_SHORT_MS
     room = slate.copy_room.share(len(topic.groups))
-    fitting = fit(room, topic, [Original(partition, offset) for offset in offsets])
+    fitting = fit(room, topic, [(partition, offset, None) for offset in offsets])
     return fitting.copied, fitting.again_ms
 
 

@@ -5,7 +5,7 @@ The engine holds no values, so their sizes are bounded from what the partition k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ortoo.model import limits
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES = 512  # that a dead letter has besides its error
 _CHAR_BYTES = 4
+PLENTY = 1 << 62
 STORE_SHORT_MS = 1_000  # until what the store has no room for, or cannot take, is tried again
 _UNDER_WAY_MS = 20  # until what is under way may be durable
 
@@ -37,12 +38,9 @@ class CopyRoom(NamedTuple):
         return self._replace(store=None if self.store is None else self.store // count, memory=self.memory // count)
 
 
-class Original(NamedTuple):
-    """A message to be copied, and the text that comes with the copy."""
-
-    partition: Partition
-    offset: int
-    error: str | None = None
+Original = tuple[
+    "Partition", int, str | None
+]  # a message to be copied: where it lies, and the error that comes with the copy
 
 
 class Cost(NamedTuple):
@@ -50,23 +48,6 @@ class Cost(NamedTuple):
 
     likely: int
     most: int
-
-
-def costs(topic: Topic, originals: Iterable[Original]) -> Iterator[Cost]:
-    """Of the first, the first two, and so on."""
-    likely = most = 0
-    instant: tuple[Partition, int, int] | None = None  # the partition, where the instant begins, and where it ends
-    left = mean = 0  # bytes of the instant that are not counted yet, and of one of its messages
-    for partition, offset, error in originals:
-        if instant is None or instant[0] is not partition or not instant[1] <= offset < instant[2]:
-            start, end, left = partition.instant_of(offset)
-            instant, mean = (partition, start, end), left // max(1, end - start)
-        text = _HEADER_BYTES + _CHAR_BYTES * len(error or "")
-        largest = min(left, topic.config.max_message_bytes)
-        left -= largest
-        likely += mean + text
-        most += largest + text
-        yield Cost(likely, most)
 
 
 class Fitting(NamedTuple):
@@ -79,19 +60,33 @@ class Fitting(NamedTuple):
 
 def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
     """What is larger than all that may be under way goes alone."""
-    count, fitting = 0, Cost(0, 0)
-    for cost in costs(topic, originals):
-        if room.store is not None and cost.most > room.store:
-            return Fitting(count, fitting, STORE_SHORT_MS)
-        if cost.likely > room.memory and (count > 0 or not room.is_idle):
-            return Fitting(count, fitting, _UNDER_WAY_MS)
-        count, fitting = count + 1, cost
-    return Fitting(count, fitting, None)
+    store, memory = (PLENTY if room.store is None else room.store), room.memory
+    largest = topic.config.max_message_bytes
+    likely = most = count = 0
+    where: Partition | None = None
+    start = end = left = mean = (
+        0  # of the instant: its offsets, bytes that are not counted yet, and those of one message
+    )
+    for partition, offset, error in originals:
+        if partition is not where or not start <= offset < end:
+            where, (start, end, left) = partition, partition.instant_of(offset)
+            mean = left // max(1, end - start)
+        text = _HEADER_BYTES + (_CHAR_BYTES * len(error) if error else 0)
+        one = min(largest, left)
+        if most + one + text > store:
+            return Fitting(count, Cost(likely, most), STORE_SHORT_MS)
+        if likely + mean + text > memory and (count > 0 or not room.is_idle):
+            return Fitting(count, Cost(likely, most), _UNDER_WAY_MS)
+        left -= one
+        likely += mean + text
+        most += one + text
+        count += 1
+    return Fitting(count, Cost(likely, most), None)
 
 
-def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> None:
+def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Cost:
     """For one who asked for all of them."""
-    *_, cost = [Cost(0, 0), *costs(topic, originals)]
+    cost = fit(CopyRoom(memory=PLENTY), topic, originals).cost
     if room.store is not None and cost.most > room.store:
         raise FullError(
             f"the dead letters may take {cost.most >> 10} KiB, and the disk has room for {room.store >> 10} KiB;"
@@ -102,3 +97,4 @@ def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -
             f"the dead letters would take about {cost.likely >> 20} MiB, and one command may make"
             f" {limits.COPIED_BYTES_ASKED_MAX >> 20} MiB of them; settle fewer at a time"
         )
+    return cost

@@ -13,6 +13,7 @@ from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_nam
 from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig, dlq_config
 
+from .copies import Cost
 from .state import State
 from .topic import Topic
 
@@ -43,6 +44,11 @@ class Slate:
         base = self.ends.get((topic.id, partition), topic.partitions[partition].end)
         self.ends[topic.id, partition] = base + count
         return base
+
+    def copy(self, cost: Cost) -> None:
+        """So much of what may be copied is used up."""
+        self.copy_room = self.copy_room.less(cost)
+        self.state.copied_bytes += cost.likely
 
     def next_number(self) -> int:
         self.number += 1

@@ -13,7 +13,7 @@ from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
 from . import admin, lease, messages, publish, settle, transactions
 from .alarms import Alarm
-from .copies import CopyRoom, Original, costs
+from .copies import CopyRoom
 from .decision import Decision, Slate
 from .due import decide_due
 from .once import decide_once
@@ -142,17 +142,10 @@ class Engine:
         """The next slice of such a transaction; with the last one it ends. Apply the records like any other."""
         return transactions.publish_staged(self.state, name, piece, now)
 
-    def copied_bytes(self, record: Record) -> int:
-        """About how much the copies take that the record has, and whose values are not filled in yet."""
-        if type(record) is not Published or not record.origins or record.size:
-            return 0
-        likely = 0
-        for origin in record.origins:
-            topic = self.state.topics.get(origin.message.topic)
-            if topic is not None:
-                original = Original(topic.partitions[origin.message.partition], origin.message.offset, origin.error)
-                likely += next(costs(topic, [original])).likely
-        return likely
+    def take_copied_bytes(self) -> int:
+        """About what the copies take that were drafted since this was last asked, and whose values are not filled in yet."""
+        copied, self.state.copied_bytes = self.state.copied_bytes, 0
+        return copied
 
     def next_deadline(self) -> int | None:
         return self.state.alarms.next()

@@ -10,7 +10,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Deleted, Hastened, Origin, Published, Redriven
 
 from .bury import Death, bury
-from .copies import Original, check_fitting
+from .copies import check_fitting
 from .decision import Decision, Slate
 from .group import Group
 from .keys import key_hashes
@@ -92,7 +92,7 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         one = OffsetSet([origin.offset])
         slate.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
         return Decision(slate.records, origin)
-    check_fitting(slate.copy_room, dlq, [Original(dlq.partitions[copy.partition], copy.offset)])
+    slate.copy(check_fitting(slate.copy_room, dlq, [(dlq.partitions[copy.partition], copy.offset, None)]))
     ref = MessageRef(topic.id, origin.partition, slate.reserve(topic, origin.partition, 1))
     source = Origin(copy, command.group, "redriven", 0, None)
     hashes = key_hashes([command.key]).tobytes() if command.key is not None and topic.config.ordering == "key" else None

@@ -49,6 +49,7 @@ class State:
     __slots__ = (
         "alarms",
         "auto_create",
+        "copied_bytes",
         "copy_room",
         "dead_letters",
         "dedups",
@@ -106,6 +107,7 @@ class State:
         self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
         self.past = Counters()  # soft: of topics that were deleted
         self.copy_room = CopyRoom()  # soft: what dead letters may take now, as the broker tells
+        self.copied_bytes = 0  # soft: about what copies take that were drafted since the broker last asked
 
     @property
     def counters(self) -> Counters:
