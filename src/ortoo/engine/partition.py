@@ -104,6 +104,8 @@ class Partition:
 
     @property
     def bytes_held(self) -> int:
+        if self.start == 0:
+            return self.bytes_total
         if self.start == self.end:  # the timeline keeps the last instant, whose messages are gone
             return 0
         return self.bytes_total - self.timeline.bytes_at(self.start)

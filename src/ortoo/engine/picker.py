@@ -89,7 +89,8 @@ class Picker:
 
     def _must_sort(self, offset: int) -> bool:
         """Whether what a seek made deliverable may come before it."""
-        return bool(self.feed.unsorted) and self.feed.unsorted.first() < offset
+        unsorted = self.feed.unsorted
+        return bool(unsorted.bits) and unsorted.first() < offset
 
     def _look_further(self, wanted: int) -> bool:
         feed = self.feed
@@ -141,7 +142,7 @@ class Picker:
         if have < count and (feed.cursor < before or feed.unsorted) and not self._must_see_all():
             self._look_further(count - have)
             ready = self.ready.get(lane)
-        if feed.unsorted:
+        if feed.unsorted.bits:
             before = min(before, feed.unsorted.first())
         chosen = ready.within(floor, before).take(count) if ready is not None else OffsetSet()
         if feed.keys is not None and feed.partition.keys:
