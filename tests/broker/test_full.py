@@ -222,3 +222,16 @@ async def test_what_is_larger_than_all_that_may_be_under_way_becomes_a_dead_lett
         await queue.lease("t", group="a")
         await clock.advance(100)
         assert [(await queue.group("t", group)).dead for group in ("a", "b")] == [1, 1]
+
+
+async def test_each_group_that_gives_the_same_messages_up_needs_room_for_its_own_copies() -> None:
+    store, clock = TightStore(), ManualClock()
+    async with Queue(Broker(store, clock)) as queue:
+        await queue.create_topic("t", max_attempts=1, lease=10, ordering="none", partitions=1)
+        await queue.publish_many("t", [bytes(100_000)] * 5)
+        for group in ("a", "b", "c"):
+            assert len(await queue.lease("t", group=group, max_messages=5)) == 5
+        store.room_bytes = 2_500_000
+        await clock.advance(11)
+        assert store.room_bytes >= 0
+        assert sum([(await queue.group("t", group)).dead for group in ("a", "b", "c")]) in range(5, 13)

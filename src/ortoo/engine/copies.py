@@ -38,9 +38,8 @@ class CopyRoom(NamedTuple):
         return self._replace(store=None if self.store is None else self.store // count, memory=self.memory // count)
 
 
-Original = tuple[
-    "Partition", int, str | None
-]  # a message to be copied: where it lies, and the error that comes with the copy
+# A message to be copied: where it lies, and the error that comes with the copy.
+Original = tuple["Partition", int, str | None]
 
 
 class Cost(NamedTuple):
@@ -59,18 +58,17 @@ class Fitting(NamedTuple):
 
 
 def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
-    """What is larger than all that may be under way goes alone."""
+    """What is larger than all that may be under way goes alone. Offsets ascend within a partition, for each group anew."""
     store, memory = (PLENTY if room.store is None else room.store), room.memory
     largest = topic.config.max_message_bytes
     likely = most = count = 0
-    where: Partition | None = None
-    start = end = left = mean = (
-        0  # of the instant: its offsets, bytes that are not counted yet, and those of one message
-    )
+    where, last, end = None, 0, 0
+    left = mean = 0  # bytes of the instant that are not counted yet, and of one of its messages
     for partition, offset, error in originals:
-        if partition is not where or not start <= offset < end:
+        if partition is not where or not last < offset < end:
             where, (start, end, left) = partition, partition.instant_of(offset)
             mean = left // max(1, end - start)
+        last = offset
         text = _HEADER_BYTES + (_CHAR_BYTES * len(error) if error else 0)
         one = min(largest, left)
         if most + one + text > store:
