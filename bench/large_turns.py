@@ -49,6 +49,17 @@ async def _groups_snapshot(turns: Turns, count: int) -> None:
     await snapshot(turns)
 
 
+async def _leases_snapshot(turns: Turns, count: int) -> None:
+    await hold(turns, count, together=1)
+    await snapshot(turns)
+
+
+async def _ids_snapshot(turns: Turns, count: int) -> None:
+    await turns.fill("t", count, lambda n: ortoo.Message(b"v", dedup_id=f"id{n}"))
+    await turns.queue.purge("t")
+    await snapshot(turns)
+
+
 def _ending(how: str, topics: int) -> Case:
     async def case(turns: Turns, count: int) -> None:
         for number in range(topics):
@@ -128,6 +139,8 @@ LARGE: dict[str, tuple[Case, int, dict[str, Any]]] = {
     "200,000 retrying, told": (_told, 200_000, {}),
     "1,000 partitions in 100 groups, told": (_groups_told, 100, {}),
     "1,000 partitions in 100 groups, snapshot": (_groups_snapshot, 100, {}),
+    "50,000 leases, snapshot": (_leases_snapshot, 50_000, {}),
+    "300,000 dedup ids, purged, snapshot": (_ids_snapshot, 300_000, {"dedup_window": 3600, "dedup_count": 1_000_000}),
     "300 polls by label, 1,000 topics, time out": (_ending("time out", 1_000), 300, {}),
     "300 polls by label, 1,000 topics, cancelled": (_ending("cancel", 1_000), 300, {}),
     "10,000 long polls time out": (_ending("time out", 0), 9_999, {}),

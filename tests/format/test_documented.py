@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from ortoo.engine import leases, snapshot
+from ortoo.engine import dumps, leases
 from ortoo.model import records as r
 from ortoo.model.batch import Batch
 from ortoo.stores.disk import checkpoint, codec, commit, crypto, format, frame, happenings, log, quarantine, segment
@@ -61,15 +61,15 @@ def test_the_heads_that_have_tables() -> None:
 
 
 def test_the_tables_of_the_state() -> None:
-    dumps = {
-        "topic": snapshot.TopicDump,
-        "partition": snapshot.PartitionDump,
-        "group": snapshot.GroupDump,
-        "feed": snapshot.FeedDump,
+    shapes = {
+        "topic": dumps.TopicDump,
+        "partition": dumps.PartitionDump,
+        "group": dumps.GroupDump,
+        "feed": dumps.FeedDump,
         "lease": leases.LeaseDump,
     }
     told = rows(section("Checkpoints").partition("**Body**")[2])
-    assert {name: told[name].split(", ") for name in dumps} == {name: fields(dump) for name, dump in dumps.items()}
+    assert {name: told[name].split(", ") for name in shapes} == {name: fields(dump) for name, dump in shapes.items()}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_the_tables_of_the_state() -> None:
         segment.SegmentEntry,
         happenings.HistoryEntry,
         quarantine.Behind,
-        snapshot.StateDump,
-        snapshot.WheelDump,
+        dumps.StateDump,
+        dumps.WheelDump,
         commit.Section,
         crypto.Sealed,
         crypto.Secret,

@@ -12,7 +12,7 @@ import pytest
 
 from ortoo.broker import Broker
 from ortoo.client import Queue
-from ortoo.engine.snapshot import peek
+from ortoo.engine.dumps import peek
 from ortoo.model.errors import UnavailableError
 from ortoo.model.records import Record
 from ortoo.stores.disk import KeyRing, RealDisk, open_directory

@@ -10,7 +10,7 @@ from ortoo import Queue
 from ortoo.app.clock import SystemClock
 from ortoo.app.repair import repair_directory
 from ortoo.broker import Broker
-from ortoo.engine.snapshot import peek
+from ortoo.engine.dumps import peek
 from ortoo.stores.disk import DiskStore, RealDisk
 from ortoo.stores.disk.checkpoint import read_checkpoint
 

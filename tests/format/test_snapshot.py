@@ -27,6 +27,7 @@ from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk.crypto import KeyRing
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import small_files
+from tests.format.meaning import meaning
 from tests.property.test_engine_model import EngineMachine
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class DiskMachine(EngineMachine):
         self.store = make_store(self.disk)
         at_once(gather(self.store.recover()))
         self.snapshot: Snapshot | None = None  # that is being made
+        self.then: dict[str, Any] = {}  # what it has to say
         self.making = ExitStack()
         self.random = Random(1)
         self.behind: list[list[r.Record]] = []  # commits that wait until it is made
@@ -81,12 +83,15 @@ class DiskMachine(EngineMachine):
 
     def begin_checkpoint(self) -> None:
         """Some topics are dumped now, some as they are about to change, the others when the next command has been done."""
+        self.then = meaning(self.engine.snapshot())
         self.snapshot = self.making.enter_context(self.engine.snapshotting())
         self.snapshot.go_on(self.random.choice([0, 0, 1, 3, 6]))
 
     def end_checkpoint(self) -> None:
         if self.snapshot is not None:
-            at_once(self.store.checkpoint(self.snapshot.finish(), self.snapshot.at))
+            dumped = self.snapshot.finish()
+            assert meaning(dumped) == self.then  # whatever happened since
+            at_once(self.store.checkpoint(dumped, self.snapshot.at))
             self.making.close()
             self.snapshot = None
             assert self.store.problems == []

@@ -11,12 +11,12 @@ import ortoo
 from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.engine import Engine
+from ortoo.engine.dumps import peek
 from ortoo.engine.feed import Feed
 from ortoo.engine.keys import Waiting
 from ortoo.engine.leases import LeaseState
 from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker
-from ortoo.engine.snapshot import peek
 from ortoo.engine.topic import Topic
 from ortoo.engine.wheel import Wheel
 from ortoo.model import limits

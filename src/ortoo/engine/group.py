@@ -61,13 +61,11 @@ class Group:
 
     def reset(self, cursors: list[int]) -> None:
         """A new start at these cursors: every receipt stale, every attempt forgotten."""
-        skipped = [feed.skipped for feed in self.feeds]
-        partitions = [feed.partition for feed in self.feeds]
         self.forget_leases()
-        self.feeds.clear()
-        for partition, cursor, lost in zip(partitions, cursors, skipped, strict=True):
-            self.add_feed(partition, cursor)
-            self.feeds[-1].skipped = lost
+        feeds, self.feeds = self.feeds, []  # a snapshot may hold on to the old ones
+        for feed, cursor in zip(feeds, cursors, strict=True):
+            self.add_feed(feed.partition, cursor)
+            self.feeds[-1].skipped = feed.skipped
 
     def hold(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:
         lease.held[partition] = offsets
@@ -78,9 +76,11 @@ class Group:
         self.settled = SettledLeases()
         self.holders = Holders()
 
-    def holding(self, partition: int) -> list[LeaseState]:
-        """The leases with messages of that partition."""
+    def holding(self, partition: int, offsets: OffsetSet | None = None) -> list[LeaseState]:
+        """The leases with messages of that partition: with any, or with some of these, and perhaps a few others."""
         leased = self.feeds[partition].leased
+        if offsets is not None:
+            leased = leased & offsets
         return self.holders.find(partition, leased) if leased else []
 
     def held_partitions(self) -> dict[int, str]:

@@ -142,8 +142,9 @@ class SettledLeases:
     def __iter__(self) -> Iterator[LeaseState]:
         return (load_lease(_decoder.decode(dumped)) for dumped in self.leases.values())
 
-    def dump(self) -> list[msgspec.Raw]:
-        return list(map(msgspec.Raw, self.leases.values()))
+    def encoded(self) -> list[bytes]:
+        """A LeaseDump each."""
+        return list(self.leases.values())
 
     def load(self, dumped: list[msgspec.Raw]) -> None:
         for raw in dumped:

@@ -10,11 +10,11 @@ from ortoo.model.names import GroupId, MessageRef, TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
+from .dumps import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .feed import Failure, Feed
 from .group import Group
 from .leases import load_lease
 from .partition import Partition
-from .snapshot import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .state import Producer, State
 from .topic import Topic
 from .transaction import Committing, Transaction

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from ortoo.engine.snapshot import TopicDump, peek
+from ortoo.engine.dumps import TopicDump, peek
 from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
 from ortoo.model.names import INBOX_LABELS, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
