@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable
 from time import thread_time
 from typing import Any
 
 import ortoo
+from ortoo.app.garbage import Collector
 from ortoo.broker import Broker
 from ortoo.testing import ManualClock
 
@@ -38,8 +38,7 @@ class Turns:
         self.longest: float | None = None
 
     async def watch(self) -> None:
-        gc.collect()
-        gc.freeze()
+        Collector(int).collect_all()
         await asyncio.sleep(0)  # the turn that prepared ends here
         self._loop.call_soon(setattr, self._loop, "longest", 0.0)
         await asyncio.sleep(0)

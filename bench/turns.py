@@ -10,6 +10,7 @@ import gc
 from typing import Any
 
 import ortoo
+from ortoo.app.garbage import freeze_survivors
 from ortoo.testing import ManualClock, open_manual
 
 from .figures import Figure
@@ -257,10 +258,13 @@ def _measure(case: Case, count: int, config: dict[str, Any]) -> float:
             assert turns.longest is not None
             return turns.longest
 
-    with asyncio.Runner(loop_factory=TimedLoop) as runner:
-        longest = runner.run(run())
-    gc.unfreeze()
-    return longest
+    gc.callbacks.append(freeze_survivors)  # as in a server
+    try:
+        with asyncio.Runner(loop_factory=TimedLoop) as runner:
+            return runner.run(run())
+    finally:
+        gc.callbacks.remove(freeze_survivors)
+        gc.unfreeze()
 
 
 def scenario(settings: Settings) -> list[Figure]:

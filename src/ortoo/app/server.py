@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ipaddress
 import logging
 import os
@@ -30,6 +29,7 @@ from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_fi
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
+from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
 from .watch import Watch
@@ -211,12 +211,13 @@ async def _serve(settings: Settings, listening: Callable[[Server], None]) -> int
         await asyncio.gather(starting, return_exceptions=True)
         return 0
     starting.result()
-    gc.collect()
-    gc.freeze()  # what was loaded to start stays for good: the garbage collector need not visit it each time
+    collector = Collector(server.broker.meters.requests)
+    collector.start()
     try:
         listening(server)
         await _until(stopping, server.watch.broken)
     finally:
+        await collector.stop()
         await server.stop()
     return 0
 

@@ -91,6 +91,11 @@ class Meters:
         self.commit_seconds.observe(seconds)
         self.commit_records.observe(records)
 
+    def requests(self) -> int:
+        """How many were answered so far, through all doors."""
+        served = sum(seconds.count for door in self.doors.values() for seconds in door.seconds.values())
+        return served + sum(door.errors.total() for door in self.doors.values())
+
     def door(self, name: str) -> DoorMeters:
         return self.doors.setdefault(name, DoorMeters())
 

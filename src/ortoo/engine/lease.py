@@ -24,7 +24,7 @@ from .state import State
 from .topic import Topic
 
 FOREVER = 1 << 62
-_GROUP_COST = 20  # of making a group, for each partition, in messages
+_GROUP_COST = 40  # of making a group, for each partition, in messages
 _UNPARKED_AT_ONCE = 8  # topics that a poll waited for
 _ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
 
