@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from time import perf_counter
 
 import ortoo
@@ -25,7 +26,7 @@ async def publish_all(queue: ortoo.Queue, load: Load, size: int, count: int) -> 
     return count / (perf_counter() - began)
 
 
-def look_at(messages: list[ortoo.Received]) -> None:
+def look_at(messages: Sequence[ortoo.Received]) -> None:
     """Reads what every consumer reads."""
     if not messages:
         raise RuntimeError("a lease came back empty although messages are pending")

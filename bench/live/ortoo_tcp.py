@@ -12,6 +12,7 @@ import msgspec
 
 import ortoo
 from bench.processes import free_port, running, wait_for_port
+from ortoo.client.lazy import Messages
 from ortoo.client.stream import Stream
 
 from .contender import Contender, Publish, Server, Take
@@ -73,7 +74,7 @@ class OrtooTcp(Contender):
     @asynccontextmanager
     async def taking(self, address: str) -> AsyncIterator[Take]:
         async with ortoo.connect(address) as queue, AsyncExitStack() as streams:
-            held: list[Stream[list[ortoo.Received]]] = []
+            held: list[Stream[Messages]] = []
             turn = asyncio.Lock()  # one stream for all: they take turns at it, and ack side by side
 
             async def take(_: int, count: int) -> list[bytes]:

@@ -14,6 +14,7 @@ from .client import NamedTransaction, Queue, SyncQueue, Transaction
 from .client.connecting import connect, connect_sync
 from .client.handler import Reject
 from .client.handlers import Handlers
+from .client.lazy import Messages, SentMessages
 from .client.worker import Worker
 from .model.errors import (
     CapacityError,
@@ -62,6 +63,7 @@ __all__ = [
     "LeaseLostError",
     "Message",
     "MessageInfo",
+    "Messages",
     "NamedTransaction",
     "NoReplyError",
     "NotFoundError",
@@ -76,6 +78,7 @@ __all__ = [
     "Reject",
     "RequestError",
     "Sent",
+    "SentMessages",
     "Stats",
     "StoreFailedError",
     "SyncQueue",

@@ -201,7 +201,7 @@ async def test_one_commit_holds_a_bounded_part_of_the_dead_letters_however_large
 async def test_too_many_large_rejects_at_once_are_refused() -> None:
     async with Queue(Broker(TightStore(), ManualClock())) as queue:
         await queue.create_topic("t", ordering="none")
-        held = []
+        held: list[ortoo.Received] = []
         for _ in range(9):
             await queue.publish_many("t", [bytes(1_000_000)] * 30)
             held += await queue.lease("t", max_messages=30)

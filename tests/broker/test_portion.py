@@ -1,5 +1,6 @@
 """However large the messages, one answer stays within bounds, and nothing is lost by that."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -29,7 +30,7 @@ async def guest() -> ortoo.Queue:
     return ortoo.Queue(gate.admit(None))
 
 
-def size(messages: list[ortoo.Received]) -> int:
+def size(messages: Sequence[ortoo.Received]) -> int:
     return sum(len(message.value) for message in messages)
 
 

@@ -129,7 +129,7 @@ async def test_nothing_stays_leased_by_calls_that_were_cancelled(
 ) -> None:
     """The lease would last an hour: what is free before that was given back."""
     random = Random(seed)
-    calls: list[asyncio.Task[list[ortoo.Received]]] = []
+    calls: list[asyncio.Task[ortoo.Messages]] = []
     cancel_as_data_comes(monkeypatch, calls, random)
     await home.queue.create_topic("jobs", partitions=2, lease=3600)
     await home.queue.create_group("jobs", "default")
@@ -152,7 +152,7 @@ async def test_nothing_stays_leased_by_calls_that_were_cancelled(
 
 
 def cancel_as_data_comes(
-    monkeypatch: pytest.MonkeyPatch, calls: list[asyncio.Task[list[ortoo.Received]]], random: Random
+    monkeypatch: pytest.MonkeyPatch, calls: list[asyncio.Task[ortoo.Messages]], random: Random
 ) -> None:
     """In the very turn of the loop in which an answer comes, just before it or just after."""
     receive = Connection.data_received

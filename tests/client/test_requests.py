@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -247,14 +247,14 @@ async def test_publishes_that_wait_for_room_do_not_hold_up_those_who_make_it(hom
             await asyncio.gather(*publishing)
 
 
-async def ack_in_a_transaction(queue: Queue, messages: list[Received]) -> None:
+async def ack_in_a_transaction(queue: Queue, messages: Sequence[Received]) -> None:
     async with queue.transaction() as tx:
         for message in messages:
             tx.ack(message)
         tx.publish("done", b"1")
 
 
-MAKING_ROOM: dict[str, Callable[[Queue, list[Received]], Awaitable[object]]] = {
+MAKING_ROOM: dict[str, Callable[[Queue, Sequence[Received]], Awaitable[object]]] = {
     "nack": lambda queue, messages: queue.nack(messages),
     "reject": lambda queue, messages: queue.reject(messages),
     "release": lambda queue, messages: queue.release(messages),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -110,12 +111,12 @@ class Customers:
                 self._delivered(messages)
                 self._finished(messages, await _acked(queue, messages))
 
-    def _delivered(self, messages: list[Received]) -> list[Delivered]:
+    def _delivered(self, messages: Sequence[Received]) -> list[Delivered]:
         found = [Delivered(str(m.group), m.value, m.id, m.key, (m.partition, m.offset), m.attempt) for m in messages]
         self.history += found
         return found
 
-    def _finished(self, messages: list[Received], outcomes: list[Outcome]) -> None:
+    def _finished(self, messages: Sequence[Received], outcomes: list[Outcome]) -> None:
         for m, outcome in zip(messages, outcomes, strict=True):
             self.history.append(Finished(str(m.group), m.value, "ack", outcome))
 
@@ -165,7 +166,7 @@ async def _tried(work: Any) -> Outcome:
     return "ok"
 
 
-async def _acked(queue: Queue, messages: list[Received]) -> list[Outcome]:
+async def _acked(queue: Queue, messages: Sequence[Received]) -> list[Outcome]:
     try:
         await queue.ack(messages)
     except LeaseLostError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ortoo import Queue, Received
+from ortoo import Messages, Queue, Received
 from ortoo.broker import Broker
 from ortoo.stores.disk import Disk, DiskStore, KeyRing, RealDisk
 from ortoo.stores.disk.lock import DirectoryLock
@@ -62,5 +62,5 @@ def values(messages: Iterable[Received]) -> list[bytes]:
     return [message.value for message in messages]
 
 
-async def take(queue: Queue, topic: str, **options: Any) -> list[Received]:
+async def take(queue: Queue, topic: str, **options: Any) -> Messages:
     return await queue.lease(topic, max_messages=100, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -122,7 +123,7 @@ class Load:
     async def _consume(self, topic: str, group: str) -> None:
         while True:
             count = self.random.randint(1, 20)
-            messages = await self.queue.lease(topic, group=group, max_messages=count, wait=0.1)
+            messages: Sequence[Received] = await self.queue.lease(topic, group=group, max_messages=count, wait=0.1)
             took(self.journal, messages)
             while messages:
                 count = self.random.randint(1, len(messages))
@@ -130,7 +131,7 @@ class Load:
                 await self._finish(topic, group, chosen)
             await asyncio.sleep(self.pause)
 
-    async def _finish(self, topic: str, group: str, messages: list[Received]) -> None:
+    async def _finish(self, topic: str, group: str, messages: Sequence[Received]) -> None:
         roll = self.random.random()
         if roll < 0.70:
             await settle(self.queue, self.journal, "ack", messages)
@@ -145,7 +146,7 @@ class Load:
             await self._transact(topic, group, messages)
         # else they are left to run out
 
-    async def _transact(self, topic: str, group: str, messages: list[Received]) -> None:
+    async def _transact(self, topic: str, group: str, messages: Sequence[Received]) -> None:
         number = self.journal.next_number()
         rows = self._rows(self.random.choice(list(ORDERINGS)), 2) + self._rows(topic, 1)
         self.journal.write(Transacting(number, topic, group, [m.value.decode() for m in messages], rows))
@@ -201,7 +202,7 @@ async def make_sure(queue: Queue, journal: Journal) -> None:
         journal.write(Ended(staging.number, "ok"))
 
 
-async def settle(queue: Queue, journal: Journal, how: str, messages: list[Received]) -> None:
+async def settle(queue: Queue, journal: Journal, how: str, messages: Sequence[Received]) -> None:
     if not messages:
         return
     first, number = messages[0], journal.next_number()
@@ -215,7 +216,7 @@ async def settle(queue: Queue, journal: Journal, how: str, messages: list[Receiv
     journal.write(Ended(number, "ok", lost))
 
 
-def took(journal: Journal, messages: list[Received]) -> None:
+def took(journal: Journal, messages: Sequence[Received]) -> None:
     for message in messages:
         assert message.group is not None
         place = (message.partition, message.offset)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from ortoo import LeaseLostError, Queue, Received, Sent
+from ortoo import LeaseLostError, Messages, Queue, Received, Sent
 from ortoo.testing.clock import settle
 
 __all__ = ["crowd", "is_stale", "poll", "publish", "settle", "take", "until", "values", "waiters"]
@@ -21,7 +21,7 @@ async def publish(queue: Queue, topic: str, *values: bytes, **fields: Any) -> li
     return [await queue.publish(topic, value, **fields) for value in values]
 
 
-async def take(queue: Queue, topic: str, max_messages: int = 100, **options: Any) -> list[Received]:
+async def take(queue: Queue, topic: str, max_messages: int = 100, **options: Any) -> Messages:
     return await queue.lease(topic, max_messages=max_messages, **options)
 
 
@@ -47,7 +47,7 @@ async def waiters(queue: Queue) -> int:
 
 async def poll(
     queue: Queue, topic: str | None = "orders", *, wait: float = 30, **options: Any
-) -> asyncio.Task[list[Received]]:
+) -> asyncio.Task[Messages]:
     """A long poll that has taken its place in line."""
     before = await waiters(queue)
     polling = asyncio.create_task(queue.lease(topic, wait=wait, **options))
@@ -60,7 +60,7 @@ async def poll(
     return polling
 
 
-async def crowd(queue: Queue, count: int) -> list[asyncio.Task[list[Received]]]:
+async def crowd(queue: Queue, count: int) -> list[asyncio.Task[Messages]]:
     """So many long polls, all in line."""
     polling = [asyncio.create_task(queue.lease("orders", wait=30)) for _ in range(count)]
 

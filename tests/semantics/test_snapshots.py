@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ class Full:
         self.clock = ManualClock()
         self.queue: Queue = open_manual(self.clock)
         self.held: list[Received] = []  # of partition 0, by two leases
-        self.other: list[Received] = []  # by another group
+        self.other: Sequence[Received] = []  # by another group
         self.letters: list[Received] = []
 
     @property
@@ -50,7 +50,7 @@ class Full:
         await queue.reject(await queue.lease("t", partition=0, max_messages=2))
         self.letters = await queue.dead_letters("t")
         await queue.nack(await queue.lease("t", partition=0, max_messages=2), delay=100)
-        self.held = await queue.lease("t", partition=0, max_messages=2, lease=7200)
+        self.held += await queue.lease("t", partition=0, max_messages=2, lease=7200)
         self.held += await queue.lease("t", partition=0, max_messages=2, lease=7200)
         self.other = await queue.lease("t", group="other", partition=0, max_messages=12, lease=7200)
         self.plain = await queue.lease("plain", max_messages=4)

@@ -18,7 +18,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns, LeasedRun, LeaseTaken, Settled, Taken, filter_columns
-from ortoo.model.runs import merge_runs, runs_of
+from ortoo.model.runs import merge_runs, runs_of, runs_of_messages
 from ortoo.ports import Clock
 
 from .portion import Portion, bound_lease
@@ -88,7 +88,7 @@ class Leasing:
 
     async def _acked(self, runs: list[LeasedRun]) -> list[LeasedRun]:
         """Those that could be read, and still be acked: a lease may have run out meanwhile. The others fail by themselves."""
-        merged = runs_of(msgspec.structs.replace(run.taken, offsets=run.columns.offsets) for run in runs)
+        merged = runs_of_messages(runs)
         settled: Settled = self._settle("ack", merged)
         await self._shell.flush()
         for run, lost in zip(merged, settled.lost or (), strict=False):

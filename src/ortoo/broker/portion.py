@@ -78,7 +78,7 @@ class Portion:
             taken = msgspec.structs.replace(taken, offsets=taken.offsets[:kept])
         if kept:
             self._room -= size
-            self.runs.append(LeasedRun(taken, cut_columns(columns, count)))
+            self.runs.append(LeasedRun(taken, columns.part(0, count)))
 
 
 def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:
@@ -89,10 +89,3 @@ def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:
         count = max(1, min(count // 2, count * room // len(data)))
         data = encode_records([*records[:count]])
     return count, data
-
-
-def cut_columns(columns: Columns, count: int) -> Columns:
-    if count == len(columns):
-        return columns
-    parts = {name: getattr(columns, name) for name in Columns.__struct_fields__}
-    return Columns(**{name: column and column[:count] for name, column in parts.items()})

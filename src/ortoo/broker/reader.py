@@ -29,7 +29,7 @@ from ortoo.model.replies import (
 )
 from ortoo.ports import Store
 
-from .portion import bound_count, cut_columns, encode_fitting, fit
+from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
 from .waiters import Waiters
@@ -153,7 +153,7 @@ class Reader:
             columns, after = await self.store.read(topic.id, partition, []), max(first, end)
         else:
             columns = await self.store.scan(topic.id, partition, first, count)
-            columns = cut_columns(columns, fit(columns, limits.ANSWER_BYTES_MAX))
+            columns = columns.part(0, fit(columns, limits.ANSWER_BYTES_MAX))
             after = columns.offsets[-1] + 1 if len(columns) else first + count
         if log.deleted:
             columns = filter_columns(columns, log.deleted)

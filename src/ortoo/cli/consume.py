@@ -196,7 +196,7 @@ class Consumer:
         finally:
             self._leave()
 
-    def _lease(self, count: int, follow: bool = False, lease: float | None = None) -> list[Received]:
+    def _lease(self, count: int, follow: bool = False, lease: float | None = None) -> Sequence[Received]:
         return self._queue.lease(
             self._topic,
             group=self._group,
@@ -206,7 +206,7 @@ class Consumer:
             consumer=self._name,
         )
 
-    def _ack(self, messages: list[Received]) -> None:
+    def _ack(self, messages: Sequence[Received]) -> None:
         try:
             if messages:
                 self._queue.ack(messages)

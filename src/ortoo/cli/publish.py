@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -212,7 +212,7 @@ class Publisher:
                 show.err.print(f"{show.count(self._count, 'message')} published before that", style="yellow")
         self._sum_up(perf_counter() - began)
 
-    def _tell(self, sent: list[Sent]) -> None:
+    def _tell(self, sent: Sequence[Sent]) -> None:
         self._count += len(sent)
         self._duplicates += sum(one.duplicate for one in sent)
         if self._json:

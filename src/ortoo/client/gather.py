@@ -17,6 +17,7 @@ from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
 from ortoo.model.runs import in_pieces, merge_runs
 
+from .lazy import SentMessages
 from .pieces import settle
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class Entry(NamedTuple):
     """One caller's messages: a single one, or a batch that is published whole or not at all."""
 
     what: Message | Outgoing
-    future: asyncio.Future[Any]  # of a Sent, or of a list of them
+    future: asyncio.Future[Any]  # of a Sent, or of SentMessages
 
 
 class Gathering:
@@ -100,16 +101,16 @@ class Gatherer:
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
         return self._add(topic, message, 1, size, len(message.headers) if isinstance(message.headers, dict) else 0)
 
-    async def add_many(self, topic: TopicName, batch: Outgoing) -> list[Sent]:
+    async def add_many(self, topic: TopicName, batch: Outgoing) -> SentMessages:
         """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
         ahead = (self._line, self._leaving, self._answering)
         is_first = not any(topic in some for some in ahead)  # nobody is overtaken
         if is_first and (topic not in self._turn or len(batch) >= _LARGE):
             self._turn.add(topic)
             asyncio.get_running_loop().call_soon(self._turn.discard, topic)
-            return to_sent(await self._lone.make(self._send(Publish(topic, batch))))
+            return SentMessages(await self._lone.make(self._send(Publish(topic, batch))))
         headers = sum(map(len, filter(None, batch.headers or ())))
-        sent: list[Sent] = await self._add(topic, batch, len(batch), sum(map(len, batch.values)), headers)
+        sent: SentMessages = await self._add(topic, batch, len(batch), sum(map(len, batch.values)), headers)
         return sent
 
     def _add(
@@ -180,7 +181,7 @@ class Gatherer:
         except BaseException as error:  # whatever it is, it is the callers' to know
             _fail(entries, error)
         else:
-            _tell(entries, to_sent(placed))
+            _tell(entries, placed)
 
     async def drain(self) -> None:
         """Returns when everything gathered has been answered."""
@@ -215,12 +216,12 @@ def _sift(entries: list[Entry]) -> list[Entry]:
     return good
 
 
-def _tell(entries: list[Entry], sent: list[Sent]) -> None:
-    at = 0
+def _tell(entries: list[Entry], placed: Placed) -> None:
+    sent, at = SentMessages(placed), 0
     for what, future in entries:
         upto = at + (1 if type(what) is Message else len(what))  # type: ignore[arg-type]
         if not future.done():
-            future.set_result(sent[at] if type(what) is Message else sent[at:upto])
+            future.set_result(sent[at] if type(what) is Message else SentMessages(placed.part(at, upto)))
         at = upto
 
 
@@ -304,9 +305,3 @@ def _fail(batch: Iterable[tuple[Any, asyncio.Future[Any]]], error: BaseException
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
-
-
-def to_sent(placed: Placed) -> list[Sent]:
-    count = len(placed.offsets)
-    topics = placed.topics or [placed.topic] * count
-    return list(map(Sent, topics, placed.partitions, placed.offsets, placed.duplicates or [False] * count))

@@ -18,8 +18,9 @@ from ortoo.model.replies import Sent
 
 from .arguments import check_number, check_text, to_ms, to_topic_name
 from .forking import keep
-from .gather import AckGatherer, Gatherer, to_sent
+from .gather import AckGatherer, Gatherer
 from .inbox import Inbox
+from .lazy import SentMessages
 from .link import Link
 from .streams import Streams
 from .transaction import NamedTransaction, Transaction
@@ -112,7 +113,7 @@ class Queue(Streams):
 
     async def publish_many(
         self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
-    ) -> list[Sent]:
+    ) -> SentMessages:
         """Publishes a batch of messages, or of bare values, all or nothing; returns once it is durable.
 
         Concurrent calls are gathered, as with `publish`.
@@ -123,7 +124,7 @@ class Queue(Streams):
             raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
         if wait_ms == 0:
             return await self._gatherer.add_many(name, batch)
-        return to_sent(await self._link.publish(Publish(name, batch), wait_ms))
+        return SentMessages(await self._link.publish(Publish(name, batch), wait_ms))
 
     def transaction(self, *, namespace: str | None = None) -> Transaction:
         """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""

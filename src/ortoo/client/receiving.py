@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 from ortoo.model import limits
@@ -11,14 +12,16 @@ from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
-from ortoo.model.replies import LeasedRun, Settled
+from ortoo.model.replies import Settled
 
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
 from .gather import AckGatherer
 from .late_acks import LateAcks
+from .lazy import Messages
 from .link import Link
 from .pieces import settle
-from .settling import Receipts, check_settled, drop_revoked, to_runs
+from .prefetched import Deliveries
+from .settling import Receipts, check_settled, to_runs
 
 _STARTS = {"all": START, "new": Position("end"), None: None}
 
@@ -29,7 +32,7 @@ class Receiving:
     _acks: AckGatherer
     _late: LateAcks | None  # of what was leased outside of a stream
     _unconfirmed: set[LateAcks]  # this, and those of all streams that run
-    _prefetched: dict[int, list[Received]]  # what each running `consume` has leased and not yielded yet
+    _prefetched: dict[int, Callable[[Deliveries], None]]  # for each who has leased ahead: forgets what was revoked
     namespace: str
     consumer: str
 
@@ -48,7 +51,7 @@ class Receiving:
         auto_ack: bool = False,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
-    ) -> list[Received]:
+    ) -> Messages:
         """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
 
         Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
@@ -60,12 +63,7 @@ class Receiving:
         )
         if self._late is None:
             self._late = self._late_acks()
-        return self._to_messages(await self._link.lease(command), self._late)
-
-    def _to_messages(self, runs: list[LeasedRun], late: LateAcks) -> list[Received]:
-        if len(runs) == 1:
-            return runs[0].to_messages(self._settler, late)
-        return [message for run in runs for message in run.to_messages(self._settler, late)]
+        return Messages(await self._link.lease(command), self._settler, self._late)
 
     def _late_acks(self) -> LateAcks:
         late = LateAcks(self._ack_runs, asyncio.get_running_loop())
@@ -162,5 +160,10 @@ class Receiving:
 
     def _drop_revoked(self, runs: list[Run], settled: Settled) -> None:
         if settled.revoked is not None:
-            for ahead in self._prefetched.values():
-                drop_revoked(ahead, runs, settled.revoked)
+            gone = {
+                (run.lease, run.partition, offset)
+                for run, offsets in zip(runs, settled.revoked, strict=True)
+                for offset in offsets
+            }
+            for forget in self._prefetched.values():
+                forget(gone)

@@ -13,11 +13,15 @@ from ortoo.model.names import ReceiptRef, parse_receipt
 from ortoo.model.replies import Settled
 from ortoo.model.runs import merge_runs
 
+from .lazy import Messages
+
 Receipts = Received | str | Iterable[Received | str]
 
 
 def to_runs(messages: Receipts) -> list[Run]:
     """Messages or their receipts, one or many, as one run per lease and partition."""
+    if type(messages) is Messages:
+        return messages.to_runs()
     if isinstance(messages, Received | str):
         messages = [messages]
     if not isinstance(messages, Iterable):
@@ -46,14 +50,6 @@ _offset, _delivery = attrgetter("offset"), attrgetter("delivery")
 def _delivery_of(message: Received | str) -> Delivery | None:
     """None for a receipt."""
     return message.delivery if type(message) is Received else None
-
-
-def drop_revoked(ahead: list[Received], runs: list[Run], revoked: list[list[int]]) -> None:
-    """Takes revoked messages out of a prefetched list: to hand them out would break the order of their key."""
-    gone = {
-        (run.lease, run.partition, offset) for run, offsets in zip(runs, revoked, strict=True) for offset in offsets
-    }
-    ahead[:] = [m for m in ahead if (m.delivery.lease, m.delivery.partition, m.offset) not in gone]
 
 
 def check_settled(runs: list[Run], settled: Settled) -> None:

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from ortoo.model import limits
@@ -38,7 +39,9 @@ from .ceding import cede
 from .handler import Handler, Reject, describe
 from .handlers import Faces
 from .job import Counts, Job, Line, line_of, to_text
+from .lazy import Messages
 from .patience import Patience, Sleep
+from .prefetched import forget
 from .pulse import Pulse
 from .queue import Queue
 
@@ -90,7 +93,7 @@ class Shift:
     # -- taking
 
     async def take_forever(self) -> None:
-        self._queue._prefetched[id(self._waiting)] = self._waiting
+        self._queue._prefetched[id(self._waiting)] = partial(forget, self._waiting)
         while True:
             while (room := self._room()) <= 0:
                 self._stirred.clear()
@@ -141,7 +144,7 @@ class Shift:
         """Every place is taken by something that was given up: what waited here might wait for ever."""
         return self._overdue == self._handler.concurrency
 
-    async def _lease(self, count: int) -> list[Received]:
+    async def _lease(self, count: int) -> Messages:
         handler = self._handler
         while True:
             try:
@@ -163,7 +166,7 @@ class Shift:
                 self._patience.is_over()
                 return messages
 
-    async def _learn(self, messages: list[Received]) -> None:
+    async def _learn(self, messages: Messages) -> None:
         """How the topics of these order messages, and how long they lease them."""
         for delivery in {message.delivery for message in messages}:
             if delivery.topic_id not in self._configs:
@@ -175,7 +178,7 @@ class Shift:
                     self._configs[delivery.topic_id] = _CAREFUL
                 self._pulse.keep(self._configs[delivery.topic_id].lease)
 
-    def _add(self, messages: list[Received]) -> None:
+    def _add(self, messages: Messages) -> None:
         self._waiting += messages
         self._hand_out()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Literal, TypeVar
@@ -19,11 +20,15 @@ from ortoo.model.errors import LeaseLostError, NotFoundError, OrtooError, Unavai
 from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicId
-from ortoo.model.replies import Columns, HistoryPage, Page
+from ortoo.model.replies import HistoryPage, Page
 
 from .admin import Admin, Time, Where, to_position
 from .arguments import check_count
+from .late_acks import LateAcks
+from .lazy import Messages
+from .prefetched import InBatches, OneByOne, Prefetched
 from .receiving import Receiving
+from .settling import Receipts
 from .stream import Stream
 
 log = logging.getLogger("ortoo.client")
@@ -58,7 +63,7 @@ class Streams(Admin, Receiving):
         command = self._stream_command(
             topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
         )
-        return Stream(self._consume(command, wait is not None, list[Received].pop))
+        return Stream(self._consume(command, wait is not None, partial(OneByOne, self._settler)))
 
     def consume_batches(
         self,
@@ -74,13 +79,13 @@ class Streams(Admin, Receiving):
         labels: dict[str, str] | None = None,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
-    ) -> Stream[list[Received]]:
+    ) -> Stream[Messages]:
         """As `consume`, in lists of up to `max_messages`, of what is there: the fast way when there is much to do."""
         command = self._stream_command(
             topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
         )
-        count = check_count("max_messages", max_messages, 1)
-        return Stream(self._consume(command, wait is not None, lambda ahead: _pop(ahead, count)))
+        most = check_count("max_messages", max_messages, 1)
+        return Stream(self._consume(command, wait is not None, partial(InBatches, self._settler, most=most)))
 
     def _stream_command(
         self,
@@ -102,43 +107,40 @@ class Streams(Admin, Receiving):
         )
 
     async def _consume(
-        self, command: Lease, ends: bool, take: Callable[[list[Received]], T]
+        self, command: Lease, ends: bool, prefetch: Callable[[LateAcks], Prefetched[T]]
     ) -> AsyncGenerator[T, None]:
-        """`take` takes the next from a list whose last is the first to go."""
         # Pushed deliveries come when they come; who wants to know that there is nothing now has to ask.
         subscription = None if ends else self._link.subscribe(command, command.max_messages)
-        ahead: list[Received] = []
-        self._prefetched[id(ahead)] = ahead
         late = self._late_acks()
+        ahead = prefetch(late)
+        self._prefetched[id(ahead)] = ahead.forget
         try:
             while True:
                 await late.wait_for_room()
                 if subscription is None:
-                    ahead += self._to_messages(await self._link.lease(command), late)
+                    ahead.add(await self._link.lease(command))
                 else:
-                    ahead += self._to_messages(await subscription.next(command.wait_ms), late)
+                    ahead.add(await subscription.next(command.wait_ms))
                 if not ahead and ends:
                     return
-                ahead.reverse()
                 while ahead:
                     if late.has_failed:
                         late.raise_failure()
-                    before = len(ahead)
-                    taken = take(ahead)
+                    taken, count = ahead.take()
                     if subscription is not None:
-                        subscription.grant(before - len(ahead))
+                        subscription.grant(count)
                     yield taken
         finally:
             del self._prefetched[id(ahead)]
             if subscription is not None:
-                ahead += self._to_messages(await subscription.close(), late)
+                ahead.add(await subscription.close())
             if ahead and not command.auto_ack:
-                await self._give_back(ahead)
+                await self._give_back(ahead.rest())
             await late.drain()
             self._unconfirmed.discard(late)
             late.raise_failure()
 
-    async def _give_back(self, messages: list[Received]) -> None:
+    async def _give_back(self, messages: Receipts) -> None:
         try:
             await self.release(messages)
         except (LeaseLostError, UnavailableError):
@@ -361,17 +363,8 @@ class Streams(Admin, Receiving):
 
 def _upto(page: Page, end: int) -> Page:
     """Without the messages from that offset on."""
-    count = bisect_left(page.columns.offsets, end)
-    columns = {name: getattr(page.columns, name) for name in Columns.__struct_fields__}
-    cut = Columns(**{name: column and column[:count] for name, column in columns.items()})
-    return msgspec.structs.replace(page, columns=cut, next_offset=end)
-
-
-def _pop(ahead: list[Received], count: int) -> list[Received]:
-    taken = ahead[-count:]
-    del ahead[-count:]
-    taken.reverse()
-    return taken
+    columns = page.columns.part(0, bisect_left(page.columns.offsets, end))
+    return msgspec.structs.replace(page, columns=columns, next_offset=end)
 
 
 async def _push(

@@ -15,7 +15,7 @@ from ortoo.model.replies import Placed, Sent
 from ortoo.model.runs import merge_runs
 
 from .arguments import to_topic_name
-from .gather import to_sent
+from .lazy import SentMessages
 from .link import Link
 from .settling import Receipts, to_runs
 
@@ -55,7 +55,7 @@ class Transaction:
             )
         placed: list[Placed] = await self._link.call(Transact(acks, self._publishes))
         self._acks, self._publishes = [], []  # so that leaving the block does not repeat it
-        self.sent += [sent for batch in placed for sent in to_sent(batch)]
+        self.sent += [sent for batch in placed for sent in SentMessages(batch)]
 
     async def __aenter__(self) -> Transaction:
         return self

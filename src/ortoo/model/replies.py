@@ -37,6 +37,15 @@ class Placed(msgspec.Struct, frozen=True):
     duplicates: list[bool] | None = None
     topics: list[TopicId] | None = None  # when the first one of a duplicate lies in another topic
 
+    def part(self, start: int, end: int) -> Placed:
+        return Placed(
+            self.topic,
+            self.partitions[start:end],
+            self.offsets[start:end],
+            self.duplicates and self.duplicates[start:end],
+            self.topics and self.topics[start:end],
+        )
+
 
 class Taken(msgspec.Struct, frozen=True):
     """Offsets of one partition that a lease took, in the order of delivery."""
@@ -71,6 +80,13 @@ class Columns(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def part(self, start: int, end: int) -> Columns:
+        """The messages from the one to the other."""
+        if start <= 0 and end >= len(self.offsets):
+            return self
+        columns = {name: getattr(self, name) for name in Columns.__struct_fields__}
+        return Columns(**{name: column and column[start:end] for name, column in columns.items()})
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from . import limits
 from .commands import Run
 from .names import GroupId, LeaseId, TopicId
-from .replies import Settled, Taken
+from .replies import LeasedRun, Settled, Taken
 
 _RUN_COST = 40  # of a lease and partition, in messages
 
@@ -30,6 +30,14 @@ def merge_runs(runs: Iterable[Run]) -> list[Run]:
 def runs_of(taken: Iterable[Taken]) -> list[Run]:
     """What settles all that a lease took. It may have taken of one partition several times, as priorities took turns."""
     return merge_runs(Run(t.topic_id, t.group_id, t.lease, t.partition, t.offsets) for t in taken)
+
+
+def runs_of_messages(leased: Iterable[LeasedRun]) -> list[Run]:
+    """What settles all the messages that came with a lease; what could not be read did not come."""
+    return merge_runs(
+        Run(run.taken.topic_id, run.taken.group_id, run.taken.lease, run.taken.partition, run.columns.offsets)
+        for run in leased
+    )
 
 
 def in_pieces(runs: list[Run], are_failures: bool = False) -> list[list[Run]]:

@@ -19,7 +19,7 @@ from itertools import product
 from random import Random
 
 from ortoo.broker import Broker
-from ortoo.client import Queue
+from ortoo.client import Messages, Queue
 from ortoo.model.errors import (
     ConfigError,
     ExistsError,
@@ -58,7 +58,7 @@ class Simulation:
         self.clock = ManualClock()
         self.is_on_disk = on == "disk"
         self.world: World = (
-            DiskWorld(self.random, crash, self.clock) if self.is_on_disk else FaultyWorld(self.random, crash)
+            DiskWorld(self.random, crash, self.clock) if on == "disk" else FaultyWorld(self.random, crash)
         )
         self.topics = [TOPIC]  # those that messages are sent to now
         self.history: list[Event] = []
@@ -234,15 +234,14 @@ class Simulation:
 
     async def _lease(self) -> None:
         group = self.random.choice(GROUPS)
+        topic, count, wait = self._topic(), self.random.randint(1, 5), self.random.choice([0, 0, 5.0])
         try:
-            messages = await self.queue.lease(
-                self._topic(), group=group, max_messages=self.random.randint(1, 5), wait=self.random.choice([0, 0, 5.0])
-            )
+            messages = await self.queue.lease(topic, group=group, max_messages=count, wait=wait)
         except OrtooError:
             return
         self._took(group, messages)
 
-    def _took(self, group: str, messages: list[Received]) -> None:
+    def _took(self, group: str, messages: Messages) -> None:
         for message in messages:
             place, late = (message.partition, message.offset), message.value in self.delayed
             line = {"none": None, "key": message.key}.get(self.ordering, "")
