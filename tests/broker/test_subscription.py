@@ -13,6 +13,7 @@ from ortoo.client import streams
 from ortoo.model.commands import Lease
 from ortoo.model.replies import LeasedRun
 from ortoo.testing import ManualClock
+from ortoo.testing.crash import kill
 from tests.semantics.stores import LastingStore
 
 
@@ -52,7 +53,7 @@ async def test_a_subscriber_that_thinks_for_long_outlives_a_restart(monkeypatch:
             await clock.advance(1)
             await queue.publish("news", b"first")
             assert (await anext(messages)).value == b"first"
-            await broker.kill()
+            await kill(broker)
             await broker.open()
             await asyncio.sleep(0.05)
             await clock.advance(30)  # longer than a consumer may be silent that has not said otherwise

@@ -18,7 +18,7 @@ from tests.client.test_requests import overheard
 from tests.doors.tcp.home import Home
 
 
-async def test_publishes_of_one_turn_are_one_batch_in_their_order(home: Home) -> None:
+async def test_publishes_beside_the_first_are_one_batch_in_their_order(home: Home) -> None:
     await home.queue.create_topic("jobs", partitions=1)
     async with home.connect() as queue:
         heard = overheard(home, Publish)
@@ -27,7 +27,7 @@ async def test_publishes_of_one_turn_are_one_batch_in_their_order(home: Home) ->
         with_headers = asyncio.create_task(queue.publish("jobs", b"22", headers={"a": "b"}))
         with_json = asyncio.create_task(queue.publish("jobs", {"is": "json"}))
         sent = [*(await asyncio.gather(*one)), *(await many), await with_headers, await with_json]
-        assert len(heard) == 1
+        assert [len(publish.batch) for publish in heard] == [1, 23]
     assert [one.offset for one in sent] == list(range(24))
     stored = [message async for message in home.queue.read("jobs")]
     assert [m.value for m in stored] == [b"%d" % number for number in range(23)] + [b'{"is":"json"}']
@@ -238,18 +238,19 @@ async def test_closing_waits_for_a_batch_that_is_under_way(home: Home) -> None:
 
 
 async def test_an_answer_that_makes_no_sense_fails_its_callers_and_holds_up_nobody_behind_them() -> None:
-    topic, answers = TopicName("default", "orders"), [None]
+    topic, answers = TopicName("default", "orders"), [None, None]
 
     async def send(publish: Publish) -> Placed:
         count = len(publish.batch)
+        await asyncio.sleep(0)
         return answers.pop() if answers else Placed(TopicId(1), [0] * count, list(range(count)))  # type: ignore[return-value]
 
     gatherer = Gatherer(send)
     async with asyncio.timeout(60):
-        first = [gatherer.add(topic, Message(b"x")) for _ in range(2)]
-        for future in first:
+        first = [asyncio.create_task(gatherer.add(topic, Message(b"x"))) for _ in range(3)]
+        for task in first:
             with pytest.raises(AttributeError):
-                await future
-        second = [gatherer.add(topic, Message(b"y")) for _ in range(2)]
-        assert [(await future).offset for future in second] == [0, 1]
+                await task
+        second = [asyncio.create_task(gatherer.add(topic, Message(b"y"))) for _ in range(3)]
+        assert [(await task).offset for task in second] == [0, 0, 1]
         await gatherer.drain()

@@ -11,6 +11,7 @@ from ortoo.broker import Broker
 from ortoo.stores.disk import Disk, DiskStore, KeyRing, RealDisk
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.testing import ManualClock
+from ortoo.testing.crash import kill
 
 NEVER = 1 << 40
 AFTER_EACH_COMMIT = 1
@@ -49,7 +50,7 @@ class Home:
             await self._queue.close()
         else:
             await self.broker.flush()  # a lease is answered before it is written; one a moment old may be forgotten
-            await self.broker.kill()
+            await kill(self.broker)
             self._lock.release()  # which the system does for a process that is gone
         self._queue = None
 

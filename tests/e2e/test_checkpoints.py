@@ -16,6 +16,7 @@ from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
+from ortoo.testing.crash import kill
 
 from .home import NEVER, take, values
 
@@ -69,7 +70,7 @@ class Site:
             self.disk.gate.set()
             await self.idle()
             await self.broker.flush()
-            await self.broker.kill()
+            await kill(self.broker)
             self.lock.release()
             self.broker = None
 

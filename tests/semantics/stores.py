@@ -16,6 +16,8 @@ from ortoo.testing import ManualClock
 class SlowStore(MemoryStore):
     """Writes and reads wait while the matching event is clear."""
 
+    is_instant = False
+
     def __init__(self) -> None:
         super().__init__()
         self.writing = asyncio.Event()

@@ -34,6 +34,7 @@ from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 from ortoo.testing import ManualClock
+from ortoo.testing.crash import kill
 from tests.e2e.home import AFTER_EACH_COMMIT, NEVER, Home
 from tests.semantics.stores import LastingStore
 
@@ -208,7 +209,7 @@ async def test_it_happens_once_across_a_restart(clock: ManualClock) -> None:
     before = Broker(store, clock)
     await before.open()
     first = await before.publish(once(publish(b"x"), 7, done_below=3))
-    await before.kill()
+    await kill(before)
     after = Broker(store, clock)
     await after.open()
     assert await after.publish(once(publish(b"x"), 7, done_below=3)) == first

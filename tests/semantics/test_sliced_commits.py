@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import chain
 from typing import NamedTuple
 
 import pytest
@@ -13,7 +14,7 @@ from ortoo.model import limits
 from ortoo.model.commands import END
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.records import CommitAdvanced, Staged, TransactionEnded
+from ortoo.model.records import CommitAdvanced, Record, Staged, TransactionEnded
 from ortoo.testing import ManualClock
 
 from .actors import publish, take, until, values
@@ -247,7 +248,12 @@ async def test_slices_are_bounded_in_messages_and_in_bytes(clock: ManualClock, m
         await tx.publish_many("out", [Message(b"v", key="k")] * 35)
         await tx.publish_many("out", [Message(b"v" * 400, key="k")] * 5)
         assert await tx.commit() == 40
-    slices = [records for records in store.commits if isinstance(records[0], CommitAdvanced)]
+    slices: list[list[Record]] = []
+    for record in chain.from_iterable(store.commits):
+        if isinstance(record, CommitAdvanced):
+            slices.append([])
+        if slices:
+            slices[-1].append(record)
     sizes = [sum(getattr(record, "count", 0) for record in records) for records in slices]
     assert sum(sizes) == 40
     assert max(sizes) == 10

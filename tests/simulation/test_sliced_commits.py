@@ -22,6 +22,7 @@ from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicName
 from ortoo.model.topic import TopicConfig
 from ortoo.testing.clock import ManualClock, settle
+from ortoo.testing.crash import kill
 from ortoo.testing.simulated_disk import SimulatedCrash
 from ortoo.testing.worlds import DiskWorld, FaultyWorld, World
 
@@ -93,7 +94,7 @@ class Producer:
         return True, await task
 
     async def _reboot(self) -> None:
-        await self.broker.kill()
+        await kill(self.broker)
         self._world.power_off()
         await self._boot()
 
@@ -109,7 +110,7 @@ class Producer:
             if done:
                 self._look()
                 return
-            await self.broker.kill()
+            await kill(self.broker)
             self._world.power_off()
 
     def _look(self) -> None:

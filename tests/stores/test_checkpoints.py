@@ -18,6 +18,7 @@ from ortoo.stores.disk import log as logs
 from ortoo.stores.disk.segment import Segment
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
+from ortoo.testing.crash import kill
 from ortoo.testing.simulated_disk import DiskFault, SimulatedCrash, SimulatedDisk
 
 NEVER = 1 << 40
@@ -36,7 +37,7 @@ class Site:
     async def open(self, checkpoint_bytes: int = NEVER, reserve_bytes: int = 0, **options: Any) -> Queue:
         """Ends the process that has it open, as a crash does, and opens it anew."""
         if self.broker is not None:
-            await self.broker.kill()
+            await kill(self.broker)
             self.disk.open_files = 0  # the system closes what a process had open
         self.store = DiskStore(
             self.disk,

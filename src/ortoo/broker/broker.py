@@ -48,6 +48,7 @@ from .timekeeper import Timekeeper
 from .waiters import Rooms, describe, let_go, room_in
 from .wakeup import Wakeup
 
+_FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits finds anything after these
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 _log = logging.getLogger("ortoo.broker")
 
@@ -114,16 +115,6 @@ class Broker(Reader):
             await self.store.checkpoint(*await self._snapshot())
         await self.store.close()
 
-    async def kill(self) -> None:
-        """Ends as a crash would: nothing is finished, nobody is answered. For tests."""
-        self._refusal = ClosedError("the queue was killed")
-        self._wakeup.cancel()
-        await self._coordinator.stop()
-        if self._committer is not None:
-            self._committer.cancel()
-            await asyncio.gather(self._committer, return_exceptions=True)
-            self._committer = None
-
     @property
     def is_working(self) -> bool:
         """Whether commits are made at all: false when it is closed, or a mistake of ours ended that."""
@@ -151,18 +142,22 @@ class Broker(Reader):
         self._do_due(now)
         decision = self.engine.decide(command, now)
         self._log(decision.records)
-        self._stir_shifted()
-        self._arm()
+        if self.engine.state.shifted:
+            self._stir_shifted()
+        self._arm(now)
         return decision.reply
 
     async def call(self, command: Command) -> Any:
-        wanted, reply = plain(command), self.submit(command)
-        if reply is True and isinstance(wanted, Leave):
-            await self._leasing.leave_on(wanted)
-        await self.flush()
+        reply = self.submit(command)
+        wanted = plain(command)
+        if isinstance(wanted, Leave):
+            if reply is True:
+                await self._leasing.leave_on(wanted)
+            reply = None
+        await self._commits.flush()
         if isinstance(wanted, Commit):
             await self._coordinator.finish((wanted.namespace, wanted.transaction))
-        return None if isinstance(wanted, Leave) else reply
+        return reply
 
     def publish_staged(self, name: Name, piece: Slice) -> None:
         """For the coordinator: the next slice of a transaction that is being committed."""
@@ -221,7 +216,7 @@ class Broker(Reader):
 
     def _do_due(self, now: int) -> None:
         """Does what is due, as much as one turn may; later turns go on. A mistake of ours suspends its topic, no other."""
-        if self._is_behind:
+        if self._is_behind or not self.engine.is_due(now):
             return
         budget = Budget(limits.DUE_PER_TURN)
         while budget.left > 0 and (records := self.engine.tick(now, budget)) is not None:
@@ -244,14 +239,16 @@ class Broker(Reader):
         self._is_behind = False
         self._ring()
 
-    def _arm(self) -> None:
+    def _arm(self, now: int | None = None) -> None:
         """Waits count on the monotonic clock; what the engine has due, in the queue's time."""
         due = None if self._is_behind else self.engine.next_deadline()
         waits = self.waiters.next_deadline()
-        delays = [due - self.now()] if due is not None else []
-        delays += [waits - self.clock.monotonic_ms()] if waits is not None else []
-        if delays:
-            self._wakeup.within(max(0, min(delays)))
+        delay = None if due is None else due - (self.now() if now is None else now)
+        if waits is not None:
+            wait = waits - self.clock.monotonic_ms()
+            delay = wait if delay is None else min(delay, wait)
+        if delay is not None:
+            self._wakeup.within(max(0, delay))
 
     def _ring(self) -> None:
         self._wakeup.cancel()
@@ -280,15 +277,16 @@ class Broker(Reader):
         state, commit = self.engine.state, self._commits.pending
         try:
             for record in records:
-                if isinstance(record, TopicDeleted):
+                if type(record) is TopicDeleted:
                     commit.stir(state.topics[record.topic].name, None)
                 self.engine.apply(record)
-                if isinstance(record, TransactionEnded):
+                if type(record) is TransactionEnded:
                     for place in held_places(state, (record.namespace, record.transaction)):
                         commit.stir(*place)
-                topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
-                if topic is not None and not isinstance(record, TopicCreated | Leased | Extended):  # these free nothing
-                    commit.stir(topic.name, getattr(record, "partition", None))
+                elif type(record) not in _FREES_NOTHING:
+                    topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
+                    if topic is not None:
+                        commit.stir(topic.name, getattr(record, "partition", None))
         except Exception as error:
             self._give_up(error)
         self._commits.add(records, self.engine.take_copied_bytes())
@@ -315,7 +313,7 @@ class Broker(Reader):
         self._pause_ms = 0
         for record in records:
             self.engine.confirm(record)
-            if isinstance(record, TransactionEnded):
+            if type(record) is TransactionEnded:
                 self._coordinator.ended((record.namespace, record.transaction))
         commit.succeed()
         tell(self.on_commit, records)

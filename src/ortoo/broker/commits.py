@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from time import perf_counter
 
+import msgspec
+
 from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, size_of
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Extended, Leased, Published, Record, Staged
 from ortoo.ports import Alarm, Clock, Store
 
-from .copies import fill_copies
+from .copies import fill_copies, has_copies
 from .meters import Meters
 
 Observer = Callable[[list[Record]], None]
 
 _PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
 _LINGER_MS = 5
+_IN_A_ROW = 16  # commits without a turn of the event loop for others
 
 _log = logging.getLogger("ortoo.broker")
 
@@ -28,18 +31,16 @@ _log = logging.getLogger("ortoo.broker")
 Snapshot = tuple[bytes, int, dict[TopicId, bytes]]
 
 
-class PendingCommit:
+class PendingCommit(msgspec.Struct):
     """Records on their way to the store, the callers whose replies wait for them, and the topics to look at afterwards."""
 
-    __slots__ = ("_counted", "_size", "copied_bytes", "due_topics", "parked", "records", "stirred")
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self._counted = self._size = 0
-        self.copied_bytes = 0  # of copies, whose values are not known yet: an estimate
-        self.due_topics: set[TopicId] = set()  # for which something is in it that nobody asked for
-        self.parked: list[asyncio.Future[None]] = []
-        self.stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
+    records: list[Record] = []
+    _counted: int = 0
+    _size: int = 0
+    copied_bytes: int = 0  # of copies, whose values are not known yet: an estimate
+    due_topics: set[TopicId] = set()  # for which something is in it that nobody asked for
+    parked: list[asyncio.Future[None]] = []
+    stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
     def stir(self, topic: TopicName, partition: int | None) -> None:
         """Something of the topic may be deliverable once this is durable."""
@@ -101,15 +102,30 @@ class Committer:
         self._dirty = asyncio.Event()
         self._lingering: Alarm | None = None
         self._broken: Exception | None = None
+        self._in_a_row = 0
+        self._will_look = False
 
     def add(self, records: list[Record], copied_bytes: int = 0) -> None:
         self.pending.records.extend(records)
         self.pending.copied_bytes += copied_bytes
         if not all(type(record) in _PATIENT for record in records):
-            self._dirty.set()
+            self._wake()
         elif self._lingering is None and not self._dirty.is_set():
             # Nobody waits for these, and the next commit that somebody waits for takes them along.
             self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
+
+    def _wake(self) -> None:
+        """The committer; or where whoever waits for it may commit by himself, the committer after that."""
+        if not self._store.is_instant:
+            self._dirty.set()
+        elif not self._will_look:
+            self._will_look = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._will_look, self._in_a_row = False, 0
+        if self.pending.records:
+            self._dirty.set()
 
     def bytes_under_way(self) -> int:
         """Of messages that are not durable yet."""
@@ -138,11 +154,28 @@ class Committer:
 
     async def flush(self) -> None:
         """Returns when everything added so far is durable."""
-        if self.pending.records:
+        if not self.pending.records:
+            if self._in_flight is not None:
+                await self._in_flight.park()
+        elif not self._may_commit_at_once():
             self._dirty.set()
             await self.pending.park()
-        elif self._in_flight is not None:
-            await self._in_flight.park()
+        else:  # nothing has to be waited for, so whoever asked commits
+            commit = self.pending
+            try:
+                await self._commit(with_checkpoint=False)
+            except Exception as error:
+                outcome = commit.park()
+                self.give_up(error)
+                await outcome
+            self._in_a_row += 1
+            if self._in_a_row >= _IN_A_ROW:
+                await asyncio.sleep(0)
+
+    def _may_commit_at_once(self) -> bool:
+        """To fill in copies takes turns, however quick the store is."""
+        is_free = self._in_flight is None and self._broken is None
+        return self._store.is_instant and is_free and not has_copies(self.pending.records)
 
     def drop(self, in_flight: OrtooError, pending: OrtooError) -> None:
         """What was under way has failed, and what came after it was never written."""
@@ -174,7 +207,9 @@ class Committer:
         commit, self.pending = self.pending, PendingCommit()
         self._in_flight = commit
         snapshot = await self._take_snapshot() if with_checkpoint else None
-        records = await fill_copies(commit.records, self._store)
+        records = commit.records
+        if has_copies(records):
+            records = await fill_copies(records, self._store)
         if records:
             began = perf_counter()
             await self._store.append(records)

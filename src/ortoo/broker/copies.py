@@ -26,10 +26,12 @@ DEAD_HEADERS = (ORIGIN, GROUP, REASON, ATTEMPTS, ERROR)
 _TOGETHER = 500  # copies that are filled in one turn of the event loop
 
 
+def has_copies(records: list[Record]) -> bool:
+    return any(type(record) is Published and record.origins for record in records)
+
+
 async def fill_copies(records: list[Record], store: Store) -> list[Record]:
     """The records as they are to be stored."""
-    if not any(isinstance(record, Published) and record.origins for record in records):
-        return records
     filled: list[Record] = []
     for record in records:
         if isinstance(record, Published) and record.origins:

@@ -58,14 +58,18 @@ class Leasing:
         began = perf_counter()
         topic = None if command.topic is None else self._shell.find_topic(TopicName(command.namespace, command.topic))
         wanted = bound_lease(topic, msgspec.structs.replace(command, auto_ack=False) if command.auto_ack else command)
-        taken = self._try(wanted)
-        while taken.more:  # it let others run; look on afterwards
-            await asyncio.sleep(0)
+        deadline = self._shell.clock.monotonic_ms() + command.wait_ms
+        while True:
             taken = self._try(wanted)
-        if not taken.taken and command.wait_ms:
-            taken = await self._wait(wanted)
-            began = perf_counter()
-        runs = await self._read_all(taken)
+            while taken.more:  # it let others run; look on afterwards
+                await asyncio.sleep(0)
+                taken = self._try(wanted)
+            if not taken.taken and command.wait_ms:
+                taken = await self._wait(wanted, deadline)
+                began = perf_counter()
+            runs = await self._read_all(taken)
+            if not command.wait_ms or not taken.taken or any(len(run.columns) for run in runs):
+                break  # else all that it got was gone by then: purged, or deleted with its topic
         if command.auto_ack and runs:
             runs = await self._acked(runs)
         if seconds is not None:
@@ -100,9 +104,9 @@ class Leasing:
         taken: LeaseTaken = self._shell.submit(command)
         return taken
 
-    async def _wait(self, command: Lease) -> LeaseTaken:
+    async def _wait(self, command: Lease, deadline: int) -> LeaseTaken:
         future: asyncio.Future[LeaseTaken] = asyncio.get_running_loop().create_future()
-        remove = self.waiters.park(command, self._shell.clock.monotonic_ms() + command.wait_ms, future)
+        remove = self.waiters.park(command, deadline, future)
         unpark = self._shell.parked(command)
         self._arm()
         try:

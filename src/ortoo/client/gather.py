@@ -17,6 +17,7 @@ from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
 from ortoo.model.runs import in_pieces, merge_runs
 
+from .background import Background
 from .lazy import SentMessages
 from .pieces import settle
 
@@ -63,21 +64,25 @@ class Lone:
     """Calls that were made at once, without company, and are under way."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._fewer = asyncio.Event()
+        self.count = 0
+        self._draining: asyncio.Event | None = None
 
     async def make(self, call: Awaitable[T]) -> T:
-        self._count += 1
+        self.count += 1
         try:
             return await call
         finally:
-            self._count -= 1
-            self._fewer.set()
+            self.ended()
+
+    def ended(self) -> None:
+        self.count -= 1
+        if self._draining is not None:
+            self._draining.set()
 
     async def drain(self) -> None:
-        while self._count:
-            self._fewer.clear()
-            await self._fewer.wait()
+        while self.count:
+            self._draining = asyncio.Event()
+            await self._draining.wait()
 
 
 class Gatherer:
@@ -93,25 +98,39 @@ class Gatherer:
         self._line: dict[TopicName, deque[Gathering]] = {}  # in the order they leave; one may still join the last
         self._answering: set[TopicName] = set()  # those with a batch of several callers under way
         self._lone = Lone()
-        self._turn: set[TopicName] = set()  # topics that somebody has published a batch to in this turn
+        self._alone: set[TopicName] = set()  # topics that one of these publishes to
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
 
-    def add(self, topic: TopicName, message: Message) -> asyncio.Future[Sent]:
+    async def add(self, topic: TopicName, message: Message) -> Sent:
+        if not self._linger and self._may_go(topic):
+            return (await self._go(topic, to_outgoing([message])))[0]
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
-        return self._add(topic, message, 1, size, len(message.headers) if isinstance(message.headers, dict) else 0)
+        headers = len(message.headers) if isinstance(message.headers, dict) else 0
+        sent: Sent = await self._add(topic, message, 1, size, headers)
+        return sent
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> SentMessages:
-        """The first of a turn goes at once, so that who publishes alone does not wait; those beside it go together."""
-        ahead = (self._line, self._leaving, self._answering)
-        is_first = not any(topic in some for some in ahead)  # nobody is overtaken
-        if is_first and (topic not in self._turn or len(batch) >= _LARGE):
-            self._turn.add(topic)
-            asyncio.get_running_loop().call_soon(self._turn.discard, topic)
-            return SentMessages(await self._lone.make(self._send(Publish(topic, batch))))
+        if self._may_go(topic, len(batch)):
+            return await self._go(topic, batch)
         headers = sum(map(len, filter(None, batch.headers or ())))
         sent: SentMessages = await self._add(topic, batch, len(batch), sum(map(len, batch.values)), headers)
         return sent
+
+    def _may_go(self, topic: TopicName, count: int = 1) -> bool:
+        """Who publishes alone goes at once, and does not wait; those who come meanwhile go together. Nobody is overtaken."""
+        if topic in self._line or topic in self._leaving or topic in self._answering:
+            return False
+        return topic not in self._alone or count >= _LARGE
+
+    async def _go(self, topic: TopicName, batch: Outgoing) -> SentMessages:
+        is_first = topic not in self._alone
+        self._alone.add(topic)
+        try:
+            return SentMessages(await self._lone.make(self._send(Publish(topic, batch))))
+        finally:
+            if is_first:
+                self._alone.discard(topic)
 
     def _add(
         self, topic: TopicName, what: Message | Outgoing, count: int, size: int, headers: int
@@ -142,9 +161,7 @@ class Gatherer:
             self._leaving[topic] += 1
             if len(entries) > 1:
                 self._answering.add(topic)
-            task = asyncio.get_running_loop().create_task(self._leave(topic, entries))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._leave(topic, entries))
         if not line:
             self._line.pop(topic, None)
 
@@ -187,8 +204,7 @@ class Gatherer:
         """Returns when everything gathered has been answered."""
         for topic, line in list(self._line.items()):
             self._flush(topic, line[-1])
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.drain()
         await self._lone.drain()
 
 
@@ -226,33 +242,33 @@ def _tell(entries: list[Entry], placed: Placed) -> None:
 
 
 class AckGatherer:
-    """Acks. The first of a turn goes at once, so that who acks alone does not wait; those beside it go together."""
+    """Acks. Who acks alone goes at once, and does not wait; those who come meanwhile go together."""
 
     def __init__(self, call: Callable[[Settle], Awaitable[Settled]]) -> None:
         self._call = call
-        self._is_turn = False  # somebody has acked in this turn
         self._open: list[Acking] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
         self._lone = Lone()
 
     async def ack(self, runs: list[Run]) -> Settled:
         """The answer is as if these had been acked alone."""
+        if not self._open and not self._lone.count:
+            command, self._lone.count = Settle("ack", runs), 1
+            try:
+                return await (self._call(command) if len(runs) == 1 else settle(self._call, command))
+            finally:
+                self._lone.ended()
         loop = asyncio.get_running_loop()
-        if self._is_turn:
-            future: asyncio.Future[Settled] = loop.create_future()
-            self._open.append((runs, future))
-            return await future
-        self._is_turn = True
-        loop.call_soon(self._flush)
-        return await self._lone.make(settle(self._call, Settle("ack", runs)))
+        if not self._open:
+            loop.call_soon(self._flush)
+        future: asyncio.Future[Settled] = loop.create_future()
+        self._open.append((runs, future))
+        return await future
 
     def _flush(self) -> None:
-        self._is_turn = False
         batch, self._open = self._open, []
         if batch:
-            task = asyncio.get_running_loop().create_task(self._settle(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._settle(batch))
 
     async def _settle(self, batch: list[Acking]) -> None:
         """Several callers' acks are one command, of which all happens or nothing."""
@@ -288,8 +304,7 @@ class AckGatherer:
 
     async def drain(self) -> None:
         self._flush()
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.drain()
         await self._lone.drain()
 
 

@@ -13,6 +13,7 @@ from ortoo.model.commands import Run
 from ortoo.model.errors import LeaseLostError, OrtooError
 from ortoo.model.message import Received
 
+from .background import Background
 from .settling import to_runs
 
 UNCONFIRMED_MAX = 50_000  # messages; with more, the next message waits
@@ -26,7 +27,7 @@ class LateAcks:
         self._loop = loop
         self._handed: deque[Received] = deque()
         self._is_due = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
         self._unconfirmed = 0
         self._fewer = asyncio.Event()
         self._lost: list[str] = []
@@ -53,9 +54,7 @@ class LateAcks:
         messages = [self._handed.popleft() for _ in range(len(self._handed))]
         if messages:
             self._unconfirmed += len(messages)
-            task = self._loop.create_task(self._confirm(messages))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._confirm(messages))
 
     async def _confirm(self, messages: list[Received]) -> None:
         try:
@@ -88,4 +87,4 @@ class LateAcks:
         """Returns when all that was handed over is confirmed, or has failed."""
         while self._handed or self._tasks:
             self._flush()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tasks.drain()

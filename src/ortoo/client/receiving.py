@@ -116,10 +116,11 @@ class Receiving:
         """
         runs = to_runs(messages)
         if runs:
-            await self._ack_runs(runs)
+            check_settled(runs, await self._acks.ack(runs))
 
     async def _ack_runs(self, runs: list[Run]) -> None:
-        check_settled(runs, await self._acks.ack(runs))
+        if runs:
+            check_settled(runs, await self._acks.ack(runs))
 
     async def ack_through(self, message: Received | str) -> None:
         """Done with everything of the message's lease and partition up to and including it."""

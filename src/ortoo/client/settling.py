@@ -22,7 +22,9 @@ def to_runs(messages: Receipts) -> list[Run]:
     """Messages or their receipts, one or many, as one run per lease and partition."""
     if type(messages) is Messages:
         return messages.to_runs()
-    if isinstance(messages, Received | str):
+    if type(messages) is Received:
+        return list(_each_run([messages]))
+    if isinstance(messages, str):
         messages = [messages]
     if not isinstance(messages, Iterable):
         wrong = type(messages).__name__

@@ -18,7 +18,7 @@ from .state import State
 from .topic import Topic
 
 
-class Decision(msgspec.Struct):
+class Decision(msgspec.Struct, gc=False):
     records: list[Record]
     reply: Any = None
 

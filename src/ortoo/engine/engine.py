@@ -89,6 +89,11 @@ class Engine:
         finally:
             self._snapshot = None
 
+    def is_due(self, now: int) -> bool:
+        """Whether `tick` may have something to do. It is asked before every command."""
+        heap = self.state.alarms.heap
+        return bool(heap) and heap[0][0] <= now
+
     def tick(self, now: int, budget: Budget | None = None) -> list[Record] | None:
         """What one due alarm makes happen; None when none is due any more. Apply the records before asking again.
 

@@ -24,7 +24,7 @@ from ortoo.model.names import GroupId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY, Ordering
 
-from .keys import NO_KEY, KeyOrder
+from .keys import KeyOrder
 from .partition import Partition
 from .wheel import Pair, Wheel
 
@@ -124,11 +124,11 @@ class Feed:
         """Open messages that are in no other state become ready, or wait for their keys."""
         if self.keys is not None and self.partition.keys:
             array = offsets.to_array()
-            ready, behind = self.keys.offer(array, self.partition.keys.of(array))
+            aside, behind = self.keys.offer(array, self.partition.keys.of(array))
             if behind:
                 self._unready(OffsetSet(behind))
-            if len(ready) < len(array):
-                offsets = OffsetSet(ready)
+            if aside:
+                offsets = offsets - OffsetSet(aside)
         self._make_ready(offsets)
 
     def came_due(self, offsets: OffsetSet) -> None:
@@ -204,10 +204,7 @@ class Feed:
         self.leased.update(offsets)
         if self.keys is not None and self.partition.keys:
             array = offsets.to_array()
-            hold = self.keys.hold
-            for offset, key in zip(array, self.partition.keys.of(array), strict=True):
-                if key != NO_KEY:
-                    hold(key, offset)
+            self.keys.hold(array, self.partition.keys.of(array))
 
     def give_back(self, offsets: OffsetSet) -> None:
         """Leased messages return to their place, to be delivered again."""
@@ -263,7 +260,7 @@ class Feed:
         self.open.subtract(offsets)
         self._forgive(offsets)
         if self.keys is not None and self.partition.keys:
-            ready = self.keys.let_go(self.partition.keys.of(offsets.to_array()))
+            ready = self.keys.release(self.partition.keys.of(offsets.to_array()))
             if ready:
                 self._make_ready(OffsetSet(ready))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 
 from xxhash import xxh3_64_intdigest
 
@@ -122,6 +123,9 @@ class Waiting:
     def __getitem__(self, index: int) -> int:
         return self.items[self.start + index]
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.items[self.start :])
+
     def push(self, offset: int) -> None:
         if self.start == len(self.items) or offset > self.items[-1]:
             self.items.append(offset)
@@ -150,140 +154,139 @@ class Waiting:
         return True
 
 
-class KeyState:
-    """One key of one group that has something delivered or set aside.
-
-    held   > 0: that many of its messages are delivered and not settled (leased, or waiting for a retry); none is ready
-    held  == 0: `head` is its only ready message
-    waiting   : later messages that must wait for those
-    """
-
-    __slots__ = ("head", "held", "waiting")
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.head = -1
-        self.waiting: Waiting | None = None
-
-    def wait(self, offset: int) -> None:
-        if self.waiting is None:
-            self.waiting = Waiting()
-        self.waiting.push(offset)
-
-
 class KeyOrder:
-    """Which of a key's messages may be ready: only the first unsettled one. Returns what the feed must (un)ready.
+    """Which of a key's messages may be ready: only the first unsettled one. Says what the feed must (un)ready.
 
-    What comes in batches is done in one loop: offsets ascend, with the key of each beside it. `blocked` is how many wait for
-    something held; it is counted as they come and go, for whoever asks would have to look at all keys.
+    heads    by key, its ready message
+    held     by key, how many of its messages are delivered and not settled (leased, or waiting for a retry); none is ready then
+    waiting  by key, the later messages that are set aside
+    blocked  how many of those wait for something held: counted as they come and go, for else all keys had to be looked at
+
+    What comes in batches is done in one loop: offsets ascend, with the key of each beside it.
     """
 
-    __slots__ = ("blocked", "states")
+    __slots__ = ("blocked", "heads", "held", "waiting")
 
     def __init__(self) -> None:
-        self.states: dict[int, KeyState] = {}
+        self.heads: dict[int, int] = {}
+        self.held: dict[int, int] = {}
+        self.waiting: dict[int, Waiting] = {}
         self.blocked = 0
 
     def offer(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
-        """Messages want to be ready. Returns those that become it, and those that must no longer be."""
-        states = self.states
-        ready: list[int] = []
+        """Messages want to be ready. Returns those that do not become it, and others that must no longer be."""
+        heads, held = self.heads, self.held
+        aside: list[int] = []
         behind: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
-            if key != NO_KEY:
-                state = states.get(key)
-                if state is None:
-                    state = states[key] = KeyState()
-                    state.head = offset
-                elif offset < state.head:  # only a message that came due after later ones were offered
-                    behind.append(state.head)
-                    state.wait(state.head)
-                    state.head = offset
-                else:
-                    state.wait(offset)
-                    if state.held:
-                        self.blocked += 1
-                    continue
-            ready.append(offset)
-        return ready, behind
+            if key == NO_KEY:
+                continue
+            if key in held:
+                self.blocked += 1
+            elif key not in heads:
+                heads[key] = offset
+                continue
+            elif offset < heads[key]:  # only a message that came due after later ones were offered
+                behind.append(heads[key])
+                self._wait(key, heads[key])
+                heads[key] = offset
+                continue
+            self._wait(key, offset)
+            aside.append(offset)
+        return aside, behind
 
     def hold_all(self, keys: array[int]) -> None:
         """Messages with these keys are held, though they were never offered here. Nothing waits yet."""
         for key in keys:
             if key != NO_KEY:
-                self.states.setdefault(key, KeyState()).held += 1
+                self.held[key] = self.held.get(key, 0) + 1
 
-    def hold(self, key: int, offset: int) -> None:
-        """A ready message, or the next in line of one held by the same lease, was delivered."""
-        state = self.states[key]
-        state.held += 1
-        waiting = state.waiting
-        has_waited = False
-        if state.head == offset:
-            state.head = -1
-        elif waiting is not None:
-            has_waited = waiting.discard_first(offset) or waiting.discard(offset)
-        if waiting is not None and state.held == 1:
-            self.blocked += len(waiting)
-        elif has_waited:
+    def hold(self, offsets: array[int], keys: array[int]) -> None:
+        """Ready messages, and next in line of those held by the same lease, were delivered."""
+        heads, held, waiting = self.heads, self.held, self.waiting
+        for offset, key in zip(offsets, keys, strict=True):
+            if heads.get(key) == offset:
+                del heads[key]
+                held[key] = 1
+                if key in waiting:
+                    self.blocked += len(waiting[key])
+            elif key != NO_KEY:
+                self._hold_next(key, offset)
+
+    def _hold_next(self, key: int, offset: int) -> None:
+        others = self.held.get(key, 0)
+        self.held[key] = others + 1
+        has_waited = self._discard(key, offset)
+        if not others and key in self.waiting:
+            self.blocked += len(self.waiting[key])
+        elif others and has_waited:
             self.blocked -= 1
 
-    def let_go(self, keys: array[int]) -> list[int]:
+    def release(self, keys: array[int]) -> list[int]:
         """Held messages were settled. Returns those that become ready."""
-        states = self.states
+        held, waiting = self.held, self.waiting
         ready: list[int] = []
         for key in keys:
-            if key != NO_KEY:
-                state = states[key]
-                state.held -= 1
-                if state.held == 0:
-                    if state.waiting is not None:
-                        self.blocked -= len(state.waiting)
-                    self._promote(key, state, ready)
+            if key == NO_KEY:
+                continue
+            if held[key] > 1:
+                held[key] -= 1
+                continue
+            del held[key]
+            if key in waiting:
+                self.blocked -= len(waiting[key])
+                self._promote(key, ready)
         return ready
 
     def give_back(self, offsets: array[int], keys: array[int]) -> list[int]:
         """Held messages want their places in line again. Returns those that become ready."""
-        states = self.states
+        held = self.held
         ready: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
             if key == NO_KEY:
                 ready.append(offset)
-                continue
-            state = states[key]
-            state.held -= 1
-            if state.held:
-                state.wait(offset)
+            elif held[key] > 1:
+                held[key] -= 1
+                self._wait(key, offset)
                 self.blocked += 1
-            elif state.waiting:
-                self.blocked -= len(state.waiting)
-                state.wait(offset)
-                self._promote(key, state, ready)
             else:
-                state.head = offset
-                ready.append(offset)
+                del held[key]
+                self.blocked -= len(self.waiting.get(key, ()))
+                self._wait(key, offset)
+                self._promote(key, ready)
         return ready
 
     def forget(self, offsets: array[int], keys: array[int]) -> list[int]:
         """Messages that were not held are gone (trimmed, deleted, expired). Returns those that become ready, of which some may
         be among them."""
-        states = self.states
         ready: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
-            state = states.get(key)
-            if state is None:
-                continue
-            if state.head == offset:
-                state.head = -1
-                self._promote(key, state, ready)
-            elif state.waiting is not None and state.waiting.discard(offset) and state.held:
+            if self.heads.get(key) == offset:
+                del self.heads[key]
+                if key in self.waiting:
+                    self._promote(key, ready)
+            elif self._discard(key, offset) and key in self.held:
                 self.blocked -= 1
         return ready
 
-    def _promote(self, key: int, state: KeyState, ready: list[int]) -> None:
-        """Nothing of the key is held or ready any more: the next in line is, or the key has nothing."""
-        if state.waiting:
-            state.head = state.waiting.pop()
-            ready.append(state.head)
-        else:
-            del self.states[key]
+    def _wait(self, key: int, offset: int) -> None:
+        if key not in self.waiting:
+            self.waiting[key] = Waiting()
+        self.waiting[key].push(offset)
+
+    def _discard(self, key: int, offset: int) -> bool:
+        """Whether it was set aside."""
+        waiting = self.waiting.get(key)
+        if waiting is None or not (waiting.discard_first(offset) or waiting.discard(offset)):
+            return False
+        if not waiting:
+            del self.waiting[key]
+        return True
+
+    def _promote(self, key: int, ready: list[int]) -> None:
+        """Nothing of the key is held or ready any more: the next in line is."""
+        waiting = self.waiting[key]
+        offset = self.heads[key] = waiting.pop()
+        ready.append(offset)
+        if not waiting:
+            del self.waiting[key]

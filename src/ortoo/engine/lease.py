@@ -162,7 +162,7 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     return [
         feed
         for feed in feeds
-        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted.bits) and not feed.partition.trouble
+        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted) and not feed.partition.trouble
     ]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from heapq import heappop, heappush
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import ANY_PRIORITY
 
 from .feed import Feed
-from .keys import NO_KEY
 
 
 class Budget:
@@ -44,8 +44,8 @@ class Picker:
     def _only(self, key: int) -> dict[int, OffsetSet]:
         """A key has at most one ready message."""
         assert self.feed.keys is not None
-        state = self.feed.keys.states.get(key)
-        return {self.feed.partition.lane_of(state.head): OffsetSet([state.head])} if state and state.head >= 0 else {}
+        head = self.feed.keys.heads.get(key)
+        return {} if head is None else {self.feed.partition.lane_of(head): OffsetSet([head])}
 
     def _is_held(self) -> bool:
         """Whether everything that is wanted waits for something delivered."""
@@ -53,8 +53,7 @@ class Picker:
             return self.feed.is_held
         if self.key is None or self.feed.keys is None:
             return False
-        state = self.feed.keys.states.get(self.key)
-        return state is not None and state.held > 0
+        return self.key in self.feed.keys.held
 
     def head(self, wanted: int) -> tuple[int, int] | None:
         """(lane, offset) of the next message, or None."""
@@ -90,7 +89,7 @@ class Picker:
     def _must_sort(self, offset: int) -> bool:
         """Whether what a seek made deliverable may come before it."""
         unsorted = self.feed.unsorted
-        return bool(unsorted.bits) and unsorted.first() < offset
+        return bool(unsorted) and unsorted.first() < offset
 
     def _look_further(self, wanted: int) -> bool:
         feed = self.feed
@@ -142,7 +141,7 @@ class Picker:
         if have < count and (feed.cursor < before or feed.unsorted) and not self._must_see_all():
             self._look_further(count - have)
             ready = self.ready.get(lane)
-        if feed.unsorted.bits:
+        if feed.unsorted:
             before = min(before, feed.unsorted.first())
         chosen = ready.within(floor, before).take(count) if ready is not None else OffsetSet()
         if feed.keys is not None and feed.partition.keys:
@@ -175,23 +174,32 @@ class Picker:
     def _with_followers(self, lane: int, chosen: array[int], count: int, before: int) -> list[int]:
         """Merges in the messages that follow, in their key, one already taken by this lease. Stops when one of a more
         urgent lane does."""
-        taken: list[int] = []
-        freed = self.freed.setdefault(lane, [])
         assert self.feed.keys is not None
-        states = self.feed.keys.states
-        for offset, key in zip(chosen, self.feed.partition.keys.of(chosen), strict=True):
-            while freed and freed[0] < offset and len(taken) < count:
-                if self._take_freed(freed, taken, lane):
-                    return taken
-            if len(taken) == count:
-                return taken
-            taken.append(offset)
-            self.floors[lane] = offset + 1
-            if key == NO_KEY:
-                continue
-            if not states[key].waiting:
-                self.taken_whole.add(key)
-            elif self._free_next(key, lane):
+        keys, waiting = self.feed.partition.keys.of(chosen), self.feed.keys.waiting
+        freed = self.freed.setdefault(lane, [])
+        taken: list[int] = []
+        followed = [row for row, key in enumerate(keys) if key in waiting] if waiting else []
+        row = 0
+        for turn in (*followed, len(chosen)):  # up to there nobody follows; those rows are taken many at a time
+            while (room := count - len(taken)) > 0:
+                if freed and row < len(chosen) and freed[0] < chosen[row]:
+                    if self._take_freed(freed, taken, lane):
+                        return taken
+                    continue
+                end = min(turn, row + room)
+                end = bisect_left(chosen, freed[0], row, end) if freed else end
+                if end == row:
+                    break
+                taken.extend(chosen[row:end])
+                self.taken_whole.update(keys[row:end])
+                self.floors[lane] = chosen[end - 1] + 1
+                row = end
+            if room <= 0 or turn == len(chosen):
+                break
+            taken.append(chosen[row])
+            self.floors[lane] = chosen[row] + 1
+            row += 1
+            if self._free_next(keys[turn], lane):
                 return taken
         while freed and freed[0] < before and len(taken) < count:
             if self._take_freed(freed, taken, lane):
@@ -206,9 +214,9 @@ class Picker:
     def _free_next(self, key: int, than: int) -> bool:
         """Whether the next message of the key lies in a more urgent lane than that."""
         assert self.feed.keys is not None
-        waiting = self.feed.keys.states[key].waiting
+        waiting = self.feed.keys.waiting.get(key)
         done = self.freed_count.get(key, 0)
-        if waiting is None or done >= len(waiting) or (self.feed.unsorted.bits and self._must_sort(waiting[done])):
+        if waiting is None or done >= len(waiting) or (self.feed.unsorted and self._must_sort(waiting[done])):
             self.taken_whole.add(key)
             return False
         offset = waiting[done]

@@ -30,6 +30,7 @@ from .topic import Topic
 
 _SEARCHED_KEYS = 8  # of more it is quicker to look at the whole lease
 _SEARCHED_SPAN = 16  # how far apart, on average, messages of a lease may lie for that
+_ALL_SETTLED = Settled()
 _LEASE_COST = 20  # of what a lease holds of one partition, in messages
 
 
@@ -61,6 +62,8 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
         return None, run.offsets
     asked = OffsetSet(run.offsets)
     held = lease.held.get(run.partition)
+    if len(run.offsets) == 1 and held and run.offsets[0] in held and not run.through:  # as mostly, one by one
+        return Held(topic, group, lease, group.feeds[run.partition], asked), []
     mine = asked & held if held else OffsetSet()
     lost: list[int] = []
     if len(mine) != len(asked):
@@ -76,19 +79,19 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
 def decide_settle(state: State, command: Settle, now: int) -> Decision:
     if command.delay_ms is not None and not 0 <= command.delay_ms <= limits.DELAY_MS_MAX:
         raise InvalidError(f"a retry may be delayed by 0 to {limits.DELAY_MS_MAX} ms, not {command.delay_ms}")
+    check_runs(command.runs)
+    found = [find_held(state, run) for run in command.runs]
+    lost = [missing for _, missing in found]
+    if command.outcome == "ack":
+        acked: list[Record] = [ack(held, now) for held, _ in found if held is not None]
+        return Decision(acked, Settled(lost) if any(lost) else _ALL_SETTLED)
     error = command.error[: limits.ERROR_CHARS_MAX] if command.error else None
     slate = Slate(state, now)
-    lost: list[list[int]] = []
     revoked: list[list[int]] = []
     deaths: dict[Topic, list[Death]] = {}
-    check_runs(command.runs)
-    for held, missing in (find_held(state, run) for run in command.runs):
-        lost.append(missing)
+    for held, _ in found:
         revoked.append([])
         if held is None:
-            continue
-        if command.outcome == "ack":
-            slate.records.append(ack(held, now))
             continue
         if command.outcome == "reject":
             fallen = _rejected(held, error)
@@ -107,7 +110,7 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
 
 def check_runs(runs: list[Run]) -> None:
     """A lease and partition may be settled only once per decision."""
-    if len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
+    if len(runs) > 1 and len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
         raise InvalidError("the same lease and partition is named by two runs; put its offsets into one")
 
 
@@ -208,10 +211,10 @@ def _of_same_keys(held: Held, everything: OffsetSet) -> OffsetSet:
     """
     feed, asked = held.feed, held.offsets.to_array()
     assert feed.keys is not None
-    column, states = feed.partition.keys, feed.keys.states
+    column, held_of = feed.partition.keys, feed.keys.held
     keys = Counter(column.of(asked))
     keys.pop(NO_KEY, None)
-    more = [key for key, count in keys.items() if states[key].held > count]
+    more = [key for key, count in keys.items() if held_of[key] > count]
     if not more:
         return held.offsets
     first, last = asked[0], everything.last()

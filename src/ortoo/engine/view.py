@@ -9,7 +9,6 @@ from ortoo.model.topic import ANY_PRIORITY
 
 from .feed import Feed
 from .group import Group
-from .keys import NO_KEY, KeyState
 from .topic import Topic
 
 _FRESH_COUNTED = 1_000
@@ -67,23 +66,11 @@ def delayed_in(feed: Feed) -> OffsetSet:
     return (delayed - feed.early) | feed.retrying
 
 
-def _held_keys(feed: Feed) -> dict[int, KeyState]:
-    """Keys with something delivered and not settled. Found from what is in flight, not from all keys that have a state."""
-    if feed.keys is None or not feed.partition.keys:
-        return {}
-    held = feed.partition.keys.of((feed.leased | feed.retrying).to_array())
-    return {key: feed.keys.states[key] for key in held if key != NO_KEY}
-
-
 def blocked_in(feed: Feed) -> OffsetSet:
     """Behind an unsettled message of their key or partition. Fresh messages are not looked at: they count as ready."""
     if feed.keys is not None:
-        return OffsetSet(
-            offset
-            for state in _held_keys(feed).values()
-            if state.waiting
-            for offset in state.waiting.items[state.waiting.start :]
-        )
+        waiting = feed.keys.waiting
+        return OffsetSet(offset for key in waiting.keys() & feed.keys.held.keys() for offset in waiting[key])
     if feed.fifo and feed.is_held:
         return feed.ready.get(ANY_PRIORITY, OffsetSet()).copy()
     return OffsetSet()
@@ -146,15 +133,9 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
         return fresh if feed.is_held == is_blocked else OffsetSet()
     if feed.keys is None or not feed.is_held:
         return OffsetSet() if is_blocked else fresh
-    offsets, states = (fresh if scanned is None else fresh.take(scanned)).to_array(), feed.keys.states
+    offsets, held = (fresh if scanned is None else fresh.take(scanned)).to_array(), feed.keys.held
     keys = partition.keys.of(offsets)
-    return OffsetSet(
-        [
-            offset
-            for offset, key in zip(offsets, keys, strict=True)
-            if ((state := states.get(key)) is not None and state.held > 0) == is_blocked
-        ]
-    )
+    return OffsetSet([offset for offset, key in zip(offsets, keys, strict=True) if (key in held) == is_blocked])
 
 
 def message_states(topic: Topic, partition: int, offset: int) -> dict[str, MessageState]:
@@ -191,5 +172,4 @@ def state_of(feed: Feed, offset: int) -> MessageState | None:
 def _is_blocked(feed: Feed, offset: int) -> bool:
     if feed.keys is None:
         return feed.fifo and feed.is_held
-    state = feed.keys.states.get(feed.partition.keys.at(offset))
-    return state is not None and state.held > 0
+    return feed.partition.keys.at(offset) in feed.keys.held

@@ -27,7 +27,7 @@ START = Position("start")
 END = Position("end")
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Messages of one lease from one partition: receipts, gathered. `through` means all of the lease up to the last offset."""
 
     topic: TopicId
@@ -41,45 +41,45 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
 Runs = Annotated[list[Run], Meta(max_length=limits.RUNS_MAX)]  # here and below: what comes as bytes is bounded unbuilt
 
 
-class CreateTopic(msgspec.Struct, frozen=True, tag=True):
+class CreateTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     config: TopicConfig
     exist_ok: bool = True  # a topic with the very same config counts as made
 
 
-class ChangeTopic(msgspec.Struct, frozen=True, tag=True):
+class ChangeTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     changes: dict[str, Any]  # settings by name; the others stay as they are
 
 
-class DeleteTopic(msgspec.Struct, frozen=True, tag=True):
+class DeleteTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
 
 
-class PurgeTopic(msgspec.Struct, frozen=True, tag=True):
+class PurgeTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
 
 
-class MarkArchived(msgspec.Struct, frozen=True, tag=True):
+class MarkArchived(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Messages below these offsets, by partition, are kept elsewhere: retention that waits for that may remove them."""
 
     topic: TopicName
     ends: Annotated[dict[int, int], Meta(max_length=limits.PARTITIONS_MAX)]
 
 
-class CreateGroup(msgspec.Struct, frozen=True, tag=True):
+class CreateGroup(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     group: str
     start: Position = START
     ephemeral: bool = False
 
 
-class DeleteGroup(msgspec.Struct, frozen=True, tag=True):
+class DeleteGroup(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     group: str
 
 
-class Seek(msgspec.Struct, frozen=True, tag=True):
+class Seek(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Moves a group. With `until`, makes only [position, until) deliverable again and leaves the rest as it is."""
 
     topic: TopicName
@@ -88,12 +88,12 @@ class Seek(msgspec.Struct, frozen=True, tag=True):
     until: Position | None = None
 
 
-class Publish(msgspec.Struct, frozen=True, tag=True):
+class Publish(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     batch: Outgoing
 
 
-class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     topic: str | None = None
     labels: Annotated[dict[str, str], Meta(max_length=limits.LABELS_MAX)] | None = (
         None  # in the place of a topic: every topic that has them
@@ -110,7 +110,7 @@ class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     start: Position | None = START  # where the group begins if this lease makes it; None: it must be there already
 
 
-class Settle(msgspec.Struct, frozen=True, tag=True):
+class Settle(msgspec.Struct, frozen=True, tag=True, gc=False):
     outcome: Outcome
     runs: Runs
     error: str | None = None
@@ -121,25 +121,25 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
         return self.outcome in ("nack", "reject")
 
 
-class Extend(msgspec.Struct, frozen=True, tag=True):
+class Extend(msgspec.Struct, frozen=True, tag=True, gc=False):
     runs: Runs
     lease_ms: int | None = None  # counted from now
 
 
-class Transact(msgspec.Struct, frozen=True, tag=True):
+class Transact(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Acks and publishes that happen together or not at all."""
 
     acks: Runs
     publishes: Annotated[list[Publish], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
+class Begin(msgspec.Struct, frozen=True, tag=True, gc=False):
     transaction: str
     namespace: str = DEFAULT_NAMESPACE
     timeout_ms: int = 3_600_000
 
 
-class Stage(msgspec.Struct, frozen=True, tag=True):
+class Stage(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Adds messages to a named transaction. `part` names who stages, so that a commit can leave out a failed attempt."""
 
     transaction: str
@@ -148,25 +148,25 @@ class Stage(msgspec.Struct, frozen=True, tag=True):
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Commit(msgspec.Struct, frozen=True, tag=True):
+class Commit(msgspec.Struct, frozen=True, tag=True, gc=False):
     transaction: str
     parts: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None  # all when None
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Abort(msgspec.Struct, frozen=True, tag=True):
+class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
     transaction: str
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     group: str
     consumer: str
     session_ms: int | None = None
 
 
-class Leave(msgspec.Struct, frozen=True, tag=True):
+class Leave(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in."""
 
     consumer: str
@@ -174,22 +174,22 @@ class Leave(msgspec.Struct, frozen=True, tag=True):
     group: str | None = None
 
 
-class DeleteMessage(msgspec.Struct, frozen=True, tag=True):
+class DeleteMessage(msgspec.Struct, frozen=True, tag=True, gc=False):
     message: MessageRef
 
 
-class RetryNow(msgspec.Struct, frozen=True, tag=True):
+class RetryNow(msgspec.Struct, frozen=True, tag=True, gc=False):
     message: MessageRef
     group: str | None = None  # every group when None
 
 
-class DeadLetter(msgspec.Struct, frozen=True, tag=True):
+class DeadLetter(msgspec.Struct, frozen=True, tag=True, gc=False):
     message: MessageRef
     group: str | None = None
     error: str | None = None
 
 
-class Redrive(msgspec.Struct, frozen=True, tag=True):
+class Redrive(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Makes the original of a dead letter deliverable again for the group that failed it, and removes the copy."""
 
     copy: MessageRef
@@ -225,7 +225,7 @@ PlainCommand = (
 )
 
 
-class Once(msgspec.Struct, frozen=True, tag=True):
+class Once(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A command that may be sent again when its answer did not arrive: it happens once, and each time is answered the same.
 
     A producer numbers what it sends and says below which number it has all answers, so that those can be forgotten.

@@ -2,127 +2,76 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pyroaring import BitMap64
 
 _NOTHING = bytes(BitMap64().serialize())
 
 
-class OffsetSet:
-    """A mutable set of offsets. Records hold such sets too and never change them once made."""
+class OffsetSet(BitMap64):
+    """A mutable set of offsets. Records hold such sets too and never change them once made.
 
-    __slots__ = ("bits",)
+    Operators and what else the bitmap has (`&`, `|`, `-`, `in`, `len`, `add`, `discard`, `copy`) give sets of this kind, too.
+    """
 
-    def __init__(self, offsets: Iterable[int] | BitMap64 = ()) -> None:
-        self.bits = offsets if isinstance(offsets, BitMap64) else BitMap64(offsets)
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    first = BitMap64.min  # the lowest offset; the set must not be empty
+    last = BitMap64.max
+    add_span = BitMap64.add_range
+    update = BitMap64.__ior__  # type: ignore[assignment]  # with one other set
+    subtract = BitMap64.__isub__
+    is_disjoint = BitMap64.isdisjoint
 
     @classmethod
     def span(cls, start: int, end: int) -> OffsetSet:
-        bits = BitMap64()
-        bits.add_range(start, end)
-        return cls(bits)
-
-    def add(self, offset: int) -> None:
-        self.bits.add(offset)
-
-    def discard(self, offset: int) -> None:
-        self.bits.discard(offset)
-
-    def add_span(self, start: int, end: int) -> None:
-        self.bits.add_range(start, end)
+        offsets = cls()
+        offsets.add_range(start, end)
+        return offsets
 
     def remove_span(self, start: int, end: int) -> None:
         if end > start:
-            self.bits.remove_range(start, end)
-
-    def update(self, other: OffsetSet) -> None:
-        self.bits |= other.bits
-
-    def subtract(self, other: OffsetSet) -> None:
-        self.bits -= other.bits
-
-    def clear(self) -> None:
-        self.bits.clear()
-
-    def copy(self) -> OffsetSet:
-        return OffsetSet(self.bits.copy())
-
-    def first(self) -> int:
-        """The lowest offset; the set must not be empty."""
-        return int(self.bits.min())
-
-    def last(self) -> int:
-        return int(self.bits.max())
+            self.remove_range(start, end)
 
     def next_from(self, offset: int) -> int:
         """The lowest offset at or above, or -1."""
-        if not self.bits or offset > self.bits.max():  # not left to the bitmap: saying so costs it 224 bytes for ever
+        if not self or offset > self.max():  # not left to the bitmap: saying so costs it 224 bytes for ever
             return -1
-        return int(self.bits.next_set_bit(offset))
+        return int(self.next_set_bit(offset))
 
     def take(self, count: int) -> OffsetSet:
         """The lowest `count` offsets as a set of their own; this one does not change."""
-        if count >= len(self.bits):
+        if count >= len(self):
             return self.copy()
-        return self.within(self.first(), int(self.bits[count]))
+        return self.within(self.min(), self[count])
 
     def within(self, start: int, end: int) -> OffsetSet:
         """Those in [start, end)."""
-        bits = BitMap64()
-        if self.bits:  # the span is cut to what is there, for a bitmap of a huge span would be huge itself
-            start, end = max(start, self.first()), min(end, self.last() + 1)
+        found = OffsetSet()
+        if self:  # the span is cut to what is there, for a bitmap of a huge span would be huge itself
+            start, end = max(start, self.min()), min(end, self.max() + 1)
             if end > start:
-                bits.add_range(start, end)
-                bits &= self.bits
-        return OffsetSet(bits)
+                found.add_range(start, end)
+                found &= self
+        return found
 
     def count_within(self, start: int, end: int) -> int:
-        return int(self.bits.range_cardinality(start, end)) if end > start else 0
-
-    def is_disjoint(self, other: OffsetSet) -> bool:
-        return bool(self.bits.isdisjoint(other.bits))
-
-    def to_array(self) -> array[int]:
-        """All offsets, ascending; much faster to walk than the set itself."""
-        return self.bits.to_array()
+        return int(self.range_cardinality(start, end)) if end > start else 0
 
     def to_bytes(self) -> bytes:
-        if not self.bits:
+        if not self:
             return _NOTHING
-        self.bits.run_optimize()
-        return bytes(self.bits.serialize())
+        self.run_optimize()
+        return bytes(self.serialize())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> OffsetSet:
-        return cls(BitMap64.deserialize(data))
-
-    def __and__(self, other: OffsetSet) -> OffsetSet:
-        return OffsetSet(self.bits & other.bits)
-
-    def __or__(self, other: OffsetSet) -> OffsetSet:
-        return OffsetSet(self.bits | other.bits)
-
-    def __sub__(self, other: OffsetSet) -> OffsetSet:
-        return OffsetSet(self.bits - other.bits)
-
-    def __contains__(self, offset: int) -> bool:
-        return offset in self.bits
-
-    def __len__(self) -> int:
-        return len(self.bits)
-
-    def __bool__(self) -> bool:
-        return bool(self.bits)
+        return cls.deserialize(data)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.bits.to_array())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OffsetSet) and self.bits == other.bits
-
-    __hash__ = None  # type: ignore[assignment]
+        return iter(self.to_array())  # much faster to walk than the set itself
 
     def __repr__(self) -> str:
         shown = ", ".join(str(offset) for offset in self.take(8))

@@ -26,7 +26,7 @@ ReleaseReason = Literal["release", "revoked", "left"]
 DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved"]
 
 
-class Opened(msgspec.Struct, frozen=True, tag=True):
+class Opened(msgspec.Struct, frozen=True, tag=True, gc=False):
     """An owner took the queue; lease numbers start over under its epoch."""
 
     at: int
@@ -45,7 +45,7 @@ class LogIndex(msgspec.Struct, frozen=True, array_like=True):
     dedup_ids: list[tuple[str, int, int]]  # id, instant, offset
 
 
-class Restored(msgspec.Struct, frozen=True, tag=True):
+class Restored(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A checkpoint: stands for every record before it. Only ever the first that a store recovers."""
 
     at: int
@@ -54,7 +54,7 @@ class Restored(msgspec.Struct, frozen=True, tag=True):
     secrets: list[tuple[int, bytes]] = []  # by topic: what an encrypted one has that must not lie in a snapshot
 
 
-class TopicCreated(msgspec.Struct, frozen=True, tag=True):
+class TopicCreated(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     namespace: str
@@ -62,23 +62,23 @@ class TopicCreated(msgspec.Struct, frozen=True, tag=True):
     config: TopicConfig
 
 
-class TopicChanged(msgspec.Struct, frozen=True, tag=True):
+class TopicChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     config: TopicConfig
 
 
-class TopicDeleted(msgspec.Struct, frozen=True, tag=True):
+class TopicDeleted(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
 
 
-class TopicPurged(msgspec.Struct, frozen=True, tag=True):
+class TopicPurged(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
 
 
-class Archived(msgspec.Struct, frozen=True, tag=True):
+class Archived(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Messages below these offsets, one per partition, are kept elsewhere."""
 
     at: int
@@ -86,7 +86,7 @@ class Archived(msgspec.Struct, frozen=True, tag=True):
     ends: list[int]
 
 
-class GroupCreated(msgspec.Struct, frozen=True, tag=True):
+class GroupCreated(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
@@ -95,13 +95,13 @@ class GroupCreated(msgspec.Struct, frozen=True, tag=True):
     ephemeral: bool = False
 
 
-class GroupDeleted(msgspec.Struct, frozen=True, tag=True):
+class GroupDeleted(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
 
 
-class GroupSought(msgspec.Struct, frozen=True, tag=True):
+class GroupSought(msgspec.Struct, frozen=True, tag=True, gc=False):
     """With `untils`, [cursor, until) of each partition became deliverable again; without, the group moved to the cursors."""
 
     at: int
@@ -121,7 +121,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     error: str | None
 
 
-class Published(msgspec.Struct, frozen=True, tag=True):
+class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Messages were appended. A copy's values are filled in from its origins by the broker before the record is stored."""
 
     at: int
@@ -136,7 +136,7 @@ class Published(msgspec.Struct, frozen=True, tag=True):
     only_group: GroupId | None = None  # a redriven copy whose original was trimmed is seen by this group only
 
 
-class Leased(msgspec.Struct, frozen=True, tag=True):
+class Leased(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
@@ -147,7 +147,7 @@ class Leased(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
-class Extended(msgspec.Struct, frozen=True, tag=True):
+class Extended(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
@@ -155,7 +155,7 @@ class Extended(msgspec.Struct, frozen=True, tag=True):
     until: int
 
 
-class Acked(msgspec.Struct, frozen=True, tag=True):
+class Acked(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
@@ -164,7 +164,7 @@ class Acked(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
-class Retried(msgspec.Struct, frozen=True, tag=True):
+class Retried(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Deliveries failed and count as attempts; each message comes back at its due time."""
 
     at: int
@@ -179,7 +179,7 @@ class Retried(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
 
 
-class Released(msgspec.Struct, frozen=True, tag=True):
+class Released(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Deliveries ended without counting as attempts."""
 
     at: int
@@ -191,7 +191,7 @@ class Released(msgspec.Struct, frozen=True, tag=True):
     reason: ReleaseReason
 
 
-class Dropped(msgspec.Struct, frozen=True, tag=True):
+class Dropped(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The group gave these up, and no dead letter was wanted."""
 
     at: int
@@ -203,7 +203,7 @@ class Dropped(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
 
 
-class DeadLettered(msgspec.Struct, frozen=True, tag=True):
+class DeadLettered(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The group gave these up; their copies were appended to a dead-letter topic from `copy` on, in the same order."""
 
     at: int
@@ -216,7 +216,7 @@ class DeadLettered(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
 
 
-class Redriven(msgspec.Struct, frozen=True, tag=True):
+class Redriven(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     group: GroupId
@@ -224,7 +224,7 @@ class Redriven(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
-class Hastened(msgspec.Struct, frozen=True, tag=True):
+class Hastened(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Messages that were delayed, waiting for a retry or leased became deliverable at once."""
 
     at: int
@@ -234,14 +234,14 @@ class Hastened(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
-class Deleted(msgspec.Struct, frozen=True, tag=True):
+class Deleted(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
     partition: int
     offsets: OffsetSet
 
 
-class CameDue(msgspec.Struct, frozen=True, tag=True):
+class CameDue(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Delays ran out by `at`: those of the partition, or with a group the retries of that group in it.
 
     With `upto`, an instant and an offset, only those up to there in that order: the rest follows.
@@ -254,7 +254,7 @@ class CameDue(msgspec.Struct, frozen=True, tag=True):
     upto: tuple[int, int] | None = None
 
 
-class Expired(msgspec.Struct, frozen=True, tag=True):
+class Expired(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Times to live ran out by `at`; what each group still had of them follows as Dropped or DeadLettered.
 
     With `upto`, an instant and an item of the wheel, only those up to there in that order: the rest follows.
@@ -266,12 +266,12 @@ class Expired(msgspec.Struct, frozen=True, tag=True):
     upto: tuple[int, int] | None = None
 
 
-class WindowClosed(msgspec.Struct, frozen=True, tag=True):
+class WindowClosed(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     topic: TopicId
 
 
-class Trimmed(msgspec.Struct, frozen=True, tag=True):
+class Trimmed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Retention moved the start of a partition."""
 
     at: int
@@ -280,7 +280,7 @@ class Trimmed(msgspec.Struct, frozen=True, tag=True):
     start: int
 
 
-class Skipped(msgspec.Struct, frozen=True, tag=True):
+class Skipped(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Retention removed these before the group had settled them."""
 
     at: int
@@ -290,7 +290,7 @@ class Skipped(msgspec.Struct, frozen=True, tag=True):
     offsets: OffsetSet
 
 
-class Quarantined(msgspec.Struct, frozen=True, tag=True):
+class Quarantined(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A store cannot vouch for a partition: it is neither read nor written until it is repaired. Never stored itself."""
 
     at: int
@@ -299,7 +299,7 @@ class Quarantined(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class Answered(msgspec.Struct, frozen=True, tag=True):
+class Answered(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A numbered command was answered; see Once. In one commit with what it made happen."""
 
     at: int

@@ -28,7 +28,7 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
         return f"{self.topic_id}.{self.partition}.{self.offset}"
 
 
-class Placed(msgspec.Struct, frozen=True):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """The answer to a publish, as columns in the order of the messages."""
 
     topic: TopicId
@@ -47,7 +47,7 @@ class Placed(msgspec.Struct, frozen=True):
         )
 
 
-class Taken(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """Offsets of one partition that a lease took, in the order of delivery."""
 
     topic: TopicName
@@ -60,14 +60,14 @@ class Taken(msgspec.Struct, frozen=True):
     attempts: dict[int, int] | None = None  # of those that failed before
 
 
-class LeaseTaken(msgspec.Struct, frozen=True):
+class LeaseTaken(msgspec.Struct, frozen=True, gc=False):
     """What a lease got. `more` means it stopped looking before it had seen all, so that others could run."""
 
     taken: list[Taken]
     more: bool = False
 
 
-class Columns(msgspec.Struct, frozen=True):
+class Columns(msgspec.Struct, frozen=True, gc=False):
     """Messages read from a store, as columns; None where none of them uses the field."""
 
     offsets: list[int]
@@ -159,7 +159,7 @@ _ALWAYS = ("offsets", "values", "timestamps")
 _BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """Which receipts of each run, in the order given, were stale. None at all is the usual answer.
 
     `revoked` are messages of the same leases that went back in line behind the ones settled.
@@ -297,7 +297,7 @@ def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] |
     )
 
 
-class LeasedRun(msgspec.Struct, frozen=True):
+class LeasedRun(msgspec.Struct, frozen=True, gc=False):
     """What a lease took from one partition, with the messages themselves."""
 
     taken: Taken

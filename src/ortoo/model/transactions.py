@@ -8,14 +8,14 @@ from .commands import Publish
 from .names import TopicId
 
 
-class TransactionBegan(msgspec.Struct, frozen=True, tag=True):
+class TransactionBegan(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     namespace: str
     transaction: str
     until: int
 
 
-class Staged(msgspec.Struct, frozen=True, tag=True):
+class Staged(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     namespace: str
     transaction: str
@@ -23,7 +23,7 @@ class Staged(msgspec.Struct, frozen=True, tag=True):
     publish: Publish  # a store keeps it until the transaction ends
 
 
-class CommitBegan(msgspec.Struct, frozen=True, tag=True):
+class CommitBegan(msgspec.Struct, frozen=True, tag=True, gc=False):
     """From here on the transaction is certain to be committed; what was staged is published slice by slice."""
 
     at: int
@@ -33,7 +33,7 @@ class CommitBegan(msgspec.Struct, frozen=True, tag=True):
     topics: dict[int, int]  # where to, and how many messages
 
 
-class CommitAdvanced(msgspec.Struct, frozen=True, tag=True):
+class CommitAdvanced(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What follows it in its commit is the next slice of a transaction. It can be seen once the transaction has ended."""
 
     at: int
@@ -45,7 +45,7 @@ class CommitAdvanced(msgspec.Struct, frozen=True, tag=True):
     firsts: list[tuple[TopicId, int, int]]  # topic, partition and offset, where it is the first slice there
 
 
-class TransactionEnded(msgspec.Struct, frozen=True, tag=True):
+class TransactionEnded(msgspec.Struct, frozen=True, tag=True, gc=False):
     at: int
     namespace: str
     transaction: str

@@ -35,6 +35,11 @@ class Store(Protocol):
     methods may be called at any time and see everything whose append has returned.
     """
 
+    @property
+    def is_instant(self) -> bool:
+        """Whether no method ever waits for anything, so that a caller may append in its own turn of the event loop."""
+        ...
+
     def recover(self) -> AsyncIterator[list[Record]]:
         """Everything durable, in order, commit by commit. Called before the first append, and again after a failed one."""
         ...

@@ -150,6 +150,8 @@ _EMPTIED = StoreStatus(
 
 
 class MemoryStore:
+    is_instant = True
+
     def __init__(self) -> None:
         self._logs: dict[tuple[TopicId, int], _Log] = {}
         self._staged: dict[tuple[str, str], list[Staged]] = {}  # by transaction

@@ -18,6 +18,8 @@ Fault = Literal["none", "slow", "fail before", "fail after", "crash before", "cr
 class FaultyStore:
     """`plan(number)` says what happens to the append of that number."""
 
+    is_instant = False
+
     def __init__(self, plan: Callable[[int], Fault] = lambda _: "none") -> None:
         self.plan = plan
         self.journal: list[bytes] = []  # what is durable: survives crashes

@@ -32,6 +32,7 @@ from ortoo.model.errors import (
 from ortoo.model.message import Message, Received
 
 from .clock import ManualClock, settle
+from .crash import kill
 from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict, judge, outcome_of
 from .simulated_disk import SimulatedCrash
 from .worlds import DiskWorld, FaultyWorld, On, World
@@ -102,7 +103,7 @@ class Simulation:
                 await asyncio.gather(opening, return_exceptions=True)
             except (OSError, OrtooError, SimulatedCrash):
                 pass
-            await self.broker.kill()
+            await kill(self.broker)
             self.world.power_off()
 
     async def _open(self) -> None:
@@ -157,7 +158,7 @@ class Simulation:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.tasks.clear()
-        await self.broker.kill()
+        await kill(self.broker)
         self.world.power_off()
         self.held = {group: [] for group in GROUPS}
         await self._boot()

@@ -81,6 +81,17 @@ class StoreContract:
         await store.append([Opened(1, 1), created(T1), created(T2)])
         return store
 
+    async def test_an_instant_store_never_waits(self) -> None:
+        """Else a caller that appends in its own turn would be overtaken by another."""
+        store = await self._opened()
+        if store.is_instant:
+            for work in (store.append([published(0, [b"a"])]), store.read(T1, 0, [0]), store.scan(T1, 0, 0, 1)):
+                try:
+                    work.send(None)
+                except StopIteration:
+                    continue
+                raise AssertionError("it waits for something")
+
     async def test_reads_back_what_was_appended(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a", b"b"]), published(2, [b"c"], at=2000)])

@@ -60,6 +60,8 @@ def _exit_on_sync_failure(error: OSError) -> NoReturn:
 
 
 class DiskStore:
+    is_instant = False
+
     def __init__(
         self,
         disk: Disk,
