@@ -75,7 +75,11 @@ async def perhaps(call: Coroutine[Any, Any, Any], random: Random) -> Any:
         asyncio.get_running_loop().call_later(random.uniform(0, 0.1), task.cancel)
     try:
         return await task
-    except (asyncio.CancelledError, OutcomeUnknownError, UnavailableError):
+    except asyncio.CancelledError:
+        if (caller := asyncio.current_task()) is not None and caller.cancelling():  # it is the caller that has to go
+            raise
+        return None
+    except (OutcomeUnknownError, UnavailableError):
         return None
 
 
