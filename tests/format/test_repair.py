@@ -16,6 +16,7 @@ import pytest
 from ortoo import Queue
 from ortoo.app.losses import LostCommit
 from ortoo.app.repair import Repair, repair_directory
+from ortoo.engine.state import State
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import MessageRef
 from ortoo.stores.disk import KeyRing, RealDisk, draft
@@ -132,13 +133,26 @@ def is_listed(repair: Repair, ref: MessageRef, end: int) -> bool:
     return ref.offset >= end and any(lost.touched is None for lost in repair.commits)
 
 
+def live_messages(state: State) -> set[MessageRef]:
+    """Those that somebody may still ask for."""
+    logs = [(topic.id, log) for topic in state.topics.values() for log in topic.partitions]
+    assert all(log.start <= log.end for _, log in logs), "offsets would be given again"
+    return {
+        MessageRef(topic, log.index, offset)
+        for topic, log in logs
+        for offset in range(log.start, log.end)
+        if offset not in log.deleted
+    }
+
+
 async def check_repaired(worn: Worn, hurt: Damaged, repair: Repair, path: Path) -> None:
     assert check(path) == []
+    for ref, value in whole_messages(take(path)).items():  # also where nobody could read it
+        assert value == worn.ever.get(ref), f"{ref} was invented, or is not what it was"
     async with opened(RealDisk(path), clock=ManualClock(END)) as one:
         assert one.store.problems == []
         state, found = one.broker.engine.state, await readable(one)
-        for ref, value in found.items():
-            assert value == worn.ever.get(ref), f"{ref} was invented, or is not what it was"
+        assert found.keys() == live_messages(state), "the state knows of others than there are"
         ends = {(t.id, p.index): p.end for t in state.topics.values() for p in t.partitions}
         is_cut = (
             max(path for path in worn.files if path.startswith("wal/")) in hurt.paths
