@@ -19,6 +19,7 @@ from ortoo.app.repair import Repair, repair_directory
 from ortoo.engine.state import State
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import MessageRef
+from ortoo.model.records import Record
 from ortoo.stores.disk import KeyRing, RealDisk, draft
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.format import FORMAT
@@ -236,7 +237,9 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
             patch.setattr(
                 draft, "FLUSH_BYTES", 40 if seed % 2 else 1 << 40
             )  # what is written on the way, and at the end
+            held = watch_memory(patch)
             repair = await asyncio.to_thread(repair_directory, path, KEYS)
+            assert max(held, default=0) <= draft.FLUSH_BYTES
         found = await look_quietly(path)
         for ref in seen.messages.keys() - found.keys():
             assert is_listed(repair, ref, 1 << 60), f"{ref} could be read before"
@@ -247,6 +250,20 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
         error.add_note(f"seed {seed}: {hurt.what}")
         raise
     return "closed" if seen.refusal else "problems" if problems else "well"
+
+
+def watch_memory(patch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of messages a repair holds, whenever it has taken one."""
+    held: list[int] = []
+    whole = draft.Draft.take
+
+    def take(self: draft.Draft, record: Record) -> None:
+        whole(self, record)
+        stretches = [stretch for log in self.catalog.logs.values() for stretch in (*log.writing, *log.tail)]
+        held.append(sum(len(value) for stretch in stretches for value in stretch.values))
+
+    patch.setattr(draft.Draft, "take", take)
+    return held
 
 
 def take(root: Path) -> Files:
