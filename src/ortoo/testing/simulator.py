@@ -40,6 +40,7 @@ from .worlds import DiskWorld, FaultyWorld, On, World
 FRAIL, SCRATCH, SECRET = "frail", "scratch", "secret"  # damaged; purged, deleted and trimmed; encrypted
 TOPIC, GROUPS, KEYS = "sim", ["g1", "g2"], ["a", "b", "c", None]
 _NEVER_GIVE_UP = 1_000_000
+_BOOTS_MAX = 200  # one after the other, whatever fails
 _STEPS = ("publish", "lease", "finish", "transact", "commit", "pass_time", "again", "scratch")
 
 
@@ -88,7 +89,7 @@ class Simulation:
 
     async def _boot(self) -> None:
         """A new process on the same store. Booting itself may fail or crash, too."""
-        while True:
+        for _ in range(_BOOTS_MAX):
             self.world.crashed.clear()
             self.broker = Broker(self.world.boot(), self.clock)
             self.queue = Queue(self.broker, consumer="sim")
@@ -105,6 +106,7 @@ class Simulation:
                 pass
             await kill(self.broker)
             self.world.power_off()
+        raise AssertionError(f"seed {self.seed}: it does not open any more")
 
     async def _open(self) -> None:
         await self.queue.open()
@@ -364,11 +366,7 @@ class Simulation:
 
 
 def simulate(
-    seed: int,
-    steps: int = 120,
-    crash: tuple[int, str] | None = None,
-    ordering: str | None = None,
-    on: On = "store",
+    seed: int, steps: int = 120, crash: tuple[int, str] | None = None, ordering: str | None = None, on: On = "store"
 ) -> Verdict:
     """Runs one simulation; AssertionError with the seed and the line that repeats it when the verdict is not clean."""
     simulation = Simulation(seed, steps, crash, ordering, on)
