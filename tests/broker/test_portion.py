@@ -1,8 +1,10 @@
 """However large the messages, one answer stays within bounds, and nothing is lost by that."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -147,13 +149,19 @@ async def test_bytes_are_the_same_after_dead_letters_and_a_restart(tmp_path: Pat
         assert [info.bytes for info in await queue.topics()] == before
 
 
+def content(messages: list[ortoo.Received]) -> int:
+    return sum(len(m.value) + len(m.key or "") + len("".join(chain(*m.headers.items()))) for m in messages)
+
+
 @pytest.mark.parametrize("auto_ack", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_is_large_each_answer_is_bounded_and_each_message_comes_once(
     seed: int, auto_ack: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Leased, read again, or given up and leased as a dead letter."""
     room, random = 5_000, Random(seed)
     monkeypatch.setattr(portion, "ROOM", room)
+    monkeypatch.setattr(limits, "ANSWER_BYTES_MAX", room)
 
     def message() -> ortoo.Message:
         value, key, header = random.randrange(3_000), random.randrange(300), random.randrange(3_000)
@@ -163,12 +171,27 @@ async def test_whatever_is_large_each_answer_is_bounded_and_each_message_comes_o
         await queue.create_topic("orders", partitions=2, ordering="none", labels={"task": "t"})
         for _ in range(10):
             await queue.publish_many("orders", [message() for _ in range(6)])
-        seen: list[str] = []
-        while found := await queue.lease(labels={"task": "t"}, max_messages=random.randrange(1, 60), auto_ack=auto_ack):
-            taken = [len(m.value) + len(m.key or "") + sum(map(len, m.headers.values())) for m in found]
-            assert len(found) == 1 or sum(taken) <= room
-            assert {m.attempt for m in found} == {1}
-            seen += [m.id for m in found]
-            if not auto_ack:
-                await queue.ack(found)
-        assert len(seen) == len(set(seen)) == 60
+
+        async def take(**which: Any) -> list[ortoo.Received]:
+            seen: list[ortoo.Received] = []
+            while found := await queue.lease(**which, max_messages=random.randrange(1, 60), auto_ack=auto_ack):
+                assert len(found) == 1 or content(found) <= room
+                assert {m.attempt for m in found} == {1}
+                seen += found
+                if not auto_ack:
+                    await random.choice([queue.ack, queue.reject])(found)
+            assert len({m.id for m in seen}) == len(seen)
+            return seen
+
+        assert len(await take(labels={"task": "t"})) == 60
+        dead = 0 if auto_ack else (await queue.group("orders")).dead
+        assert len(await take(topic="orders.dlq") if dead else []) == dead
+        for topic in await queue.topics():
+            pages = [
+                page
+                for partition in range(len(topic.partitions))
+                async for page in queue.read_batches(topic.name, partition=partition, batch=random.randrange(1, 60))
+            ]
+            assert all(len(page) == 1 or content(page) <= room for page in pages)
+            assert sum(map(len, pages)) == (60 if topic.name == "orders" else dead)
+            assert topic.bytes >= sum(map(content, pages))
