@@ -166,7 +166,10 @@ async def check_repaired(worn: Worn, hurt: Damaged, repair: Repair, path: Path) 
             assert is_cut or repair.commits or not repair.state_kept, f"{ref} came back"
         await check_transaction(one.queue, repair, is_cut)
         for topic in await one.queue.topics():
-            await one.queue.publish(topic.name, b"it goes on")
+            for partition in range(len(topic.partitions)):
+                sent = await one.queue.publish(topic.name, b"it goes on", partition=partition)
+                ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
+                assert is_cut or repair.commits or ref not in worn.ever, f"{ref} is given again"
             await one.queue.ack(await one.queue.lease(topic.name, group="another", max_messages=1000))
         await one.checkpoint()
     assert check(path) == []

@@ -71,13 +71,14 @@ async def _create(one: Opened) -> None:
     await one.queue.create_topic("purged", partitions=1, ordering="strict")
     await one.queue.create_topic("secret", partitions=1, encrypted=True)
     await one.queue.create_topic("doomed", partitions=2)
+    await one.queue.create_topic("emptied", partitions=1)
     for topic in TOPICS:
         await one.queue.create_group(topic, "workers")
 
 
 async def _publish(one: Opened, ever: Truth, number: int) -> None:
-    for topic in (*TOPICS, "doomed"):
-        if topic == "doomed" and number > 2:
+    for topic in (*TOPICS, "doomed", "emptied"):
+        if topic not in TOPICS and number > 2:
             continue
         messages = [
             Message(
@@ -110,6 +111,7 @@ async def _work(one: Opened, number: int) -> None:
             await queue.reject(leased[3:], error="never")
     if number == 2:
         await queue.purge("purged")
+        await queue.purge("emptied")
         await queue.delete_topic("doomed")
     if number in (1, 3, 5):
         await queue.delete_message(f"1.0.{number}")
