@@ -35,13 +35,9 @@ def bound_count(topic: Topic, partition: int, count: int) -> int:
     return count if held <= ROOM else min(count, max(1, _MARGIN * ROOM * (log.end - log.start) // held))
 
 
-def fit(columns: Columns, room: int) -> int:
-    """How many of the first messages take that many bytes together; one at least."""
-    return _fit(columns, room)[0]
-
-
-def _fit(columns: Columns, room: int) -> tuple[int, int]:
-    """So many messages, and the bytes that an answer with them takes: with everything it holds."""
+def fit(columns: Columns, room: int) -> tuple[int, int]:
+    """How many of the first messages fit, one at least, and the bytes that an answer with them takes: with everything it
+    holds."""
     contents = (columns.values, columns.keys, columns.headers)
     total = content_bytes(*contents) + MESSAGE_OVERHEAD_BYTES * len(columns)
     if total <= room:
@@ -68,7 +64,7 @@ class Portion:
 
     def add(self, taken: Taken, read: list[int], columns: Columns) -> None:
         """`read` is what was asked for; what could not be read is missing in `columns`, and stays with its lease."""
-        count, size = _fit(columns, self._room) if columns.offsets else (0, 0)
+        count, size = fit(columns, self._room) if columns.offsets else (0, 0)
         if self.runs and size > self._room:  # only the very first message may be too large by itself
             count, size = 0, 0
         kept = taken.offsets.index(columns.offsets[count]) if count < len(columns) else len(read)

@@ -153,7 +153,7 @@ class Reader:
             columns, after = await self.store.read(topic.id, partition, []), max(first, end)
         else:
             columns = await self.store.scan(topic.id, partition, first, count)
-            columns = columns.part(0, fit(columns, limits.ANSWER_BYTES_MAX))
+            columns = columns.part(0, fit(columns, limits.ANSWER_BYTES_MAX)[0])
             after = columns.offsets[-1] + 1 if len(columns) else first + count
         if log.deleted:
             columns = filter_columns(columns, log.deleted)
@@ -196,16 +196,24 @@ class Reader:
         return MessageInfo(to_received(columns, delivery)[0], message_states(topic, ref.partition, ref.offset))
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
-        """Messages in one state for a group, a page per partition."""
+        """Messages in one state for a group, a page per partition; fewer than asked for where they are large."""
         topic = self._state.topic(name)
         feeds = self._state.group(topic, group).feeds
         if not 0 <= count <= limits.BATCH_MESSAGES_MAX:
             raise InvalidError(f"count must be 0 to {limits.BATCH_MESSAGES_MAX}, not {count}")
-        pages = []
+        pages: list[Page] = []
+        room = limits.ANSWER_BYTES_MAX
         for feed in feeds:
             log = feed.partition
-            offsets = offsets_in_state(feed, state, bound_count(topic, log.index, count)).to_array().tolist()
+            most = bound_count(topic, log.index, count) if room > 0 else 0
+            offsets = offsets_in_state(feed, state, most).to_array().tolist()
             columns = await self.store.read(topic.id, log.index, offsets)
+            fitting, size = fit(columns, room) if len(columns) else (0, 0)
+            if size > room and room < limits.ANSWER_BYTES_MAX:  # only the very first may be too large by itself
+                fitting = 0
+            if fitting < len(columns):
+                columns, offsets, size = columns.part(0, fitting), columns.offsets[:fitting], room
+            room -= size
             count -= len(offsets)
             after = offsets[-1] + 1 if offsets else log.settled_end
             pages.append(Page(name, topic.id, log.index, columns, after, log.settled_end))

@@ -236,7 +236,7 @@ class Admin:
         limit: int = 100,
         namespace: str | None = None,
     ) -> list[Received]:
-        """Messages that are ready, delayed, leased, blocked, done or dead for a group."""
+        """Messages that are ready, delayed, leased, blocked, done or dead for a group; fewer than `limit` if they are large."""
         if state not in get_args(MessageState):
             raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
         check_text("a group's name", group)

@@ -4,6 +4,8 @@ Pairs that lie within 64 ms of the present sit in slots one millisecond wide, th
 each level 64 times wider than the one below. When a wide slot begins, its pairs move down; a pair moves at most once per
 level, so a delay of months costs O(1). Only slots in use exist, in a dict, and a small heap knows which begins first.
 
+Whatever goes wrong while pairs are moved, none is lost: a pair is where it goes before it leaves where it was.
+
 However many pairs are due at one instant, they can be looked at and taken out a few at a time, in the order of instant and
 item: a slot one millisecond wide is put in order once, and then shrinks from its end.
 """
@@ -78,21 +80,23 @@ class Wheel:
         """
         found: list[Pair] = []
         seen: list[Place] = []
-        while self.heap and self.heap[0][0] <= now and limit > 0:
-            if self.heap[0][1] < 0:
-                limit -= self._descend(now, limit)
-                continue
-            slot = self._in_order(self.heap[0])
-            count = min(limit, len(slot) // 2)
-            found += _last(slot, count)
-            limit -= count
-            if 2 * count < len(slot):
-                break
-            seen.append(heappop(self.heap))
-        is_all = not self.heap or self.heap[0][0] > now
-        for place in seen:
-            heappush(self.heap, place)
-        return found, is_all
+        try:
+            while self.heap and self.heap[0][0] <= now and limit > 0:
+                if self.heap[0][1] < 0:
+                    limit -= self._descend(now, limit)
+                    continue
+                slot = self._in_order(self.heap[0])
+                count = min(limit, len(slot) // 2)
+                found += _last(slot, count)
+                limit -= count
+                if 2 * count < len(slot):
+                    break
+                seen.append(self.heap[0])
+                heappop(self.heap)
+            return found, not self.heap or self.heap[0][0] > now
+        finally:
+            for place in seen:
+                heappush(self.heap, place)
 
     def pop(self, now: int, upto: Pair | None = None) -> list[Pair]:
         """Takes out every pair due by `now`, or those of them up to this one, in order."""
@@ -132,24 +136,24 @@ class Wheel:
         slot = self.slots[self.heap[0]]
         self.now = max(self.now, now)
         moving = slot[-2 * limit :]
+        for at in range(0, len(moving), 2):  # into narrower slots, which begin at the same time or later
+            self.add(moving[at], moving[at + 1])
         del slot[-2 * limit :]
+        self.count -= len(moving) // 2
         if not slot:
             self._remove_first()
-        self.count -= len(moving) // 2
-        for at in range(0, len(moving), 2):
-            self.add(moving[at], moving[at + 1])
         return len(moving) // 2
 
     def sweep(self, limit: int, is_live: Callable[[int, int], bool]) -> None:
         """Looks at so many pairs, at others each time, and throws out those that nobody asks for any more."""
         for place in list(islice(self.slots, _SWEPT)):
-            slot = self.slots.pop(place)
-            some = slot[: 2 * limit]
-            del slot[: 2 * limit]
+            slot = self.slots[place]
+            some, kept = slot[: 2 * limit], slot[2 * limit :]
             live = [pair for pair in zip(some[0::2], some[1::2], strict=True) if is_live(*pair)]
-            slot.extend(number for pair in live for number in pair)
-            self.slots[place] = slot  # at the end: the others have their turn before it comes again
+            kept.extend(number for pair in live for number in pair)
             self.ordered.discard(place)
+            del self.slots[place]
+            self.slots[place] = kept  # at the end: the others have their turn before it comes again
             self.count -= len(some) // 2 - len(live)
             limit -= len(some) // 2
             if limit <= 0:
