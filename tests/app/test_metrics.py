@@ -18,6 +18,7 @@ from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Lease, Publish
 from ortoo.model.errors import NotFoundError, TooManyError, UnauthenticatedError
 from ortoo.model.names import TopicName
+from ortoo.model.queries import GetTopic
 from ortoo.model.settings import LimitSettings
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
@@ -101,7 +102,7 @@ async def let_everything_happen(here: World) -> None:
     await guest.publish(publish("orders", b"7"))
     await guest.lease(lease("orders", group="other", max_messages=10))
     with pytest.raises(NotFoundError):
-        await guest.topic(TopicName("default", "nowhere"))
+        await guest.ask(GetTopic(TopicName("default", "nowhere")))
 
 
 async def test_every_metric_is_exposed_and_every_exposed_one_is_described(tmp_path: Path) -> None:

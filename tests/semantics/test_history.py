@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ortoo import HistoryEvent, InvalidError, NotFoundError, Queue
+from ortoo.model.queries import ScanHistory
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock
 
@@ -181,7 +182,7 @@ async def test_a_page_has_no_more_bytes_than_an_answer_may_have(
         for _ in range(20):
             await queue.ack(await queue.lease("orders"))
         name = queue._name("orders", None)
-        page = await queue._link.scan_history(name, 0, 0)
+        page = await queue._link.ask(ScanHistory(name, 0, 0))
         assert 0 < len(page.records) <= 1_000
         assert page.next < page.end
         assert [event.position for event in await told(queue)] == list(range(40))

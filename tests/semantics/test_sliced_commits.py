@@ -106,7 +106,7 @@ async def test_nothing_of_it_can_be_read_listed_or_found(halfway: Halfway) -> No
             await looking
     await halfway.go_on()
     assert (await queue.topic("one")).messages == 4
-    assert (await broker.message(ref)).message.value == STAGED[0]
+    assert (await broker.message(ref)).to_info().message.value == STAGED[0]
 
 
 async def test_what_others_publish_behind_it_waits_for_it(halfway: Halfway) -> None:

@@ -1,5 +1,6 @@
 """Every request and every answer survives the wire, and no bytes at all can break the readers."""
 
+from inspect import Parameter, signature
 from typing import Any, get_args
 
 import msgspec
@@ -7,17 +8,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ortoo.doors.tcp import answer as door
+from ortoo.broker import reader
 from ortoo.engine.engine import _DECIDE
-from ortoo.model.answers import ANSWERS
 from ortoo.model.commands import Command, Once, PlainCommand
 from ortoo.model.errors import ERRORS, ConfigError, LeaseLostError, OrtooError, ProtocolError, error_of
+from ortoo.model.operations import OPERATIONS
+from ortoo.model.queries import AnyQuery
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import HEAD_BYTES, encode_frame
 from tests.wire.shapes import values
 
 COMMANDS: tuple[type, ...] = get_args(PlainCommand)
 REQUESTS: tuple[type, ...] = get_args(p.Request)
+QUERIES: tuple[type, ...] = get_args(AnyQuery)
 HANDLED_BY_THE_SESSION = {p.Hello, p.Subscribe, p.Credit, p.Unsubscribe, p.Cancel}
 
 encode = msgspec.msgpack.Encoder().encode
@@ -32,17 +35,28 @@ def body_of(*frame: Any) -> memoryview:
 
 
 def test_every_command_can_be_sent_and_is_answered() -> None:
-    assert set(COMMANDS) == set(ANSWERS) == set(_DECIDE)
+    assert set(COMMANDS) == set(_DECIDE) == set(OPERATIONS) - set(QUERIES)
     assert {*COMMANDS, Once} == set(get_args(Command))
     assert {*COMMANDS, Once} <= set(REQUESTS)
 
 
 def test_every_request_is_handled_by_the_door() -> None:
-    assert set(REQUESTS) == HANDLED_BY_THE_SESSION | set(door._ASK) | {*COMMANDS, Once, p.PublishOrWait}
+    assert set(REQUESTS) == HANDLED_BY_THE_SESSION | {*QUERIES, *COMMANDS, Once, p.Ping, p.PublishOrWait}
 
 
-def test_every_question_has_an_answer() -> None:
-    assert set(get_args(p.Question)) == set(p.QUESTIONS) == set(door._ASK) - {p.Ping}
+def test_every_query_has_an_answer() -> None:
+    assert set(QUERIES) == set(reader._METHODS) == set(OPERATIONS) - set(COMMANDS)
+    for query in QUERIES:
+        [asked] = query.__orig_bases__  # type: ignore[attr-defined]
+        assert get_args(asked) == (OPERATIONS[query].answer,)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.__name__)
+def test_the_fields_of_a_query_are_what_its_method_takes(query: type) -> None:
+    parameters = list(signature(getattr(reader.Reader, reader._METHODS[query])).parameters.values())[1:]
+    defaults = [parameter.default for parameter in parameters if parameter.default is not Parameter.empty]
+    assert len(parameters) == len(query.__struct_fields__)  # type: ignore[attr-defined]
+    assert list(query.__struct_defaults__) == defaults  # type: ignore[attr-defined]
 
 
 def test_requests_are_told_apart_by_their_names() -> None:
@@ -69,7 +83,9 @@ def test_a_request_survives_the_wire(kind: type, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "answer"), (ANSWERS | p.QUESTIONS).items(), ids=lambda one: getattr(one, "__name__", "")
+    ("kind", "answer"),
+    [(kind, operation.answer) for kind, operation in OPERATIONS.items()],
+    ids=lambda one: getattr(one, "__name__", ""),
 )
 @many
 @given(data=st.data())

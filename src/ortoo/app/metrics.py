@@ -9,13 +9,14 @@ from itertools import product
 from time import monotonic
 
 from ortoo.broker import Broker, Gate
-from ortoo.broker.meters import INTERNAL, OPERATIONS
+from ortoo.broker.meters import INTERNAL
 from ortoo.broker.turns import Turns
 from ortoo.engine.group import Group
 from ortoo.engine.topic import Topic
 from ortoo.engine.view import group_info, oldest_pending
 from ortoo.model.errors import FullError, OutcomeUnknownError, StoreFailedError, TooManyError, UnauthenticatedError
 from ortoo.model.histogram import Histogram
+from ortoo.model.operations import FAMILIES
 from ortoo.model.records import DeathReason
 from ortoo.model.topic import TopicConfig
 from ortoo.model.version import __version__
@@ -38,7 +39,7 @@ _POSSIBLE_ERRORS: dict[tuple[str, str], int] = dict.fromkeys(
     [
         ("connect", UnauthenticatedError.code),
         *product(
-            OPERATIONS,
+            FAMILIES,
             (FullError.code, TooManyError.code, StoreFailedError.code, OutcomeUnknownError.code, INTERNAL),
         ),
     ],

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from ortoo.model.commands import Command, Lease, Once, Position, Publish
+import msgspec
+
+from ortoo.model.commands import Command, Lease, Once, Publish
 from ortoo.model.errors import FullError, OrtooError, TooManyError
-from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import (
-    HistoryPage,
-    LeasedRun,
-    MessageInfo,
-    MessageState,
-    Page,
-    Placed,
-    Stats,
-    TopicInfo,
-    Trace,
-)
+from ortoo.model.masking import shown_config
+from ortoo.model.operations import operation_of
+from ortoo.model.queries import GetTopic, ListTopics, Query
+from ortoo.model.replies import LeasedRun, Placed, TopicInfo
 from ortoo.model.settings import LimitSettings
 
 from .access import HOST, Access, Principal
 from .broker import Broker
 from .budget import Budget, Share
-from .meters import DoorMeters, operation_of
+from .meters import DoorMeters
 from .presence import Presence
 from .subscription import Subscription
 
 _log = logging.getLogger("ortoo.gate")
 
 _REFUSALS_PAUSE_S = 10.0
+
+A = TypeVar("A")
 
 
 class Gate:
@@ -109,7 +105,7 @@ class Guest:
         pass
 
     async def call(self, command: Command) -> Any:
-        return await self._meters.timed(operation_of(command), self._broker.call(command))
+        return await self._meters.timed(operation_of(command).family, self._broker.call(command))
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         return await self._meters.timed("publish", self._broker.publish(command, wait_ms))
@@ -141,31 +137,17 @@ class Guest:
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
 
-    async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._meters.timed("read", self._broker.topics(namespace))
+    async def ask(self, query: Query[A]) -> A:
+        """Secrets of topics stay here."""
+        answer: Any = await self._meters.timed(operation_of(query).family, self._broker.ask(query))
+        if isinstance(query, ListTopics):
+            answer = [_masked(info) for info in answer]
+        elif isinstance(query, GetTopic):
+            answer = _masked(answer)
+        found: A = answer
+        return found
 
-    async def topic(self, name: TopicName) -> TopicInfo:
-        return await self._meters.timed("read", self._broker.topic(name))
 
-    async def stats(self) -> Stats:
-        return await self._meters.timed("read", self._broker.stats())
-
-    async def scan(
-        self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
-    ) -> Page:
-        return await self._meters.timed("read", self._broker.scan(name, partition, start, until, count))
-
-    async def offsets(self, name: TopicName, position: Position) -> list[int]:
-        return await self._meters.timed("read", self._broker.offsets(name, position))
-
-    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
-        return await self._meters.timed("read", self._broker.scan_history(name, partition, start, count))
-
-    async def message(self, ref: MessageRef) -> MessageInfo:
-        return await self._meters.timed("read", self._broker.message(ref))
-
-    async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
-        return await self._meters.timed("read", self._broker.messages(name, group, state, count))
-
-    async def trace(self, ref: MessageRef) -> Trace:
-        return await self._meters.timed("read", self._broker.trace(ref))
+def _masked(info: TopicInfo) -> TopicInfo:
+    config = shown_config(info.config)
+    return info if config is info.config else msgspec.structs.replace(info, config=config)

@@ -5,30 +5,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Awaitable, Container
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from ortoo.model import commands as c
 from ortoo.model.errors import OrtooError
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
 from ortoo.model.names import TopicName
+from ortoo.model.operations import FAMILIES, Family
 
 TOPICS_METERED_MAX = 1_000  # with more, the rest shares one histogram
 
-Operation = Literal["publish", "lease", "settle", "transact", "admin", "read"]
-OPERATIONS: tuple[Operation, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
 INTERNAL = "internal"  # stands for an error that is none of ours
-
-_OPERATIONS: dict[type, Operation] = {
-    c.Publish: "publish",
-    c.Lease: "lease",
-    c.Settle: "settle",
-    c.Extend: "settle",
-    c.Transact: "transact",
-    c.Begin: "transact",
-    c.Stage: "transact",
-    c.Commit: "transact",
-    c.Abort: "transact",
-}
 
 T = TypeVar("T")
 
@@ -56,12 +42,12 @@ class DoorMeters:
     """Of one door. A request that was served is in `seconds`, one that failed in `errors`."""
 
     def __init__(self) -> None:
-        self.seconds: dict[Operation, Histogram] = {operation: Histogram() for operation in OPERATIONS}
+        self.seconds: dict[Family, Histogram] = {family: Histogram() for family in FAMILIES}
         self.errors: Counter[tuple[str, str]] = Counter()  # by operation, or "connect", and code
         self.connections_total = 0
         self.refused = 0  # connections beyond the limit
 
-    async def timed(self, operation: Operation, work: Awaitable[T]) -> T:
+    async def timed(self, operation: Family, work: Awaitable[T]) -> T:
         began = perf_counter()
         try:
             result = await work
@@ -112,7 +98,3 @@ class Meters:
         for topic in [topic for topic in self.deliveries if topic not in known]:
             del self.deliveries[topic]
         return [*self.deliveries.items(), *([(None, self._others)] if self._others.count else [])]
-
-
-def operation_of(command: c.Command) -> Operation:
-    return _OPERATIONS.get(type(c.plain(command)), "admin")

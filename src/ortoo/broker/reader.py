@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import msgspec
+
 from ortoo.engine import Engine
 from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
@@ -9,14 +13,15 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.view import group_info, message_states, offsets_in_state, topic_info
 from ortoo.model import limits
+from ortoo.model import queries as q
 from ortoo.model.commands import Position
 from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
-from ortoo.model.message import Delivery
 from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.queries import Query
 from ortoo.model.replies import (
     Columns,
     HistoryPage,
-    MessageInfo,
+    MessageFound,
     MessageState,
     Page,
     Stats,
@@ -25,7 +30,6 @@ from ortoo.model.replies import (
     Trace,
     filter_columns,
     join_columns,
-    to_received,
 )
 from ortoo.ports import Store
 
@@ -35,6 +39,19 @@ from .turns import Turns
 from .waiters import Waiters
 
 _MISSING_MAX = 100
+_METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
+    q.ListTopics: "topics",
+    q.GetTopic: "topic",
+    q.GetStats: "stats",
+    q.Scan: "scan",
+    q.GetOffsets: "offsets",
+    q.ScanHistory: "scan_history",
+    q.GetMessage: "message",
+    q.ListMessages: "messages",
+    q.GetTrace: "trace",
+}
+
+A = TypeVar("A")
 
 
 async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
@@ -60,6 +77,10 @@ class Reader:
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable: a history is made of that."""
         raise NotImplementedError
+
+    async def ask(self, query: Query[A]) -> A:
+        answer: A = await getattr(self, _METHODS[type(query)])(*msgspec.structs.astuple(query))
+        return answer
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
@@ -187,13 +208,13 @@ class Reader:
         check_healthy(topic, partition)
         return topic
 
-    async def message(self, ref: MessageRef) -> MessageInfo:
+    async def message(self, ref: MessageRef) -> MessageFound:
         topic, _ = self._state.message(ref)
         columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
         if not len(columns):
             raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
-        delivery = Delivery(topic.name, topic.id, ref.partition)
-        return MessageInfo(to_received(columns, delivery)[0], message_states(topic, ref.partition, ref.offset))
+        page = Page(topic.name, topic.id, ref.partition, columns, ref.offset + 1, ref.offset + 1)
+        return MessageFound(page, message_states(topic, ref.partition, ref.offset))
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
         """Messages in one state for a group, a page per partition; fewer than asked for where they are large."""

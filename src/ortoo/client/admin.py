@@ -31,6 +31,7 @@ from ortoo.model.commands import (
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ortoo.model.queries import GetMessage, GetOffsets, GetStats, GetTopic, GetTrace, ListMessages, ListTopics, Scan
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
@@ -82,14 +83,16 @@ class Admin:
         """
         name = self._name(topic, namespace)
         await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
-        return await self._link.topic(name)
+        return await self._link.ask(GetTopic(name))
 
     async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
         """Changes some settings and leaves the others."""
         name = self._name(topic, namespace)
-        config = topic_config(settings, (await self._link.topic(name)).config)  # a mistake is found before it is sent
+        config = topic_config(
+            settings, (await self._link.ask(GetTopic(name))).config
+        )  # a mistake is found before it is sent
         await self._link.call(ChangeTopic(name, {setting: getattr(config, setting) for setting in settings}))
-        return await self._link.topic(name)
+        return await self._link.ask(GetTopic(name))
 
     async def ensure_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
         """Makes a topic with these settings, or gives them to the one there is: for the start of a program.
@@ -98,13 +101,13 @@ class Admin:
         """
         name = self._name(topic, namespace)
         try:
-            info = await self._link.topic(name)
+            info = await self._link.ask(GetTopic(name))
         except NotFoundError:
             try:
                 await self._link.call(CreateTopic(name, topic_config(settings), exist_ok=False))
-                return await self._link.topic(name)
+                return await self._link.ask(GetTopic(name))
             except ExistsError:  # somebody else was first
-                info = await self._link.topic(name)
+                info = await self._link.ask(GetTopic(name))
         if topic_config(settings, info.config) == info.config:
             return info
         return await self.update_topic(topic, namespace=namespace, **settings)
@@ -129,10 +132,10 @@ class Admin:
         return found
 
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._link.topics(check_text("a namespace", namespace or self.namespace))
+        return await self._link.ask(ListTopics(check_text("a namespace", namespace or self.namespace)))
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
-        return await self._link.topic(self._name(topic, namespace))
+        return await self._link.ask(GetTopic(self._name(topic, namespace)))
 
     async def offsets(
         self,
@@ -144,10 +147,10 @@ class Admin:
     ) -> list[int]:
         """An offset for each partition: its first, the one that the next message gets, or the first since a time."""
         position = to_position(at if time is None else None, None, time)
-        return await self._link.offsets(self._name(topic, namespace), position)
+        return await self._link.ask(GetOffsets(self._name(topic, namespace), position))
 
     async def stats(self) -> Stats:
-        return await self._link.stats()
+        return await self._link.ask(GetStats())
 
     # -- groups
 
@@ -174,7 +177,7 @@ class Admin:
         await self._link.call(DeleteGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
-        return (await self._link.topic(self._name(topic, namespace))).groups
+        return (await self._link.ask(GetTopic(self._name(topic, namespace)))).groups
 
     async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
         check_text("a group's name", group)
@@ -225,7 +228,7 @@ class Admin:
     # -- single messages
 
     async def message(self, message_id: str) -> MessageInfo:
-        return await self._link.message(parse_message_id(message_id))
+        return (await self._link.ask(GetMessage(parse_message_id(message_id)))).to_info()
 
     async def messages(
         self,
@@ -240,7 +243,9 @@ class Admin:
         if state not in get_args(MessageState):
             raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
         check_text("a group's name", group)
-        pages = await self._link.messages(self._name(topic, namespace), group, state, check_count("limit", limit))
+        pages = await self._link.ask(
+            ListMessages(self._name(topic, namespace), group, state, check_count("limit", limit))
+        )
         return [message for page in pages for message in page.to_messages()]
 
     async def delete_message(self, message_id: str) -> None:
@@ -256,7 +261,7 @@ class Admin:
 
     async def trace(self, message_id: str) -> Trace:
         """What happened to a message, in order, and what is planned."""
-        return await self._link.trace(parse_message_id(message_id))
+        return await self._link.ask(GetTrace(parse_message_id(message_id)))
 
     # -- dead letters
 
@@ -274,14 +279,14 @@ class Admin:
     ) -> list[Received]:
         """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
         check_group(group)
-        info = await self._link.topic(self._name(topic, namespace))
+        info = await self._link.ask(GetTopic(self._name(topic, namespace)))
         dlq = TopicName(info.namespace, info.dlq)
         found: list[Received] = []
         position = START
         check_count("limit", limit)
         while len(found) < limit:
             try:
-                page = await self._link.scan(dlq, 0, position, count=_PAGE)
+                page = await self._link.ask(Scan(dlq, 0, position, count=_PAGE))
             except NotFoundError:
                 return []
             for message in page.to_messages():

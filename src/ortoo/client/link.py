@@ -1,20 +1,12 @@
 """What a `Queue` stands on. A broker is one as it is; a connection to a server is another."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from ortoo.model.commands import Command, Lease, Position, Publish
-from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import (
-    HistoryPage,
-    LeasedRun,
-    MessageInfo,
-    MessageState,
-    Page,
-    Placed,
-    Stats,
-    TopicInfo,
-    Trace,
-)
+from ortoo.model.commands import Command, Lease, Publish
+from ortoo.model.queries import Query
+from ortoo.model.replies import LeasedRun, Placed
+
+A = TypeVar("A")
 
 
 class Subscription(Protocol):
@@ -30,6 +22,9 @@ class Subscription(Protocol):
 
 
 class Link(Protocol):
+    """Everything that can be asked of a queue: the commands and queries of `model/operations.py`. Publishing can wait for room,
+    leasing for messages, so they have methods of their own."""
+
     async def open(self) -> None: ...
 
     async def call(self, command: Command) -> Any: ...
@@ -40,25 +35,6 @@ class Link(Protocol):
 
     def subscribe(self, command: Lease, credit: int) -> Subscription: ...
 
-    async def topics(self, namespace: str | None = None) -> list[TopicInfo]: ...
-
-    async def topic(self, name: TopicName) -> TopicInfo: ...
-
-    async def stats(self) -> Stats: ...
-
-    async def scan(
-        self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
-    ) -> Page: ...
-
-    async def offsets(self, name: TopicName, position: Position) -> list[int]:
-        """Of each partition; of the end, as far as it is durable."""
-
-    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage: ...
-
-    async def message(self, ref: MessageRef) -> MessageInfo: ...
-
-    async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]: ...
-
-    async def trace(self, ref: MessageRef) -> Trace: ...
+    async def ask(self, query: Query[A]) -> A: ...
 
     async def close(self) -> None: ...

@@ -9,25 +9,15 @@ import asyncio
 import logging
 import ssl
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.answers import ANSWERS
-from ortoo.model.commands import Command, Lease, Position, Publish
+from ortoo.model.commands import Command, Lease, Publish
 from ortoo.model.errors import ClosedError, OrtooError, UnavailableError
-from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import (
-    HistoryPage,
-    LeasedRun,
-    MessageInfo,
-    MessageState,
-    Page,
-    Placed,
-    Stats,
-    TopicInfo,
-    Trace,
-)
+from ortoo.model.operations import answer_decoder
+from ortoo.model.queries import Query
+from ortoo.model.replies import LeasedRun, Placed
 from ortoo.wire import protocol as p
 
 from .address import Address
@@ -43,7 +33,8 @@ _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
 _PINGS_PER_SILENCE = 3  # before a server is taken for gone
 _jitter = Random()  # of our own: a program's seeded `random` is not ours to advance
 _CONSUMERS_MAX = 50  # that a hello names; those used last
-_decoders = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in (ANSWERS | p.QUESTIONS).items()}
+
+A = TypeVar("A")
 
 
 class RemoteLink:
@@ -269,47 +260,10 @@ class RemoteLink:
             request = p.Subscribe(subscription.command, subscription.credit)
             subscription.is_known = self._requests.tell(request, request_id)
 
-    async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
-        found: list[TopicInfo] = await self._question(p.ListTopics(namespace))
+    async def ask(self, query: Query[A]) -> A:
+        found: A = _decode(type(query), await self._requests.ask(query))  # type: ignore[arg-type]  # one of the union
         return found
-
-    async def topic(self, name: TopicName) -> TopicInfo:
-        found: TopicInfo = await self._question(p.GetTopic(name))
-        return found
-
-    async def stats(self) -> Stats:
-        found: Stats = await self._question(p.GetStats())
-        return found
-
-    async def scan(
-        self, name: TopicName, partition: int, start: Position, until: Position | None = None, count: int = 1000
-    ) -> Page:
-        found: Page = await self._question(p.Scan(name, partition, start, until, count))
-        return found
-
-    async def offsets(self, name: TopicName, position: Position) -> list[int]:
-        found: list[int] = await self._question(p.GetOffsets(name, position))
-        return found
-
-    async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
-        found: HistoryPage = await self._question(p.ScanHistory(name, partition, start, count))
-        return found
-
-    async def message(self, ref: MessageRef) -> MessageInfo:
-        found: p.MessageFound = await self._question(p.GetMessage(ref))
-        return MessageInfo(found.page.to_messages()[0], found.states)
-
-    async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
-        found: list[Page] = await self._question(p.ListMessages(name, group, state, count))
-        return found
-
-    async def trace(self, ref: MessageRef) -> Trace:
-        found: Trace = await self._question(p.GetTrace(ref))
-        return found
-
-    async def _question(self, question: p.Question) -> Any:
-        return _decode(type(question), await self._requests.ask(question))
 
 
 def _decode(kind: type, body: msgspec.Raw) -> Any:
-    return p.decode_from_server(_decoders[kind], body)
+    return p.decode_from_server(answer_decoder(kind), body)

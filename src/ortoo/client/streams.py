@@ -20,6 +20,7 @@ from ortoo.model.errors import LeaseLostError, NotFoundError, OrtooError, Unavai
 from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicId
+from ortoo.model.queries import Scan, ScanHistory
 from ortoo.model.replies import HistoryPage, Page
 
 from .admin import Admin, Time, Where, to_position
@@ -270,7 +271,7 @@ class Streams(Admin, Receiving):
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
         start = to_position(None, from_offset, from_time)
-        asked = asyncio.ensure_future(self._link.scan(name, partition, start, until, batch))
+        asked = asyncio.ensure_future(self._link.ask(Scan(name, partition, start, until, batch)))
         end: int | None = None
         try:
             while True:
@@ -279,7 +280,7 @@ class Streams(Admin, Receiving):
                 is_last = page.next_offset >= end
                 if not is_last:
                     start = Position(offset=page.next_offset)
-                    asked = asyncio.ensure_future(self._link.scan(name, partition, start, until, batch))
+                    asked = asyncio.ensure_future(self._link.ask(Scan(name, partition, start, until, batch)))
                 yield page if page.next_offset <= end else _upto(page, end)
                 if is_last:
                     return
@@ -292,7 +293,9 @@ class Streams(Admin, Receiving):
         """What happened to the messages of one partition, as records: what `read_history` is made of."""
         name = self._name(topic, namespace)
         check_count("partition", partition)
-        return await self._link.scan_history(name, partition, check_count("start", start), check_count("count", count))
+        return await self._link.ask(
+            ScanHistory(name, partition, check_count("start", start), check_count("count", count))
+        )
 
     async def read(
         self,
@@ -351,7 +354,7 @@ class Streams(Admin, Receiving):
         check_count("partition", partition)
         end: int | None = None
         while True:
-            page = await self._link.scan_history(name, partition, start)
+            page = await self._link.ask(ScanHistory(name, partition, start))
             end = page.end if end is None else end  # what happens meanwhile is not chased
             events = [event for event in to_events(page) if event.position < end]
             if events:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ortoo.model import limits
-from ortoo.model.answers import decode_answer, encode_answer
 from ortoo.model.commands import Lease, Once, PlainCommand
 from ortoo.model.errors import CorruptionError, InvalidError
 from ortoo.model.names import check_name
+from ortoo.model.operations import decode_answer, encode_answer
 from ortoo.model.records import Answered
 
 from .decision import Decision

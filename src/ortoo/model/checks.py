@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
+from typing import Any
 
 import msgspec
 
 from . import commands as c
 from . import limits
+from . import queries as q
 from .batch import check_outgoing, check_texts
 from .errors import InvalidError
 from .names import MessageRef, check_name
@@ -48,6 +50,22 @@ def check_command(command: c.Command) -> None:
             check_ref(command.copy)
             check_ref(command.origin)
             check_texts("key", [command.key], limits.KEY_BYTES_MAX)
+        case _:
+            pass
+
+
+def check_query(query: q.Query[Any]) -> None:
+    """The same for what only asks."""
+    match query:
+        case q.Scan():
+            check_position(query.start)
+            check_position(query.until)
+        case q.GetOffsets():
+            check_position(query.position)
+        case q.ScanHistory():
+            check_number("a position in a history", query.start)
+        case q.GetMessage() | q.GetTrace():
+            check_ref(query.message)
         case _:
             pass
 

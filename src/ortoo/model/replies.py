@@ -120,6 +120,16 @@ class HistoryPage(msgspec.Struct, frozen=True):
     groups: dict[int, str]  # names of the topic's present groups
 
 
+class MessageFound(msgspec.Struct, frozen=True):
+    """One message, as a page of its own, and its state in each group."""
+
+    page: Page
+    states: dict[str, MessageState]
+
+    def to_info(self) -> MessageInfo:
+        return MessageInfo(self.page.to_messages()[0], self.states)
+
+
 class MessageInfo(msgspec.Struct, frozen=True):
     """One message, and its state in each group."""
 

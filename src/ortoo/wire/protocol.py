@@ -6,15 +6,15 @@ server ─▶ client    [kind, id, body]
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from ortoo.model.commands import Command, Lease, Once, Position, Publish
+from ortoo.model.commands import Command, Lease, Once, Publish
 from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
-from ortoo.model.names import MessageRef, TopicName
-from ortoo.model.replies import HistoryPage, LeasedRun, MessageState, Page, Stats, TopicInfo, Trace
+from ortoo.model.queries import AnyQuery
+from ortoo.model.replies import LeasedRun
 
 from . import bounds
 from .heads import read_id
@@ -80,72 +80,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     request: int
 
 
-class ListTopics(msgspec.Struct, frozen=True, tag=True):
-    namespace: str | None = None
-
-
-class GetTopic(msgspec.Struct, frozen=True, tag=True):
-    topic: TopicName
-
-
-class GetStats(msgspec.Struct, frozen=True, tag=True):
-    pass
-
-
-class Scan(msgspec.Struct, frozen=True, tag=True):
-    topic: TopicName
-    partition: int
-    start: Position
-    until: Position | None = None
-    count: int = 1000
-
-
-class GetOffsets(msgspec.Struct, frozen=True, tag=True):
-    topic: TopicName
-    position: Position
-
-
-class ScanHistory(msgspec.Struct, frozen=True, tag=True):
-    topic: TopicName
-    partition: int
-    start: int
-    count: int = 1000
-
-
-class GetMessage(msgspec.Struct, frozen=True, tag=True):
-    message: MessageRef
-
-
-class MessageFound(msgspec.Struct, frozen=True):
-    page: Page  # with the one message
-    states: dict[str, MessageState]
-
-
-class ListMessages(msgspec.Struct, frozen=True, tag=True):
-    topic: TopicName
-    group: str
-    state: MessageState
-    count: int = 100
-
-
-class GetTrace(msgspec.Struct, frozen=True, tag=True):
-    message: MessageRef
-
-
-Question = ListTopics | GetTopic | GetStats | Scan | GetOffsets | ScanHistory | GetMessage | ListMessages | GetTrace
-Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | Question | Command
-
-QUESTIONS: dict[type, Any] = {  # what each is answered with; commands have a table of their own
-    ListTopics: list[TopicInfo],
-    GetTopic: TopicInfo,
-    GetStats: Stats,
-    Scan: Page,
-    GetOffsets: list[int],
-    ScanHistory: HistoryPage,
-    GetMessage: MessageFound,
-    ListMessages: list[Page],
-    GetTrace: Trace,
-}
+Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | AnyQuery | Command
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

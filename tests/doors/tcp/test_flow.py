@@ -9,6 +9,7 @@ import pytest
 from ortoo.doors.tcp import server, session
 from ortoo.doors.tcp.session import Session
 from ortoo.model.commands import START
+from ortoo.model.queries import ListMessages, Scan
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 from tests.doors.tcp.home import Home, serving, until
@@ -91,7 +92,7 @@ async def fill(home: Home, count: int, size: int) -> None:
         await home.queue.publish("jobs", bytes(size))
 
 
-@pytest.mark.parametrize("request_", [p.Scan(JOBS, 0, START), p.ListMessages(JOBS, "default", "ready")])
+@pytest.mark.parametrize("request_", [Scan(JOBS, 0, START), ListMessages(JOBS, "default", "ready")])
 async def test_answers_that_are_not_read_do_not_pile_up(request_: Any) -> None:
     async with serving() as home:
         await fill(home, 20, 100_000)
@@ -143,7 +144,7 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_silent(monkeypatch: p
         await fill(home, 30, 1_000_000)
         async with home.wire() as wire:
             monkeypatch.setattr(session, "IDLE_SECONDS", 0.6)
-            wire.send((1, p.Scan(JOBS, 0, START)))
+            wire.send((1, Scan(JOBS, 0, START)))
             got = 0
             while got < 30_000_000:
                 got += len(await asyncio.wait_for(wire.reader.read(500_000), LONG))
@@ -171,7 +172,7 @@ async def test_a_client_that_stops_reading_for_good_is_dropped(monkeypatch: pyte
         async with home.wire() as wire:
             monkeypatch.setattr(session, "IDLE_SECONDS", 0.3)
             wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            wire.send((1, p.Scan(JOBS, 0, START)))
+            wire.send((1, Scan(JOBS, 0, START)))
             await until(lambda: home.gate.connections == 0)
 
 

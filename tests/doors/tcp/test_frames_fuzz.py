@@ -23,6 +23,7 @@ import pytest
 from ortoo.doors.tcp import server, session
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import START, CreateGroup, Extend, Heartbeat, Lease, Leave, Once, Publish, Run, Settle, Stage
+from ortoo.model.queries import GetStats, GetTopic, Scan
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 from tests.doors.honest import LONG, run_tcp_client
@@ -48,9 +49,9 @@ def requests(random: Random) -> list[Any]:
     )
     return [
         p.Ping(),
-        p.GetStats(),
-        p.GetTopic(JOBS),
-        p.Scan(JOBS, 0, START, count=10),
+        GetStats(),
+        GetTopic(JOBS),
+        Scan(JOBS, 0, START, count=10),
         p.Cancel(number),
         p.Unsubscribe(number),
         p.Credit(number, random.choice([1, 10, 0, -1])),
@@ -222,7 +223,7 @@ class Client:
 
     async def _asks_much_and_reads_nothing(self, wire: Wire) -> None:
         wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        wire.send(*((number, p.Scan(JOBS, 0, START)) for number in range(1, 50)))
+        wire.send(*((number, Scan(JOBS, 0, START)) for number in range(1, 50)))
         wire.send(*((number, poll(consumer=f"c{number}")) for number in range(50, 100)))
         wire.send(*((number, p.Subscribe(poll(consumer=f"c{number}"), 1000)) for number in range(100, 110)))
         if self._random.random() < 0.5:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ortoo.doors.tcp import server, session
+from ortoo.model.queries import GetStats, ListTopics
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 from tests.doors.tcp.home import Home, Wire, serving, until
@@ -77,14 +78,14 @@ async def test_a_stranger_may_not_announce_a_large_frame(home: Home) -> None:
 
 async def test_a_guest_may_send_a_frame_that_a_stranger_may_not(home: Home) -> None:
     async with home.wire() as wire:
-        kind, _ = await wire.ask(p.ListTopics("x" * 2 * p.HELLO_BYTES_MAX))
+        kind, _ = await wire.ask(ListTopics("x" * 2 * p.HELLO_BYTES_MAX))
         assert kind == p.ANSWER
 
 
 @pytest.mark.parametrize(("token", "words"), [(None, "asks for a token"), ("wrong", "not the one"), ("ä", "not the")])
 async def test_without_the_token_nobody_comes_in(token: str | None, words: str) -> None:
     async with serving(token="secret") as home, home.wire(greets=False) as wire:
-        wire.send((0, p.Hello(p.PROTOCOL, "x", token)), (1, p.GetStats()))
+        wire.send((0, p.Hello(p.PROTOCOL, "x", token)), (1, GetStats()))
         code, message = await refusal(wire)
         assert code == "unauthenticated"
         assert words in message

@@ -5,6 +5,7 @@ import asyncio
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import CreateTopic, Lease, Once, Publish
 from ortoo.model.names import TopicName
+from ortoo.model.queries import GetStats
 from ortoo.model.topic import TopicConfig
 from ortoo.testing import ManualClock
 from ortoo.wire import protocol as p
@@ -96,7 +97,7 @@ async def test_a_poll_cancelled_in_the_same_breath_is_answered_and_leaves_nothin
         assert {(await wire.receive())[:2] for _ in range(2)} == {(p.ANSWER, 1), (p.ANSWER, 3)}
         await home.waiters(0)
         await until(lambda: home.gate.budget.bytes == 0)
-        kind, body = await wire.ask(p.GetStats())  # number 1 may be used anew
+        kind, body = await wire.ask(GetStats())  # number 1 may be used anew
         assert (kind, body["waiters"]) == (p.ANSWER, 0)
 
 

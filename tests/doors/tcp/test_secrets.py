@@ -6,6 +6,7 @@ import pytest
 
 import ortoo
 from ortoo.model.names import TopicName
+from ortoo.model.queries import GetTopic, ListTopics
 from ortoo.wire import protocol as p
 from tests.doors.tcp.home import Home
 
@@ -14,13 +15,13 @@ SHOWN = "https://********@hooks.example/x?********"
 
 
 async def webhook(home: Home) -> str | None:
-    return (await home.queue.topic("t")).config.dlq_webhook
+    return (await home.broker.topic(TopicName("default", "t"))).config.dlq_webhook
 
 
 async def test_the_login_of_a_webhook_does_not_leave_the_server(home: Home) -> None:
     await home.queue.create_topic("t", dlq_webhook=URL)
     async with home.wire() as wire:
-        for question in (p.GetTopic(TopicName("default", "t")), p.ListTopics("default")):
+        for question in (GetTopic(TopicName("default", "t")), ListTopics("default")):
             kind, found = await wire.ask(question)
             assert kind == p.ANSWER
             assert "pa55" not in repr(found)
@@ -59,7 +60,7 @@ async def test_two_that_change_different_settings_do_not_undo_each_other(home: H
         await queue.create_topic("t")
         found = await queue.topic("t")
         await home.queue.update_topic("t", max_attempts=9)
-        queue._link.topic = lambda name: _given(found)  # type: ignore[method-assign]  # what it saw before that
+        queue._link.ask = lambda query: _given(found)  # type: ignore[method-assign, assignment, return-value]  # what it saw before that
         await queue.update_topic("t", lease=5)
     config = (await home.queue.topic("t")).config
     assert (config.lease, config.max_attempts) == (5, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ortoo.model.queries import GetTopic
 from ortoo.model.replies import GroupInfo
 
 from .call import Call
@@ -20,7 +21,7 @@ from .shapes import (
 
 
 async def list_all(call: Call) -> GroupList:
-    return GroupList((await call.guest.topic(call.topic)).groups)
+    return GroupList((await call.guest.ask(GetTopic(call.topic))).groups)
 
 
 async def show(call: Call) -> GroupInfo:

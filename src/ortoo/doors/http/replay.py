@@ -18,6 +18,7 @@ from ortoo.model.commands import Position
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received
 from ortoo.model.names import TopicId, TopicName
+from ortoo.model.queries import GetTopic, Scan
 from ortoo.model.replies import Page
 
 from .call import Call, Streaming
@@ -76,14 +77,15 @@ class Replay:
 
     async def begin(self, partitions: list[int], start: Position, until: Position | None) -> None:
         for partition in partitions:
-            page = await self._guest.scan(self._topic, partition, start, until, self._count)
+            page = await self._guest.ask(Scan(self._topic, partition, start, until, self._count))
             await self._add(Track(partition), page)
 
     async def resume(self, bookmark: Bookmark) -> None:
         self._topic_id = bookmark.topic
         for mark in bookmark.marks:
             until = Position(offset=mark.end)
-            page = await self._guest.scan(self._topic, mark.partition, Position(offset=mark.offset), until, self._count)
+            here = Position(offset=mark.offset)
+            page = await self._guest.ask(Scan(self._topic, mark.partition, here, until, self._count))
             await self._add(Track(mark.partition), page)
 
     async def _add(self, track: Track, page: Page) -> None:
@@ -107,7 +109,7 @@ class Replay:
         track = self._tracks[which]
         while not track.messages and track.next_offset < track.end:
             start, until = Position(offset=track.next_offset), Position(offset=track.end)
-            self._load(track, await self._guest.scan(self._topic, track.partition, start, until, self._count))
+            self._load(track, await self._guest.ask(Scan(self._topic, track.partition, start, until, self._count)))
         if track.messages:
             heappush(self._heads, (track.messages[-1].timestamp_ms, which))
 
@@ -178,5 +180,5 @@ async def _start(call: Call, query: ReplayQuery, replay: Replay) -> None:
         until = to_position(None, query.to_offset, query.to_time)
     partitions = [query.partition] if query.partition is not None else None
     if partitions is None:
-        partitions = list(range(len((await call.guest.topic(call.topic)).partitions)))
+        partitions = list(range(len((await call.guest.ask(GetTopic(call.topic))).partitions)))
     await replay.begin(partitions, start, until)

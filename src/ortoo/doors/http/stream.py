@@ -22,6 +22,7 @@ from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Leave, Publish
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
+from ortoo.model.queries import GetTopic
 from ortoo.model.replies import LeasedRun
 
 from . import commands as said
@@ -199,9 +200,8 @@ class Session:
         lease = pushed.command
         try:
             if lease.topic is not None:
-                await self._guest.topic(
-                    TopicName(lease.namespace, lease.topic)
-                )  # said at once, not with the first credit
+                wanted = GetTopic(TopicName(lease.namespace, lease.topic))
+                await self._guest.ask(wanted)  # said at once, not with the first credit
             self._note_consumer(lease)
             await self._tell(said.Subscribed(ref=command.ref, id=command.id))
             while True:

@@ -17,6 +17,7 @@ from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Settle
 from ortoo.model.errors import InvalidError, OrtooError, ProtocolError, TooManyError
+from ortoo.model.queries import Query
 from ortoo.model.replies import LeasedRun
 from ortoo.model.runs import runs_of
 from ortoo.wire import protocol as p
@@ -295,7 +296,7 @@ class Session(asyncio.Protocol):
             if isinstance(request, Lease):
                 check_command(request)  # first: a name that is refused may be of any length
                 self._note_consumer(request.consumer)
-            if type(request) in p.QUESTIONS or (isinstance(request, Lease) and not request.wait_ms):
+            if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
                     self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))

@@ -1,0 +1,73 @@
+"""What can be asked about the queue. A query changes nothing, and has its answer at once."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from .commands import Position
+from .names import MessageRef, TopicName
+from .replies import HistoryPage, MessageFound, MessageState, Page, Stats, TopicInfo, Trace
+
+A = TypeVar("A")
+
+
+class Query(msgspec.Struct, Generic[A], frozen=True):
+    """`A` is the type of its answer."""
+
+
+class ListTopics(Query[list[TopicInfo]], frozen=True, tag=True):
+    namespace: str | None = None  # of all when None
+
+
+class GetTopic(Query[TopicInfo], frozen=True, tag=True):
+    topic: TopicName
+
+
+class GetStats(Query[Stats], frozen=True, tag=True):
+    pass
+
+
+class Scan(Query[Page], frozen=True, tag=True):
+    """Messages of one partition, as they lie in the log: replay, without a group."""
+
+    topic: TopicName
+    partition: int
+    start: Position
+    until: Position | None = None
+    count: int = 1000
+
+
+class GetOffsets(Query[list[int]], frozen=True, tag=True):
+    """What a position means in each partition; the end, as far as it is durable."""
+
+    topic: TopicName
+    position: Position
+
+
+class ScanHistory(Query[HistoryPage], frozen=True, tag=True):
+    topic: TopicName
+    partition: int
+    start: int
+    count: int = 1000
+
+
+class GetMessage(Query[MessageFound], frozen=True, tag=True):
+    message: MessageRef
+
+
+class ListMessages(Query[list[Page]], frozen=True, tag=True):
+    """Those in one state for a group, a page per partition."""
+
+    topic: TopicName
+    group: str
+    state: MessageState
+    count: int = 100
+
+
+class GetTrace(Query[Trace], frozen=True, tag=True):
+    message: MessageRef
+
+
+AnyQuery = ListTopics | GetTopic | GetStats | Scan | GetOffsets | ScanHistory | GetMessage | ListMessages | GetTrace
