@@ -49,7 +49,7 @@ class Soak:
         self.random = Random(seed)
         self.is_over = False
         self.confirmed: set[bytes] = set()  # that a consumer must still get
-        self.early: set[bytes] = set()  # got before the producer knew that it was published
+        self.due_early: set[bytes] = set()  # got before the producer knew that it was published
         self.handled = 0
         self.published = 0
         self.did: Counter[str] = Counter()
@@ -74,8 +74,8 @@ class Soak:
         )
 
     def confirm(self, values: set[bytes]) -> None:
-        self.confirmed |= values - self.early
-        self.early -= values
+        self.confirmed |= values - self.due_early
+        self.due_early -= values
 
     # -- producers
 
@@ -168,7 +168,7 @@ class Soak:
         self.handled += len(messages)
         if topic in _CHECKED:
             values = {message.value for message in messages}
-            self.early |= values - self.confirmed
+            self.due_early |= values - self.confirmed
             self.confirmed -= values
 
     async def repeat(self, what: Callable[[], Awaitable[None]], pause: float) -> None:

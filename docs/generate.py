@@ -252,7 +252,7 @@ LIMITS: dict[str, str] = {
     "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",
     "COPIED_BYTES_MAX": "dead letters, in bytes, that what falls due makes at a time; the others follow",
     "COPIED_BYTES_ASKED_MAX": "dead letters, in bytes, that one command makes",
-    "HISTORY_RECORDS_MAX": "happenings per partition that the memory store remembers, for traces and for histories",
+    "HISTORY_RECORDS_MAX": "history records per partition that the memory store remembers, for traces and for histories",
 }
 
 _CENTURY_SECONDS = 100 * 366 * 86_400

@@ -30,7 +30,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
     "src/ortoo/client/handler.py",  # an error whose own words fail
-    "src/ortoo/client/shift.py",
+    "src/ortoo/client/handler_runner.py",
     "src/ortoo/client/threads.py",  # a handler may raise anything: its message failed
     "src/ortoo/client/sync.py",  # Ctrl-C must not leave work behind
     "src/ortoo/doors/http/app.py",  # a mistake of ours is a 500, and ends neither the connection nor the door
@@ -44,6 +44,36 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/stores/disk/store.py",  # a checkpoint that fails for any reason is told, and tried again
     "src/ortoo/testing/folded.py",  # hands a crash to the one who waits
     "src/ortoo/stores/disk/wal.py",  # closes what it had opened and raises on
+}
+
+# Names that the glossary of ARCHITECTURE.md has replaced.
+RETIRED = {
+    "ANY_PRIORITY": "DEFAULT_PRIORITY",
+    "Desk": "HttpServices",
+    "Guest": "AuthorizedLink",
+    "guest": "link",
+    "Happened": "StoredHistory",
+    "Happening": "HistoryRecord",
+    "happenings": "history records",
+    "HangUp": "ClientGone",
+    "House": "TcpServices",
+    "Intake": "BodyReader",
+    "let_go": "resolve, or release",
+    "Lone": "InFlight",
+    "Patience": "Backoff",
+    "Pulse": "LeaseExtender",
+    "Pushed": "PushSubscription",
+    "ripened": "delayed_then_due",
+    "Rooms": "CapacityWaiters",
+    "Said": "ClientMessage",
+    "Shift": "HandlerRunner",
+    "shifted": "reassigned",
+    "Slate": "Draft",
+    "slate": "draft",
+    "stir": "wake",
+    "stirred": "to_wake",
+    "Told": "ServerMessage",
+    "trouble": "quarantine_reason",
 }
 
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -134,6 +164,18 @@ def test_modules_are_named_after_what_they_hold() -> None:
         if BANNED_NAMES & {part.strip("_") for part in path.relative_to(PACKAGE).with_suffix("").parts}
     ]
     assert banned == []
+
+
+def test_words_that_were_replaced_do_not_come_back() -> None:
+    """The glossary of ARCHITECTURE.md has the words to use."""
+    found = [
+        f"{name(path)}:{number} {word[0]!r} is called {RETIRED[word[0]]!r}"
+        for path in modules()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for word in re.finditer(r"[A-Za-z_]+", line)
+        if word[0] in RETIRED
+    ]
+    assert found == []
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -98,11 +98,11 @@ async def let_everything_happen(here: World) -> None:
     await fourth.reject("never")
     [last] = await queue.lease("dropping")
     await last.reject("never")
-    guest = here.gate.admit("s3cret")
-    await guest.publish(publish("orders", b"7"))
-    await guest.lease(lease("orders", group="other", max_messages=10))
+    link = here.gate.admit("s3cret")
+    await link.publish(publish("orders", b"7"))
+    await link.lease(lease("orders", group="other", max_messages=10))
     with pytest.raises(NotFoundError):
-        await guest.ask(GetTopic(TopicName("default", "nowhere")))
+        await link.ask(GetTopic(TopicName("default", "nowhere")))
 
 
 async def test_every_metric_is_exposed_and_every_exposed_one_is_described(tmp_path: Path) -> None:
@@ -314,11 +314,11 @@ async def test_any_name_fits_into_a_label() -> None:
 
 async def test_requests_are_timed_and_errors_counted_by_door_and_code() -> None:
     async with world() as here:
-        guest = here.gate.admit("s3cret")
+        link = here.gate.admit("s3cret")
         for _ in range(3):
-            await guest.publish(publish("orders", b"x"))
+            await link.publish(publish("orders", b"x"))
         with pytest.raises(NotFoundError):
-            await guest.lease(lease("nowhere"))
+            await link.lease(lease("nowhere"))
         with pytest.raises(UnauthenticatedError):
             here.gate.admit("wrong")
         found = await here.scrape()
@@ -334,8 +334,8 @@ async def test_requests_are_timed_and_errors_counted_by_door_and_code() -> None:
 async def test_the_time_of_a_lease_does_not_count_its_waiting() -> None:
     async with world() as here:
         await here.queue.create_topic("orders")
-        guest = here.gate.admit("s3cret")
-        waiting = asyncio.create_task(guest.lease(lease("orders", wait_ms=60_000)))
+        link = here.gate.admit("s3cret")
+        waiting = asyncio.create_task(link.lease(lease("orders", wait_ms=60_000)))
         await settle()
         await asyncio.sleep(0.3)  # real time, which is what would be measured
         await here.queue.publish("orders", b"x")
@@ -350,10 +350,10 @@ async def test_the_delivery_latency_counts_from_publishing_to_the_first_delivery
     async with world() as here:
         await here.queue.publish("orders", b"x")
         await here.clock.advance(3)
-        guest = here.gate.admit("s3cret")
-        [run] = await guest.lease(lease("orders", lease_ms=1000))
+        link = here.gate.admit("s3cret")
+        [run] = await link.lease(lease("orders", lease_ms=1000))
         await here.clock.advance(3600)
-        await guest.lease(lease("orders"))
+        await link.lease(lease("orders"))
         found = await here.scrape()
     assert run.taken.attempts is None
     orders = {"namespace": "default", "topic": "orders"}

@@ -25,7 +25,7 @@ async def filled(queue: ortoo.Queue) -> None:
         await queue.publish("large", b"%d " % number + b"x" * (MIB - 10))
 
 
-async def guest() -> ortoo.Queue:
+async def link() -> ortoo.Queue:
     broker = Broker(MemoryStore(), ManualClock())
     await broker.open()
     gate = Gate("test", broker, Access(), LimitSettings(), Budget(1 << 30))
@@ -37,7 +37,7 @@ def size(messages: Sequence[ortoo.Received]) -> int:
 
 
 async def test_a_lease_through_a_door_takes_what_fits_and_the_rest_stays_ready() -> None:
-    queue = await guest()
+    queue = await link()
     await filled(queue)
     seen: list[str] = []
     while messages := await queue.lease("large", max_messages=1000):
@@ -49,7 +49,7 @@ async def test_a_lease_through_a_door_takes_what_fits_and_the_rest_stays_ready()
 
 
 async def test_a_lease_that_acks_by_itself_loses_nothing_to_the_bound() -> None:
-    queue = await guest()
+    queue = await link()
     await filled(queue)
     seen: list[str] = []
     while messages := await queue.lease("large", max_messages=1000, auto_ack=True):
@@ -59,7 +59,7 @@ async def test_a_lease_that_acks_by_itself_loses_nothing_to_the_bound() -> None:
 
 
 async def test_giants_among_small_messages_do_not_make_an_answer_that_no_frame_holds() -> None:
-    queue = await guest()
+    queue = await link()
     await queue.create_topic("mixed", partitions=1, ordering="none")
     await queue.publish_many("mixed", [b"small"] * 10_000)
     for _ in range(COUNT):
@@ -72,7 +72,7 @@ async def test_giants_among_small_messages_do_not_make_an_answer_that_no_frame_h
 
 
 async def test_replay_goes_on_where_a_page_was_cut() -> None:
-    queue = await guest()
+    queue = await link()
     await filled(queue)
     assert [message.offset async for message in queue.read("large", partition=0)] == list(range(COUNT // 2))
     batches = [batch async for batch in queue.read_batches("large", partition=0, batch=1000)]
@@ -81,7 +81,7 @@ async def test_replay_goes_on_where_a_page_was_cut() -> None:
 
 
 async def test_a_message_larger_than_an_answer_should_be_still_comes() -> None:
-    queue = await guest()
+    queue = await link()
     await queue.create_topic("huge", max_message_bytes=limits.ANSWER_BYTES_MAX + MIB, partitions=1)
     await queue.publish_many("huge", [bytes(limits.ANSWER_BYTES_MAX + 1), b"small"])
     assert [len(message.value) for message in await queue.lease("huge", max_messages=2)] == [
@@ -91,7 +91,7 @@ async def test_a_message_larger_than_an_answer_should_be_still_comes() -> None:
 
 
 async def test_headers_and_keys_count() -> None:
-    queue = await guest()
+    queue = await link()
     await queue.create_topic("headed", partitions=1, ordering="none")
     headers = {str(number): "x" * 300 for number in range(100)}
     count = 2 * limits.ANSWER_BYTES_MAX // 30_000
@@ -108,7 +108,7 @@ async def test_headers_and_keys_count() -> None:
 
 
 async def test_dead_letters_count_with_all_their_bytes() -> None:
-    queue = await guest()
+    queue = await link()
     await queue.create_topic("large", partitions=1, ordering="none", max_attempts=1)
     for _ in range(COUNT):
         await queue.publish("large", bytes(MIB))

@@ -38,10 +38,10 @@ def fail_for(monkeypatch: pytest.MonkeyPatch, kind: str, topic: str) -> None:
     """What is due of that kind goes wrong, for one topic."""
     whole = due._OF_TOPIC[kind]
 
-    def broken(slate: Any, found: Any, ids: list[int], budget: Any) -> None:
+    def broken(draft: Any, found: Any, ids: list[int], budget: Any) -> None:
         if found.name.name == topic:
             raise KeyError("a mistake")
-        whole(slate, found, ids, budget)
+        whole(draft, found, ids, budget)
 
     monkeypatch.setitem(due._OF_TOPIC, kind, broken)
 
@@ -69,10 +69,10 @@ async def test_one_topic_whose_due_work_fails_is_suspended_and_the_others_go_on(
 async def test_leases_of_other_topics_still_run_out(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = settle.expire_lease
 
-    def broken(slate: Any, topic: Any, *rest: Any) -> Any:
+    def broken(draft: Any, topic: Any, *rest: Any) -> Any:
         if topic.name.name == "bad":
             raise KeyError("a mistake")
-        return whole(slate, topic, *rest)
+        return whole(draft, topic, *rest)
 
     monkeypatch.setattr(due, "expire_lease", broken)
     async with queue_on(MemoryStore(), clock) as queue:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-Patience = Callable[[], int | None]  # bytes that may pass in one direction before the connection is cut
+Backoff = Callable[[], int | None]  # bytes that may pass in one direction before the connection is cut
 
 
 class Proxy:
     def __init__(self, port: int) -> None:
         self.port = 0
         self.connections = 0  # that were made so far
-        self.patience: Patience = lambda: None
+        self.patience: Backoff = lambda: None
         self.hears_client = True  # what is not heard is swallowed
         self.hears_server = True
         self.bytes_per_ms = 0  # 0 is as fast as it goes

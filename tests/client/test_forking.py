@@ -30,6 +30,8 @@ async def run(program: str, *arguments: str) -> list[str]:
     """The lines it prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-W",
+        "ignore:This process:DeprecationWarning",  # Python 3.12 warns of every fork of a process with threads
         "-c",
         FORK + program,
         *arguments,

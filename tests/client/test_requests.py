@@ -11,7 +11,7 @@ import pytest
 import ortoo
 from ortoo import InvalidError, Queue
 from ortoo.client import requests
-from ortoo.model.commands import Command, Publish, Settle, Transact, plain
+from ortoo.model.commands import Command, Publish, Settle, Transact, unwrap
 from ortoo.model.message import Received
 from ortoo.wire import protocol as p
 from tests.client.proxy import Proxy
@@ -25,8 +25,8 @@ def overheard(home: Home, *kinds: type) -> list[Any]:
     submit = home.broker.submit
 
     def listen(command: Command) -> Any:
-        if isinstance(plain(command), kinds):
-            heard.append(plain(command))
+        if isinstance(unwrap(command), kinds):
+            heard.append(unwrap(command))
         return submit(command)
 
     home.broker.submit = listen  # type: ignore[method-assign]

@@ -256,7 +256,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(drips: bool, monkeypa
 
 
 async def test_a_body_may_be_cut_off_that_is_just_timing_out() -> None:
-    intake = body.Intake(Budget(MB), MB)
+    intake = body.BodyReader(Budget(MB), MB)
     reading = asyncio.create_task(intake.read(asyncio.Event().wait, {}))
     await asyncio.sleep(0)
     errors: list[Exception] = []

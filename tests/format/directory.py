@@ -22,7 +22,7 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.records import encode_records
 from ortoo.model.replies import Columns, MessageState
 from ortoo.stores.disk import DiskStore, KeyRing
-from ortoo.stores.disk import happenings as happenings_module
+from ortoo.stores.disk import history as happenings_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.files import Disk
 from ortoo.testing.clock import ManualClock
@@ -209,12 +209,12 @@ def partition_states(one: Opened) -> dict[tuple[str, int], Any]:
     return found
 
 
-def troubles(one: Opened) -> dict[tuple[str, int], str]:
+def quarantine_reasons(one: Opened) -> dict[tuple[str, int], str]:
     return {
-        (topic.name.name, partition.index): partition.trouble
+        (topic.name.name, partition.index): partition.quarantine_reason
         for topic in one.broker.engine.state.topics.values()
         for partition in topic.partitions
-        if partition.trouble is not None
+        if partition.quarantine_reason is not None
     }
 
 

@@ -63,7 +63,7 @@ _error = st.none() | texts
 _deaths = st.sampled_from(["attempts", "timeout", "rejected", "ttl", "max_wait", "moved"])
 _cursors = st.lists(numbers, max_size=4)
 
-happenings: st.SearchStrategy[r.Happening] = st.one_of(
+read_history: st.SearchStrategy[r.HistoryRecord] = st.one_of(
     st.builds(r.Leased, *_place, _lease, texts, times, offset_sets),
     st.builds(r.Acked, *_place, _lease, offset_sets),
     st.builds(
@@ -89,7 +89,7 @@ _outgoing = st.lists(values, min_size=1, max_size=3).map(Outgoing)
 _origins = st.lists(st.builds(r.Origin, refs, texts, texts, st.integers(0, 9), _error), max_size=2)
 
 records: st.SearchStrategy[r.Record] = st.one_of(
-    happenings,
+    read_history,
     st.builds(r.Opened, times, numbers),
     st.builds(r.TopicCreated, times, _topic, texts, texts, configs),
     st.builds(r.TopicChanged, times, _topic, configs),

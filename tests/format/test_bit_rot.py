@@ -34,8 +34,8 @@ from tests.format.directory import (
     histories,
     opened,
     partition_states,
+    quarantine_reasons,
     small_files,
-    troubles,
     values,
 )
 
@@ -203,7 +203,7 @@ def check_untouched(files: Files, disk: SimulatedDisk) -> None:
 
 
 async def check_opened(whole: Whole, damage: Damaged, one: Opened) -> str:
-    states, troubled = partition_states(one), troubles(one)
+    states, troubled = partition_states(one), quarantine_reasons(one)
     for reason in troubled.values():
         assert damage.path[:-4] in reason  # without the suffix: a file that is gone might have been sealed, or not
         assert "at byte " in reason or (damage.data is None and "is missing" in reason)
@@ -239,7 +239,7 @@ async def check_values(whole: Whole, damage: Damaged, one: Opened) -> None:
     """Every message of a healthy partition is what was published, or reading it fails and names the place."""
     for topic in one.broker.engine.state.topics.values():
         for partition in topic.partitions:
-            if partition.trouble is None:
+            if partition.quarantine_reason is None:
                 try:
                     columns = await one.store.scan(topic.id, partition.index, partition.start, partition.end)
                 except CorruptionError:
@@ -270,7 +270,7 @@ def is_right(whole: Whole, ref: MessageRef, value: Value) -> bool:
 
 async def check_working(whole: Whole, damage: Damaged, one: Opened) -> None:
     """Drains everything, publishes everywhere, lets time pass, makes checkpoints and seals."""
-    troubled = troubles(one)
+    troubled = quarantine_reasons(one)
     for topic in await one.queue.topics():
         for info in topic.partitions:
             if (topic.name, info.partition) in troubled:

@@ -20,12 +20,13 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import decode_records, encode_records
 from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
-from ortoo.stores.disk import codec, happenings
+from ortoo.stores.disk import codec
+from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
 from ortoo.stores.disk.commit import decode_commit, decode_touched, encode_commit
 from ortoo.stores.disk.crypto import KeyRing, Sealed
 from ortoo.stores.disk.frame import CHECKPOINT, Frame, encode_frame, scan_frames
-from ortoo.stores.disk.happenings import DiskHistory, HistoryEntry
+from ortoo.stores.disk.history import DiskHistory, HistoryEntry
 from ortoo.stores.disk.log import LogEntry, TailStretch
 from ortoo.stores.disk.segment import SegmentEntry, decompress
 from ortoo.testing.simulated_disk import SimulatedDisk
@@ -177,8 +178,8 @@ def test_a_section_of_format_1_opens_as_it_did() -> None:
 
 
 @settings(max_examples=60)
-@given(st.lists(some.happenings, min_size=1, max_size=8), st.booleans())
-def test_histories(found: list[r.Happening], encrypted: bool) -> None:
+@given(st.lists(some.read_history, min_size=1, max_size=8), st.booleans())
+def test_histories(found: list[r.HistoryRecord], encrypted: bool) -> None:
     disk = SimulatedDisk(Random(1))
     history = DiskHistory(disk, TopicId(1), 0)
     for part in (found[: len(found) // 2], found[len(found) // 2 :]):
@@ -189,7 +190,7 @@ def test_histories(found: list[r.Happening], encrypted: bool) -> None:
     again = DiskHistory(disk, TopicId(1), 0)
     assert again.load(HistoryEntry(*history.entry(0))) == []
     for record in found:
-        first, last = happenings.bounds(record)
+        first, last = history_module.bounds(record)
         for offset in (first, last, last + 1):
             wanted = [other for other in found if offset in other.offsets]
             assert history.history(offset, RING) == again.history(offset, RING) == wanted
@@ -257,7 +258,7 @@ DECODERS: list[Callable[[bytes], object]] = [
     decode_records,
     _commit,
     decode_touched,
-    happenings.decode_head,
+    history_module.decode_head,
     decompress,
     _sealed,
     _checkpoint,

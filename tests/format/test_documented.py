@@ -12,7 +12,7 @@ import pytest
 from ortoo.engine import dumps, leases
 from ortoo.model import records as r
 from ortoo.model.batch import Batch
-from ortoo.stores.disk import checkpoint, codec, commit, crypto, format, frame, happenings, log, quarantine, segment
+from ortoo.stores.disk import checkpoint, codec, commit, crypto, format, frame, history, log, quarantine, segment
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 TOLD_ONLY = {r.Restored, r.Quarantined}  # never stored
@@ -50,7 +50,7 @@ def test_every_kind_of_frame() -> None:
     numbers = {word: int(number) for number, word in re.findall(r"(\d) (\w+)", kinds)}
     assert told
     assert numbers == {
-        name: getattr(frame, name.upper()) for name in ("commit", "messages", "happenings", "checkpoint", "keys")
+        name: getattr(frame, name.upper()) for name in ("commit", "messages", "history", "checkpoint", "keys")
     }
 
 
@@ -78,7 +78,7 @@ def test_the_tables_of_the_state() -> None:
         checkpoint.TopicEntry,
         log.LogEntry,
         segment.SegmentEntry,
-        happenings.HistoryEntry,
+        history.HistoryEntry,
         quarantine.Behind,
         dumps.StateDump,
         dumps.WheelDump,
@@ -96,7 +96,7 @@ def test_arrays_within_the_text(kind: type[msgspec.Struct]) -> None:
 def test_lists_within_the_text() -> None:
     text = " ".join(PAGE.split())
     assert f"**Body**, an array of: {', '.join(fields(codec.MessageBody))}." in text
-    first, last, *rest = fields(happenings.HappeningsHead)
+    first, last, *rest = fields(history.HistoryHead)
     told = re.sub(r" \([^)]*\)", "", section("History").partition("**Head**, an array of: ")[2].partition(".")[0])
     assert told.split(", ") == [first, last, *rest]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ortoo.stores.disk.frame import (
     CHECKPOINT,
     COMMIT,
-    HAPPENINGS,
+    HISTORY,
     MAGIC,
     MESSAGES,
     SIZE,
@@ -22,7 +22,7 @@ from ortoo.stores.disk.frame import (
 Parts = tuple[int, int, bytes, bytes, int]  # as encode_frame takes them
 
 parts = st.tuples(
-    st.sampled_from([COMMIT, MESSAGES, HAPPENINGS, CHECKPOINT]),
+    st.sampled_from([COMMIT, MESSAGES, HISTORY, CHECKPOINT]),
     st.integers(0, 2**64 - 1),
     st.binary(max_size=40),
     st.binary(max_size=60) | st.just(b"") | st.just(MAGIC * 3),

@@ -21,7 +21,7 @@ from ortoo.stores.disk.checkpoint import read_checkpoint
 from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
-from tests.format.directory import KEYS, START, Opened, opened, troubles, values
+from tests.format.directory import KEYS, START, Opened, opened, quarantine_reasons, values
 from tests.format.make_golden import DATA, EXPECTED, GOLDEN, Expected, describe, ref_of
 from tests.format.test_documented import TOLD_ONLY
 
@@ -128,7 +128,7 @@ async def test_work_goes_on_where_it_was_left(golden: tuple[Path, Expected]) -> 
 async def test_without_the_key_only_what_is_encrypted_is_away(golden: tuple[Path, Expected]) -> None:
     path, expected = golden
     async with opened(RealDisk(path), keys={}) as one:
-        assert {topic for topic, _ in troubles(one)} == {"secret", "secret.dlq"}
+        assert {topic for topic, _ in quarantine_reasons(one)} == {"secret", "secret.dlq"}
         for message_id, value in expected.messages.items():
             ref = ref_of(message_id)
             if not one.broker.engine.state.topics[ref.topic].config.encrypted:
@@ -137,7 +137,7 @@ async def test_without_the_key_only_what_is_encrypted_is_away(golden: tuple[Path
             await one.queue.publish("secret", b"no")
         await one.queue.publish("orders", b"yes")
     async with opened(RealDisk(path)) as one:  # nothing is lost by that
-        assert troubles(one) == {}
+        assert quarantine_reasons(one) == {}
         found = await read_all(one, expected)
         assert found.messages == expected.messages
         assert found.states["secret/0"] == expected.states["secret/0"]

@@ -124,7 +124,7 @@ async def test_a_group_that_was_deleted_keeps_nobody_from_opening(tmp_path: Path
     async with opened(RealDisk(path), clock=ManualClock(START + 60)) as one:
         assert one.store.problems == []
         assert (await texts(one, 1))[-3:] == [b"later 1.0", b"later 1.1", b"later 1.2"]
-        told = (await one.store.happenings(TopicId(1), 1, 0, 100)).records
+        told = (await one.store.read_history(TopicId(1), 1, 0, 100)).records
         assert [type(record).__name__ for record in told] == ["Leased", "Acked"]  # it happened all the same
 
 

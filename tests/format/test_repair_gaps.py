@@ -213,13 +213,13 @@ async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(tmp
         await one.queue.delete_message("1.0.2")
         await one.checkpoint()
         await one.queue.ack(await one.queue.lease("orders", group="workers"))
-        told = (await one.store.happenings(TopicId(1), 0, 0, 100)).records
+        told = (await one.store.read_history(TopicId(1), 0, 0, 100)).records
     lose_checkpoint(path)
     repair = await asyncio.to_thread(repaired, path)
     assert repair.losses == []
     assert await texts(path) == [b"zero", b"one", b"three"]
     async with opened(RealDisk(path), clock=ManualClock(START + 1)) as one:
-        found = (await one.store.happenings(TopicId(1), 0, 0, 100)).records
+        found = (await one.store.read_history(TopicId(1), 0, 0, 100)).records
         assert found == told
 
 

@@ -22,7 +22,7 @@ from ortoo.engine.partition import Partition
 from ortoo.model.batch import Batch
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
-from ortoo.model.topic import ANY_PRIORITY, TopicConfig
+from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.log import DiskLog, LogEntry
@@ -38,7 +38,7 @@ Row = tuple[int, bytes, int, str | None, dict[str, str] | None, int, bool]
 
 def rows(columns: Columns) -> list[Row]:
     """Message by message; it does not matter which columns exist, or whether no headers are None or empty."""
-    blanks: dict[str, Any] = {"keys": None, "headers": None, "priorities": ANY_PRIORITY, "json": False}
+    blanks: dict[str, Any] = {"keys": None, "headers": None, "priorities": DEFAULT_PRIORITY, "json": False}
     optional = [getattr(columns, name) or [blank] * len(columns) for name, blank in blanks.items()]
     return list(zip(columns.offsets, columns.values, columns.timestamps, *optional, strict=True))
 

@@ -171,7 +171,7 @@ async def readable(one: Opened) -> Truth:
     found: Truth = {}
     for topic in one.broker.engine.state.topics.values():
         for partition in topic.partitions:
-            if partition.trouble is not None:
+            if partition.quarantine_reason is not None:
                 continue
             start = partition.start
             while start < partition.end:

@@ -9,15 +9,15 @@ import pytest
 
 from ortoo.model.names import GroupId, LeaseId, TopicId
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import Acked, Happening, Leased
+from ortoo.model.records import Acked, HistoryRecord, Leased
 from ortoo.model.replies import Columns
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from ortoo.pipeline.source.arrow import BYTES, ROWS, history_batches, message_batches  # noqa: E402
-from ortoo.pipeline.source.origin import Happened, Range  # noqa: E402
+from ortoo.pipeline.source.origin import Range, StoredHistory  # noqa: E402
 from ortoo.pipeline.source.schema import TABLES, Column  # noqa: E402
 
 WHERE = Range("orders", TopicId(7), 2, 0, 1 << 40)
@@ -68,7 +68,7 @@ def test_everything_a_message_has() -> None:
 
 def test_what_no_message_uses_has_its_default() -> None:
     (row,) = rows(Columns([0], [b"x"], [0]))
-    assert (row["key"], row["headers"], row["priority"], row["json"]) == (None, None, ANY_PRIORITY, False)
+    assert (row["key"], row["headers"], row["priority"], row["json"]) == (None, None, DEFAULT_PRIORITY, False)
 
 
 def test_headers_of_some_and_not_of_others() -> None:
@@ -86,7 +86,7 @@ def test_headers_of_some_and_not_of_others() -> None:
 def test_parts_with_and_without_a_column_are_put_together() -> None:
     one, other = Columns([0], [b"a"], [0]), Columns([1], [b"b"], [0], ["k"], [{"h": "1"}], [1], [True])
     assert [row["key"] for row in rows(one, other, one)] == [None, b"k", None]
-    assert [row["priority"] for row in rows(one, other, one)] == [ANY_PRIORITY, 1, ANY_PRIORITY]
+    assert [row["priority"] for row in rows(one, other, one)] == [DEFAULT_PRIORITY, 1, DEFAULT_PRIORITY]
 
 
 def test_small_parts_make_one_batch_and_many_messages_several() -> None:
@@ -108,13 +108,13 @@ def test_no_message_is_no_batch() -> None:
     assert list(message_batches([Columns([], [], [])], WHERE, MESSAGES)) == []
 
 
-def _leased(at: int, count: int) -> Happening:
+def _leased(at: int, count: int) -> HistoryRecord:
     return Leased(at, TopicId(7), GroupId(3), 2, LeaseId(99), "me", at + 1, OffsetSet.span(0, count))
 
 
 def test_a_history_names_its_groups_also_those_that_are_gone() -> None:
     records = [_leased(1, 2), Acked(5, TopicId(7), GroupId(4), 2, LeaseId(99), OffsetSet([1]))]
-    (batch,) = history_batches([Happened(10, records, {3: "readers"})], WHERE, TABLES["history"])
+    (batch,) = history_batches([StoredHistory(10, records, {3: "readers"})], WHERE, TABLES["history"])
     found = [(row["position"], row["offset"], row["event"], row["group"]) for row in batch.to_pylist()]
     assert found == [
         (10, 0, "delivered", "readers"),
@@ -131,6 +131,8 @@ def test_a_history_names_its_groups_also_those_that_are_gone() -> None:
 
 def test_records_of_many_messages_make_several_batches() -> None:
     records = [_leased(at, 4_000) for at in range(10)]
-    batches = list(history_batches([Happened(5, records, {}), Happened(15, [], {})], WHERE, TABLES["history"]))
+    batches = list(
+        history_batches([StoredHistory(5, records, {}), StoredHistory(15, [], {})], WHERE, TABLES["history"])
+    )
     assert [batch.num_rows for batch in batches] == [12_000, 12_000, 12_000, 4_000]
     assert pa.Table.from_batches(batches)["position"].to_pylist() == [5 + at // 4_000 for at in range(40_000)]

@@ -18,7 +18,7 @@ from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostEr
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.records import DeathReason, Origin
 from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
-from ortoo.model.topic import ANY_PRIORITY, TopicConfig, dlq_config, topic_config
+from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig, dlq_config, topic_config
 
 Place = tuple[int, int]  # partition, offset
 
@@ -32,7 +32,7 @@ class Message:
     offset: int
     time: int
     key: str | None = None
-    lane: int = ANY_PRIORITY
+    lane: int = DEFAULT_PRIORITY
     due: int = 0
     expires: int = 0
     evicts: int = 0
@@ -61,11 +61,11 @@ class Delivery:
     first: int = 0
     due: int = 0
     let_out: bool = False  # asked for by name, so the window buffer holds it no longer
-    early: bool = False  # asked for by name while it was delayed
+    due_early: bool = False  # asked for by name while it was delayed
 
     @property
     def is_delayed(self) -> bool:
-        return self.message.delayed and not self.early
+        return self.message.delayed and not self.due_early
 
     def reset(self, state: str) -> None:
         self.state, self.failures, self.first, self.due = state, 0, 0, 0
@@ -554,7 +554,7 @@ class Model:
     def _fill(self, topic: Topic, message: Message, batch: Outgoing, row: int) -> None:
         config, now = topic.config, message.time
         message.key = batch.keys[row] if batch.keys else None
-        message.lane = batch.priorities[row] if batch.priorities else ANY_PRIORITY
+        message.lane = batch.priorities[row] if batch.priorities else DEFAULT_PRIORITY
         headers = batch.headers[row] if batch.headers else None
         message.size = message_sizes([batch.values[row]], [message.key], [headers])[0]
         delay = batch.delays[row] if batch.delays else None
@@ -1000,7 +1000,7 @@ class Model:
                     held = Held(topic, group, lease, {message.place})
                     deaths.extend(self._give_back(held, self._in_line(held)[1]))
             group.unhold(message.place)
-            delivery.early = delivery.early or message.delayed
+            delivery.due_early = delivery.due_early or message.delayed
             if delivery.state in (DONE, DEAD, GONE):
                 delivery.reset(PENDING)
             delivery.state = PENDING

@@ -42,7 +42,7 @@ async def test_a_lost_lease_is_told_with_the_next_message(python_queue: Queue) -
             await python_queue.seek("orders", "default", "start")
             message.ack_nowait()
             await asyncio.sleep(0)
-            while python_queue._acks._tasks or python_queue._acks._lone.count:  # noqa: ASYNC110
+            while python_queue._acks._tasks or python_queue._acks._in_flight.count:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
     assert lost.value.lost == [receipt]
 

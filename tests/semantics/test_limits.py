@@ -9,7 +9,7 @@ import ortoo
 from ortoo import FullError, InvalidError, Message, Queue, Received, TooManyError
 from ortoo.broker import Broker
 from ortoo.model import limits
-from ortoo.model.commands import Publish, plain
+from ortoo.model.commands import Publish, unwrap
 
 from .actors import settle, take, values
 from .refusing import refused
@@ -108,7 +108,7 @@ async def test_no_more_producers_are_woken_than_there_is_room_for(monkeypatch: p
 
         def counted(command: Any) -> Any:
             nonlocal tries
-            tries += isinstance(plain(command), Publish)
+            tries += isinstance(unwrap(command), Publish)
             return submit(command)
 
         monkeypatch.setattr(broker, "submit", counted)

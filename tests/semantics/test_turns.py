@@ -147,7 +147,7 @@ async def test_what_was_done_when_is_remembered_in_bounded_room(queue: Queue, cl
             await queue.ack(await take(queue, "orders"))
             await clock.advance(60)
         [topic] = queue._link.engine.state.topics.values()  # type: ignore[attr-defined]
-        assert sum(map(len, topic.floors.values())) <= 66
+        assert sum(map(len, topic.done_marks.values())) <= 66
         await clock.advance(86_400 + 1_400)
         assert (await queue.topic("orders")).messages == 0
 
@@ -561,7 +561,7 @@ async def test_a_large_lease_whose_dead_letters_have_no_place_stops_nobody_else(
         broker = queue._link
         assert isinstance(broker, Broker)
         for partition in broker.engine.state.names[TopicName("default", "orders.dlq")].partitions:
-            partition.trouble = "it is damaged"
+            partition.quarantine_reason = "it is damaged"
         await queue.publish_many("orders", [b"x"] * 100)
         assert len(await queue.lease("orders", max_messages=100, lease=1)) == 100
         await queue.publish("other", b"late", delay=2)

@@ -81,13 +81,13 @@ async def test_a_lease_served_in_the_moment_of_cancellation_returns(
 ) -> None:
     """Cancellation returns a lease served in that very moment."""
     waiting = await poll(queue)
-    stir = Waiters.stir
+    wake = Waiters.wake
 
-    def stir_and_cancel(waiters: Waiters, *args: Any, **options: Any) -> None:
-        stir(waiters, *args, **options)
+    def wake_and_cancel(waiters: Waiters, *args: Any, **options: Any) -> None:
+        wake(waiters, *args, **options)
         waiting.cancel()  # served, but its task has not run again yet
 
-    monkeypatch.setattr(Waiters, "stir", stir_and_cancel)
+    monkeypatch.setattr(Waiters, "wake", wake_and_cancel)
     await queue.publish("orders", b"1")
     with pytest.raises(asyncio.CancelledError):
         await waiting

@@ -15,7 +15,7 @@ import pytest
 
 from ortoo.engine import due, replay
 from ortoo.engine import engine as face
-from ortoo.engine.decision import Slate
+from ortoo.engine.decision import Draft
 from ortoo.model.records import Record
 from ortoo.testing.simulator import simulate
 from ortoo.testing.worlds import DiskWorld, FaultyWorld, On
@@ -33,9 +33,9 @@ class Mistakes:
     def calm(self) -> None:
         self._is_calm = True
 
-    def decide_due(self, slate: Slate, *rest: Any) -> None:
-        self._perhaps(due.decide_due, slate, *rest)
-        self._decided = next(iter(slate.records), None)
+    def decide_due(self, draft: Draft, *rest: Any) -> None:
+        self._perhaps(due.decide_due, draft, *rest)
+        self._decided = next(iter(draft.records), None)
 
     def apply(self, state: Any, record: Record) -> None:
         if record is self._decided:

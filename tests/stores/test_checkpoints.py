@@ -13,7 +13,7 @@ import pytest
 from ortoo import CorruptionError, FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.broker import Broker
 from ortoo.client.transaction import NamedTransaction
-from ortoo.stores.disk import DiskStore, KeyRing, happenings
+from ortoo.stores.disk import DiskStore, KeyRing, history
 from ortoo.stores.disk import log as logs
 from ortoo.stores.disk.segment import Segment
 from ortoo.testing import ManualClock
@@ -187,7 +187,7 @@ async def test_what_is_refused_for_its_size_is_taken_once_a_checkpoint_has_made_
 
 async def test_a_checkpoint_that_has_no_room_leaves_nothing_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """No draft, no half file, no open one: that would take from what is kept for acks."""
-    monkeypatch.setattr(happenings, "FRAME_RECORDS", 1)
+    monkeypatch.setattr(history, "FRAME_RECORDS", 1)
     queue = await site.open()
     await queue.publish_many("t", [b"1", b"2", b"3"])
     leased = await queue.lease("t", max_messages=3)

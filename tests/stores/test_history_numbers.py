@@ -9,9 +9,9 @@ import pytest
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Leased, Trimmed
-from ortoo.ports import Happened
+from ortoo.ports import StoredHistory
 from ortoo.stores.disk import DiskStore
-from ortoo.stores.disk import happenings as disk_happenings
+from ortoo.stores.disk import history as disk_happenings
 from ortoo.testing.simulated_disk import SimulatedDisk
 from ortoo.testing.store_contract import T1, created, leased, published
 
@@ -42,7 +42,7 @@ async def everything(store: DiskStore, start: int = 0, count: int = 4) -> dict[i
     """As a reader follows it, page by page."""
     seen: dict[int, Leased] = {}
     while True:
-        page = await store.happenings(T1, 0, start, count)
+        page = await store.read_history(T1, 0, start, count)
         assert page.start >= start
         assert len(page.records) <= count
         seen.update(enumerate(page.records, page.start))  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ async def test_no_number_that_was_told_is_given_again_after_a_power_loss(seed: i
     disk = SimulatedDisk(Random(seed))
     store = await filled(disk, 4, 3)
     await store.append([one(6)])
-    end = (await store.happenings(T1, 0, 0, 1)).end
+    end = (await store.read_history(T1, 0, 0, 1)).end
     await store.append([one(7)])  # a lease is not synced by itself, so that this one may be lost
     disk.power_off()
     store = await opened(disk)
@@ -90,16 +90,16 @@ async def test_files_that_go_leave_the_others_their_numbers(monkeypatch: pytest.
     await store.checkpoint(b"", 1)
     told = await everything(store)
     assert told == {number: one(number) for number in range(6, 14)}
-    assert (await store.happenings(T1, 0, 0, 1)).first == 6
+    assert (await store.read_history(T1, 0, 0, 1)).first == 6
     for _ in range(2):
         disk.power_off()
         store = await opened(disk)
         assert await everything(store) == told
-        found = await store.happenings(T1, 0, 0, 1)
+        found = await store.read_history(T1, 0, 0, 1)
         assert (found.start, found.first, found.end) == (6, 6, 14)
         await store.checkpoint(b"", 1)
     await store.append([one(20)])
-    assert (await store.happenings(T1, 0, 14, 5)).records == [one(20)]
+    assert (await store.read_history(T1, 0, 14, 5)).records == [one(20)]
 
 
 async def test_only_the_oldest_files_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ async def test_a_damaged_frame_costs_its_records_and_no_others(part: str) -> Non
     store = await opened(disk)
     wanted = {number: one(number) for number in (0, 1, 2, *range(6, 14))}
     assert await everything(store) == await everything(store, count=100) == wanted
-    found = await store.happenings(T1, 0, 3, 100)
+    found = await store.read_history(T1, 0, 3, 100)
     assert (found.start, len(found.records), found.end) == (6, 8, 14)
     assert any("damaged" in problem for problem in store.status().problems)
 
@@ -204,7 +204,7 @@ async def test_a_reader_is_not_disturbed_by_a_checkpoint_under_way() -> None:
 
 async def test_a_reader_is_never_sent_back() -> None:
     store = await filled(SimulatedDisk(Random(1)))
-    assert await store.happenings(T1, 0, 99, 5) == Happened([], 99, 0, 14)
+    assert await store.read_history(T1, 0, 99, 5) == StoredHistory([], 99, 0, 14)
 
 
 def spoil(disk: SimulatedDisk, path: str, position: int) -> None:

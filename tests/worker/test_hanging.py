@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import ortoo
-from ortoo.client.shift import Shift
+from ortoo.client.handler_runner import HandlerRunner
 from ortoo.testing import ManualClock
 from tests.worker.conftest import MakeWorker, until
 
@@ -17,9 +17,9 @@ async def take_elsewhere(queue: ortoo.Queue, count: int = 1) -> list[tuple[bytes
     return [(message.value, message.attempt) for message in messages]
 
 
-def shift_of(worker: ortoo.Worker) -> Shift:
+def shift_of(worker: ortoo.Worker) -> HandlerRunner:
     assert worker._session is not None
-    return worker._session._shifts[0]
+    return worker._session._runners[0]
 
 
 def run_out_of_time(worker: ortoo.Worker) -> None:
@@ -57,7 +57,7 @@ async def test_what_is_given_back_is_not_leased_again_at_once_but_when_its_line_
         await release(messages)
 
     monkeypatch.setattr(queue, "release", counting)
-    monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 3600.0)
 
     @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
     def send(message: ortoo.Received) -> None:
@@ -158,7 +158,7 @@ async def owned(queue: ortoo.Queue, consumer: str) -> list[int]:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -305,7 +305,7 @@ async def test_a_worker_that_has_left_looks_around_no_more_often_when_one_of_sev
             await until(lambda: worker.stats.failed == 2)
             elsewhere = asyncio.create_task(take_elsewhere(queue, 10))
             await until(lambda: left)
-            monkeypatch.setattr("ortoo.client.shift._PAUSE_SECONDS", 3600.0)
+            monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 3600.0)
             await elsewhere
             so_far = len(looks)
             hanging[0].set()

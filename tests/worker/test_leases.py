@@ -120,7 +120,7 @@ async def test_a_job_whose_lease_was_lost_is_cancelled_and_not_acked(
 
     sent = await queue.publish("reports", b"x")
     async with worker:
-        await until(lambda: worker._session and worker._session._shifts[0].jobs)
+        await until(lambda: worker._session and worker._session._runners[0].jobs)
         await clock.advance(10)
         await queue.seek("reports", "default", "end")
         with caplog.at_level(logging.WARNING, "ortoo.worker"):
@@ -172,7 +172,7 @@ async def test_what_was_lost_while_it_waited_is_not_handled(
         await queue.seek("reports", "default", "end")
         await clock.advance(10)
         go.set()
-        await until(lambda: worker._session and not worker._session._shifts[0].jobs)
+        await until(lambda: worker._session and not worker._session._runners[0].jobs)
     assert begun == [b"x"]
 
 
@@ -228,7 +228,7 @@ async def test_acks_on_their_way_are_bounded(
         await ack(messages)
 
     monkeypatch.setattr(queue, "ack", slow)
-    monkeypatch.setattr("ortoo.client.shift._UNCONFIRMED_MAX", 5)
+    monkeypatch.setattr("ortoo.client.handler_runner._UNCONFIRMED_MAX", 5)
 
     @worker.on("reports", concurrency=2)
     async def write(message: ortoo.Received) -> None:

@@ -149,7 +149,7 @@ class Messages:
         if isinstance(record, r.Trimmed):
             if record.topic in self._engine.state.topics:
                 self._go_to(record.topic, record.partition, record.start)
-        elif isinstance(record, r.HAPPENINGS):
+        elif isinstance(record, r.HISTORY_RECORDS):
             self.fill((record.topic, record.partition), upto=max(record.offsets, default=-1) + 1)
         elif isinstance(record, r.TopicPurged | r.GroupCreated | r.GroupSought):
             for place in [place for place in self._logs if place[0] == record.topic]:

@@ -50,7 +50,7 @@ class Rebuild:
         self._needed: tuple[int, list[Run]] = (0, [])  # commits after that number, and these
         self._lease = self._group = 0  # the highest numbers that history knows
         self._deleted: list[r.Deleted] = []  # as history knows it
-        self._logged: set[int] = set()  # happenings in the write-ahead log
+        self._logged: set[int] = set()  # records of histories in the write-ahead log
         self._doubled: set[int] = set()  # of them, those that are in history, too
 
     def run(self) -> Repair:
@@ -99,7 +99,7 @@ class Rebuild:
         """Everything is told by the write-ahead log, and where that has gaps, by the files."""
         self._messages.look(None, 0)
         records = (record for _, record in legible_records(self._source, self._ring))
-        self._logged = {_print(record) for record in records if isinstance(record, r.HAPPENINGS)}
+        self._logged = {_print(record) for record in records if isinstance(record, r.HISTORY_RECORDS)}
         for place in self._salvage.partitions():
             self._copy_history(*place, None)
 
@@ -119,7 +119,7 @@ class Rebuild:
         entry = self._salvage.history(topic, partition, known, self._note_history)
         self._catalog.history(topic, partition).load(entry)
 
-    def _note_history(self, records: list[r.Happening]) -> None:
+    def _note_history(self, records: list[r.HistoryRecord]) -> None:
         for record in records:
             self._lease = max(self._lease, getattr(record, "lease", 0))
             self._group = max(self._group, getattr(record, "group", 0))
@@ -190,13 +190,13 @@ class Rebuild:
             self._apply(record)
         except MISFITS:
             self._repair.skipped_records += 1
-            if isinstance(record, r.HAPPENINGS) and record.topic in self._catalog.configs:
+            if isinstance(record, r.HISTORY_RECORDS) and record.topic in self._catalog.configs:
                 self._keep(record)  # it happened all the same
             return
         self._keep(record)
 
     def _keep(self, record: r.Record) -> None:
-        if self._doubled and isinstance(record, r.HAPPENINGS) and _print(record) in self._doubled:
+        if self._doubled and isinstance(record, r.HISTORY_RECORDS) and _print(record) in self._doubled:
             return
         self._draft.take(record)
 
@@ -267,6 +267,6 @@ class Rebuild:
         self._draft.finish(self._number, snapshot.finish(), snapshot.at, snapshot.secrets, staged)
 
 
-def _print(record: r.Happening) -> int:
+def _print(record: r.HistoryRecord) -> int:
     """By which it is known again."""
     return hash(r.encode_records([record]))

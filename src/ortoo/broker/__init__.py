@@ -3,8 +3,8 @@
 from .access import Access, Principal
 from .broker import Broker
 from .budget import Budget, Share
-from .gate import Gate, Guest
+from .gate import AuthorizedLink, Gate
 from .presence import Presence
 from .subscription import Subscription
 
-__all__ = ["Access", "Broker", "Budget", "Gate", "Guest", "Presence", "Principal", "Share", "Subscription"]
+__all__ = ["Access", "AuthorizedLink", "Broker", "Budget", "Gate", "Presence", "Principal", "Share", "Subscription"]

@@ -21,7 +21,7 @@ from ortoo.model.commands import (
     Settle,
     Stage,
     Transact,
-    plain,
+    unwrap,
 )
 from ortoo.model.errors import ConfigError, FullError
 from ortoo.ports import Store
@@ -35,7 +35,7 @@ _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they ar
 
 def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[], int] = lambda: 0) -> None:
     """`under_way`: tells how many bytes of messages are on their way to the store."""
-    wanted = plain(command)
+    wanted = unwrap(command)
     if isinstance(wanted, _SETTLING):
         return
     if not isinstance(wanted, _FREQUENT):

@@ -1,6 +1,6 @@
 """The broker: takes commands one at a time, lets the engine decide, makes the records durable, answers.
 
-    submit ──▶ decide ──▶ apply ──▶ pending commit ──▶ one append ──▶ replies released, waiters stirred
+    submit ──▶ decide ──▶ apply ──▶ pending commit ──▶ one append ──▶ replies released, waiters woken
 
 `submit` runs to its end without awaiting, so there is one writer and no lock. Replies are parked until their records are
 durable, so there is no rollback: if an append fails, the engine is dropped and recovered from the store, as at the start.
@@ -22,7 +22,7 @@ from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, plain
+from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, unwrap
 from ortoo.model.errors import (
     ClosedError,
     FullError,
@@ -45,7 +45,7 @@ from .meters import Meters
 from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
-from .waiters import Rooms, describe, let_go, room_in
+from .waiters import CapacityWaiters, describe, resolve, room_in
 from .wakeup import Wakeup
 
 _FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits finds anything after these
@@ -67,7 +67,7 @@ class Broker(Reader):
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
         self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
         self.engine = self._make_engine()
-        self._rooms = Rooms(clock)
+        self._capacity_waiters = CapacityWaiters(clock)
         self._time = Timekeeper(clock)
         self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
@@ -142,14 +142,14 @@ class Broker(Reader):
         self._do_due(now)
         decision = self.engine.decide(command, now)
         self._log(decision.records)
-        if self.engine.state.shifted:
-            self._stir_shifted()
+        if self.engine.state.reassigned:
+            self._wake_reassigned()
         self._arm(now)
         return decision.reply
 
     async def call(self, command: Command) -> Any:
         reply = self.submit(command)
-        wanted = plain(command)
+        wanted = unwrap(command)
         if isinstance(wanted, Leave):
             if reply is True:
                 await self._leasing.leave_on(wanted)
@@ -170,7 +170,7 @@ class Broker(Reader):
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         """With `wait_ms`, waits that long for room in a full topic."""
-        wanted = plain(command)
+        wanted = unwrap(command)
         assert isinstance(wanted, Publish)
         place: tuple[int, int] | None = None  # in the line of those who wait for room, and until when
         while True:
@@ -179,14 +179,14 @@ class Broker(Reader):
             except FullError:
                 now = self.clock.monotonic_ms()
                 if place is not None and now >= place[1]:
-                    self._rooms.look(wanted.topic, 1)  # the next in line may want less
-                place = place or (self._rooms.ticket(), now + wait_ms)
+                    self._capacity_waiters.notify(wanted.topic, 1)  # the next in line may want less
+                place = place or (self._capacity_waiters.ticket(), now + wait_ms)
                 if now >= place[1]:
                     raise
-                await self._rooms.wait(wanted.topic, *place)
+                await self._capacity_waiters.wait(wanted.topic, *place)
             except OrtooError:
                 if place is not None:  # it does not take the room that it was woken for
-                    self._rooms.look(wanted.topic, 1)
+                    self._capacity_waiters.notify(wanted.topic, 1)
                 raise
             else:
                 if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
@@ -230,7 +230,7 @@ class Broker(Reader):
         if budget.left <= 0:
             self._is_behind = True
             asyncio.get_running_loop().call_soon(self._go_on)
-        self._stir_shifted()
+        self._wake_reassigned()
 
     def _suspend(self, topics: set[TopicId], error: BaseException | None) -> None:
         self._suspended |= dict.fromkeys(topics, f"what became due could not be done: {error!r}")
@@ -260,13 +260,13 @@ class Broker(Reader):
         self._do_due(self.now())
         self.waiters.time_out(self.clock.monotonic_ms())
         self._commits.look()  # a checkpoint may be due
-        if self._rooms and self.store.status().full is None:  # no commit tells of that
-            self._rooms.look_all(lambda name: room_in(self.engine.state, name))
+        if self._capacity_waiters and self.store.status().full is None:  # no commit tells of that
+            self._capacity_waiters.notify_all(lambda name: room_in(self.engine.state, name))
         self._arm()
 
     async def _sleep(self, ms: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock.call_later(ms, lambda: let_go(future))
+        self.clock.call_later(ms, lambda: resolve(future))
         await future
 
     # -- durability
@@ -278,15 +278,15 @@ class Broker(Reader):
         try:
             for record in records:
                 if type(record) is TopicDeleted:
-                    commit.stir(state.topics[record.topic].name, None)
+                    commit.wake(state.topics[record.topic].name, None)
                 self.engine.apply(record)
                 if type(record) is TransactionEnded:
                     for place in held_places(state, (record.namespace, record.transaction)):
-                        commit.stir(*place)
+                        commit.wake(*place)
                 elif type(record) not in _FREES_NOTHING:
                     topic = state.topics.get(getattr(record, "topic", None))  # type: ignore[arg-type]
                     if topic is not None:
-                        commit.stir(topic.name, getattr(record, "partition", None))
+                        commit.wake(topic.name, getattr(record, "partition", None))
         except Exception as error:
             self._give_up(error)
         self._commits.add(records, self.engine.take_copied_bytes())
@@ -317,20 +317,20 @@ class Broker(Reader):
                 self._coordinator.ended((record.namespace, record.transaction))
         commit.succeed()
         tell(self.on_commit, records)
-        for name, partitions in commit.stirred.items():
-            self._stir(name, partitions)
+        for name, partitions in commit.to_wake.items():
+            self._wake_waiters(name, partitions)
 
-    def _stir(self, name: TopicName, partitions: set[int] | None = None) -> None:
+    def _wake_waiters(self, name: TopicName, partitions: set[int] | None = None) -> None:
         if self._refusal is None:
             if self.waiters:
-                self.waiters.stir(describe(self.engine.state, name, partitions))
-            if name in self._rooms:
-                self._rooms.look(name, room_in(self.engine.state, name))
+                self.waiters.wake(describe(self.engine.state, name, partitions))
+            if name in self._capacity_waiters:
+                self._capacity_waiters.notify(name, room_in(self.engine.state, name))
 
-    def _stir_shifted(self) -> None:
+    def _wake_reassigned(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""
-        while self.engine.state.shifted:
-            asyncio.get_running_loop().call_soon(self._stir, self.engine.state.shifted.pop())
+        while self.engine.state.reassigned:
+            asyncio.get_running_loop().call_soon(self._wake_waiters, self.engine.state.reassigned.pop())
 
     async def _fail(self, error: Exception) -> None:
         """A commit failed. What it held is unknown, what came after it was never written; begin again from the store.
@@ -395,4 +395,4 @@ class Broker(Reader):
             if not waiter.future.done():
                 waiter.future.set_exception(error)
         self._coordinator.refuse(error)
-        self._rooms.look_all()
+        self._capacity_waiters.notify_all()

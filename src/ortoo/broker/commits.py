@@ -40,13 +40,13 @@ class PendingCommit(msgspec.Struct):
     copied_bytes: int = 0  # of copies, whose values are not known yet: an estimate
     due_topics: set[TopicId] = set()  # for which something is in it that nobody asked for
     parked: list[asyncio.Future[None]] = []
-    stirred: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
+    to_wake: dict[TopicName, set[int] | None] = {}  # in which partitions; None: in any
 
-    def stir(self, topic: TopicName, partition: int | None) -> None:
+    def wake(self, topic: TopicName, partition: int | None) -> None:
         """Something of the topic may be deliverable once this is durable."""
         if partition is None:
-            self.stirred[topic] = None
-        elif (partitions := self.stirred.setdefault(topic, set())) is not None:
+            self.to_wake[topic] = None
+        elif (partitions := self.to_wake.setdefault(topic, set())) is not None:
             partitions.add(partition)
 
     def park(self) -> asyncio.Future[None]:

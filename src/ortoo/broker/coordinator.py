@@ -74,9 +74,10 @@ class Coordinator:
     def problems(self) -> list[str]:
         """Why a commit that has begun does not go on."""
         stalled = [
-            f"transaction {name!r} cannot be committed further, and holds back what lies behind it: {transaction.trouble}"
+            f"transaction {name!r} cannot be committed further, and holds back what lies behind it: "
+            f"{transaction.quarantine_reason}"
             for (_, name), transaction in self._shell.engine.state.transactions.items()
-            if transaction.commit is not None and transaction.trouble is not None
+            if transaction.commit is not None and transaction.quarantine_reason is not None
         ]
         return stalled + ([self._problem] if self._problem is not None else [])
 
@@ -174,7 +175,7 @@ class Coordinator:
         """Until the queue is opened again: others go on."""
         transaction = self._shell.engine.state.transactions.get(name)
         if self._shell.refusal is None and transaction is not None:
-            transaction.trouble = str(error)
+            transaction.quarantine_reason = str(error)
             _log.error("a transaction cannot be committed", extra={"transaction": name[1], "error": str(error)})
 
 

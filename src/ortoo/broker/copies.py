@@ -13,7 +13,7 @@ from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef
 from ortoo.model.records import Origin, Published, Record
 from ortoo.model.replies import Columns
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 from ortoo.ports import Store
 
 ORIGIN = "ortoo-origin"  # message id
@@ -73,7 +73,7 @@ async def _originals(refs: list[MessageRef], before: Sequence[Record], store: St
         if len(refs) > 1:  # of some only
             return [row for ref in refs for row in await _originals([ref], before, store)]
         # The value is gone for good; the dead letter tells what happened.
-        return [(b"", None, {"ortoo-damaged": str(error)}, ANY_PRIORITY, False)]
+        return [(b"", None, {"ortoo-damaged": str(error)}, DEFAULT_PRIORITY, False)]
     found = {offset: _row(columns, at) for at, offset in enumerate(columns.offsets)}
     return [found.get(ref.offset) or _unstored(ref, before) for ref in refs]
 
@@ -84,7 +84,7 @@ def _unstored(ref: MessageRef, before: Sequence[Record]) -> Row:
             at = ref.offset - record.base
             if 0 <= at < record.count:
                 return _row(record.batch, at)
-    return b"", None, {"ortoo-damaged": f"message {ref} is not in the log any more"}, ANY_PRIORITY, False
+    return b"", None, {"ortoo-damaged": f"message {ref} is not in the log any more"}, DEFAULT_PRIORITY, False
 
 
 def _row(columns: Columns | Batch, at: int) -> Row:
@@ -92,7 +92,7 @@ def _row(columns: Columns | Batch, at: int) -> Row:
         columns.values[at],
         columns.keys[at] if columns.keys else None,
         columns.headers[at] if columns.headers else None,
-        columns.priorities[at] if columns.priorities else ANY_PRIORITY,
+        columns.priorities[at] if columns.priorities else DEFAULT_PRIORITY,
         columns.json[at] if columns.json else False,
     )
 

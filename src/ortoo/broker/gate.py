@@ -77,20 +77,20 @@ class Gate:
                 extra={"door": self.door, "connections": self.connections, "refused": self._meters.refused},
             )
 
-    def admit(self, token: str | None) -> Guest:
+    def admit(self, token: str | None) -> AuthorizedLink:
         """UnauthenticatedError when the token does not open this gate."""
         try:
-            return Guest(self._broker, self._access.admit(token), self._meters)
+            return AuthorizedLink(self._broker, self._access.admit(token), self._meters)
         except OrtooError as error:
             self._meters.failed("connect", error)
             raise
 
-    def host(self) -> Guest:
+    def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
-        return Guest(self._broker, HOST, self._meters)
+        return AuthorizedLink(self._broker, HOST, self._meters)
 
 
-class Guest:
+class AuthorizedLink:
     """A client that was let in: everything it may ask of the broker, asked in its name."""
 
     def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters) -> None:
@@ -99,7 +99,7 @@ class Guest:
         self.principal = principal
 
     async def open(self) -> None:
-        """The broker is open already, and outlives its guests."""
+        """The broker is open already, and outlives its clients."""
 
     async def close(self) -> None:
         pass

@@ -11,7 +11,7 @@ from ortoo.engine.topic import Topic
 from ortoo.model import limits
 from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, content_bytes, message_sizes
 from ortoo.model.commands import Lease, Run
-from ortoo.model.records import Happening, encode_records
+from ortoo.model.records import HistoryRecord, encode_records
 from ortoo.model.replies import Columns, LeasedRun, Taken
 
 ROOM = limits.ANSWER_BYTES_MAX
@@ -77,7 +77,7 @@ class Portion:
             self.runs.append(LeasedRun(taken, columns.part(0, count)))
 
 
-def encode_fitting(records: list[Happening], room: int) -> tuple[int, bytes]:
+def encode_fitting(records: list[HistoryRecord], room: int) -> tuple[int, bytes]:
     """How many of the first records fit, one at least, and those as bytes."""
     count = len(records)
     data = encode_records([*records])

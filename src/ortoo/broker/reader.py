@@ -193,7 +193,7 @@ class Reader:
         topic = self._to_scan(name, partition, count)
         if start < 0:
             raise InvalidError(f"a position in a history is 0 or more, not {start}")
-        found = await self.store.happenings(topic.id, partition, start, count)
+        found = await self.store.read_history(topic.id, partition, start, count)
         taken, records = encode_fitting(found.records, limits.ANSWER_BYTES_MAX)
         groups = {int(group.id): group.name for group in topic.groups.values()}
         after = found.start + taken

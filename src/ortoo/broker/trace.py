@@ -10,7 +10,7 @@ from ortoo.model.names import MessageRef
 from ortoo.model.replies import Trace, TraceEvent, TraceKind
 
 
-def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.Happening], now: int) -> Trace:
+def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.HistoryRecord], now: int) -> Trace:
     names: dict[int, str] = {group.id: group.name for group in topic.groups.values()}
     events = [] if published_ms is None else [TraceEvent(published_ms / 1000, "published")]
     attempts: dict[int, int] = {}
@@ -24,9 +24,9 @@ def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: li
 
 
 def _event(
-    record: r.Happening, offset: int, group: str | None, attempts: dict[int, int], leases: dict[int, str]
+    record: r.HistoryRecord, offset: int, group: str | None, attempts: dict[int, int], leases: dict[int, str]
 ) -> TraceEvent:
-    """Told of one message alone, so that it can be counted which delivery it is, and who held the lease."""
+    """For one message alone, so that it can be counted which delivery it is, and who held the lease."""
     time, what, reason = record.at / 1000, event_of(record), reason_of(record)
     match record:
         case r.Leased():

@@ -1,6 +1,6 @@
 """Parked long polls: first come, first served, cancellable, and free while nothing happens.
 
-Waiters that could be served with the same messages stand in one line. When a topic stirs, the lines that may get something
+Waiters that could be served with the same messages stand in one line. When a topic changes, the lines that may get something
 of it are noted, and the head of each tries again, then the next, until one gets nothing; so one new message costs two tries,
 however many wait. In FIFO order each consumer owns other partitions, so there only the owner's waiters are tried. One turn of
 the event loop makes a bounded number of tries, line by line in rotation; the rest is left to later turns.
@@ -42,7 +42,7 @@ class Wish(NamedTuple):
     key: str | None
 
 
-class Stirred(msgspec.Struct, frozen=True):
+class ChangedTopic(msgspec.Struct, frozen=True):
     """Messages of a topic may be deliverable.
 
     partitions   in these; None: in any
@@ -57,16 +57,16 @@ class Stirred(msgspec.Struct, frozen=True):
     owners: Owners | None
 
 
-def describe(state: State, name: TopicName, partitions: Collection[int] | None) -> Stirred:
+def describe(state: State, name: TopicName, partitions: Collection[int] | None) -> ChangedTopic:
     topic = state.names.get(name)
     if topic is None:
-        return Stirred(name, None, (), lambda _: False, None)
+        return ChangedTopic(name, None, (), lambda _: False, None)
 
     def owners(group: str) -> Collection[str] | None:
         found = topic.group_names.get(group)
         return None if found is None or partitions is None else found.members.owners_of(partitions)
 
-    return Stirred(
+    return ChangedTopic(
         name,
         partitions,
         topic.config.labels.items(),
@@ -112,7 +112,7 @@ class _Line:
         return next(iter(waiters.items()), None)
 
 
-Try = tuple[Wish, TopicName, str | None]  # a line, the topic that stirred, and in FIFO order whose waiters
+Try = tuple[Wish, TopicName, str | None]  # a line, the topic that changed, and in FIFO order whose waiters
 
 
 class Waiters:
@@ -196,20 +196,20 @@ class Waiters:
             if not waiter.future.done():
                 waiter.future.set_result(LeaseTaken([]))
 
-    def stir(self, stirred: Stirred) -> None:
+    def wake(self, changed: ChangedTopic) -> None:
         if not self._count:
             return
-        topic = stirred.topic
+        topic = changed.topic
         wishes = [*self._by_topic.get(topic, ())]
         if self._by_label:
-            for label in (None, *stirred.labels):
+            for label in (None, *changed.labels):
                 found = self._by_label.get((topic.namespace, label), ())
-                wishes += [wish for wish in found if stirred.is_wanted(wish.labels or frozenset())]
+                wishes += [wish for wish in found if changed.is_wanted(wish.labels or frozenset())]
         if len(wishes) > 1:  # who came first is tried first
             wishes.sort(key=lambda wish: next(iter(self._lines[wish].waiters)))
         for wish in wishes:
-            if stirred.partitions is None or wish.partition is None or wish.partition in stirred.partitions:
-                for consumer in self._consumers(wish, stirred.owners):
+            if changed.partitions is None or wish.partition is None or wish.partition in changed.partitions:
+                for consumer in self._consumers(wish, changed.owners):
                     self._tries[wish, topic, consumer] = None
         if not self._goes_on:
             self._serve()
@@ -276,7 +276,7 @@ class Waiters:
             yield from list(line.waiters.values())
 
 
-class Rooms:
+class CapacityWaiters:
     """Producers that wait for room in a topic that is full: first come, first served, no more woken than there is room for."""
 
     def __init__(self, clock: Clock) -> None:
@@ -293,12 +293,12 @@ class Rooms:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (ticket, future)
         insort(self._waiting.setdefault(topic, []), place, key=itemgetter(0))
-        alarm = self._clock.call_later(deadline - self._clock.monotonic_ms(), lambda: let_go(future))
+        alarm = self._clock.call_later(deadline - self._clock.monotonic_ms(), lambda: resolve(future))
         try:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self.look(topic, 1)  # another may have what this one does not want any more
+                self.notify(topic, 1)  # another may have what this one does not want any more
             raise
         finally:
             alarm.cancel()
@@ -317,17 +317,17 @@ class Rooms:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def look(self, topic: TopicName, room: int | None = None) -> None:
+    def notify(self, topic: TopicName, room: int | None = None) -> None:
         """There is room for so many messages; None: for who knows how many."""
         waiting = self._waiting.get(topic, [])
         woken = waiting[: len(waiting) if room is None else room]
         del waiting[: len(woken)]
         for _, future in woken:
-            let_go(future)
+            resolve(future)
 
-    def look_all(self, room: Callable[[TopicName], int | None] = lambda _: None) -> None:
+    def notify_all(self, room: Callable[[TopicName], int | None] = lambda _: None) -> None:
         for topic in list(self._waiting):
-            self.look(topic, room(topic))
+            self.notify(topic, room(topic))
 
 
 def room_in(state: State, name: TopicName) -> int | None:
@@ -338,6 +338,6 @@ def room_in(state: State, name: TopicName) -> int | None:
     return max(0, topic.config.max_depth - topic.depth())
 
 
-def let_go(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -60,7 +60,7 @@ class Gathering:
         self.headers += headers
 
 
-class Lone:
+class InFlight:
     """Calls that were made at once, without company, and are under way."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Gatherer:
         self._linger = linger
         self._line: dict[TopicName, deque[Gathering]] = {}  # in the order they leave; one may still join the last
         self._answering: set[TopicName] = set()  # those with a batch of several callers under way
-        self._lone = Lone()
+        self._in_flight = InFlight()
         self._alone: set[TopicName] = set()  # topics that one of these publishes to
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
         self._tasks = Background()
@@ -127,7 +127,7 @@ class Gatherer:
         is_first = topic not in self._alone
         self._alone.add(topic)
         try:
-            return SentMessages(await self._lone.make(self._send(Publish(topic, batch))))
+            return SentMessages(await self._in_flight.make(self._send(Publish(topic, batch))))
         finally:
             if is_first:
                 self._alone.discard(topic)
@@ -205,7 +205,7 @@ class Gatherer:
         for topic, line in list(self._line.items()):
             self._flush(topic, line[-1])
         await self._tasks.drain()
-        await self._lone.drain()
+        await self._in_flight.drain()
 
 
 def _together(entries: list[Entry]) -> Outgoing:
@@ -248,16 +248,16 @@ class AckGatherer:
         self._call = call
         self._open: list[Acking] = []
         self._tasks = Background()
-        self._lone = Lone()
+        self._in_flight = InFlight()
 
     async def ack(self, runs: list[Run]) -> Settled:
         """The answer is as if these had been acked alone."""
-        if not self._open and not self._lone.count:
-            command, self._lone.count = Settle("ack", runs), 1
+        if not self._open and not self._in_flight.count:
+            command, self._in_flight.count = Settle("ack", runs), 1
             try:
                 return await (self._call(command) if len(runs) == 1 else settle(self._call, command))
             finally:
-                self._lone.ended()
+                self._in_flight.ended()
         loop = asyncio.get_running_loop()
         if not self._open:
             loop.call_soon(self._flush)
@@ -305,7 +305,7 @@ class AckGatherer:
     async def drain(self) -> None:
         self._flush()
         await self._tasks.drain()
-        await self._lone.drain()
+        await self._in_flight.drain()
 
 
 def _share(runs: list[Run], lost: set[tuple[LeaseId, int, int]]) -> Settled:

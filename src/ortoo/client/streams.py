@@ -110,7 +110,7 @@ class Streams(Admin, Receiving):
     async def _consume(
         self, command: Lease, ends: bool, prefetch: Callable[[LateAcks], Prefetched[T]]
     ) -> AsyncGenerator[T, None]:
-        # Pushed deliveries come when they come; who wants to know that there is nothing now has to ask.
+        # Deliveries that are pushed come when they come; who wants to know that there is nothing now has to ask.
         subscription = None if ends else self._link.subscribe(command, command.max_messages)
         late = self._late_acks()
         ahead = prefetch(late)

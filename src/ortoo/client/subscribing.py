@@ -28,7 +28,7 @@ class RemoteSubscription:
         self._deliveries: deque[list[LeasedRun]] = deque()
         self._error: OrtooError | None = None
         self._is_over = False
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
 
     def grant(self, credit: int) -> None:
         self._owed += credit
@@ -47,8 +47,8 @@ class RemoteSubscription:
         try:
             async with asyncio.timeout(wait_ms / 1000 if wait_ms else 0):
                 while not self._deliveries and not self._is_over:
-                    self._stirred.clear()
-                    await self._stirred.wait()
+                    self._woken.clear()
+                    await self._woken.wait()
         except TimeoutError:
             return []
         if self._deliveries:
@@ -60,18 +60,18 @@ class RemoteSubscription:
     def deliver(self, runs: list[LeasedRun]) -> None:
         self.credit -= sum(len(run.columns) for run in runs)
         self._deliveries.append(runs)
-        self._stirred.set()
+        self._woken.set()
 
     def end(self, error: OrtooError | None) -> None:
         """It is over: for this reason, or because it was asked to end."""
         self._error = error
         self._is_over = True
-        self._stirred.set()
+        self._woken.set()
 
     async def close(self) -> list[LeasedRun]:
         self.is_ending = True
         if not self._is_over and self._tell_end():
             while not self._is_over:
-                self._stirred.clear()
-                await self._stirred.wait()
+                self._woken.clear()
+                await self._woken.wait()
         return [run for runs in self._deliveries for run in runs]

@@ -23,13 +23,13 @@ from ortoo.model.errors import ClosedError, InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 from .arguments import check_number
+from .backoff import Sleep
 from .connecting import Tls, connect
 from .handler import Handler
 from .handlers import Handlers
 from .job import Counts
-from .patience import Sleep
 from .queue import Queue
-from .session import Session
+from .worker_run import WorkerRun
 
 log = logging.getLogger("ortoo.worker")
 
@@ -60,7 +60,7 @@ class Worker(Handlers):
         self._consumer = consumer
         self._grace = check_number("grace", grace)
         self._sleep = sleep
-        self._session: Session | None = None
+        self._session: WorkerRun | None = None
         self._task: asyncio.Task[None] | None = None  # what runs in `async with`
         self.stats = Counts()
 
@@ -100,25 +100,25 @@ class Worker(Handlers):
             raise InvalidError("the worker is running already")
         if not self._handlers:
             raise InvalidError("the worker has nothing to do; give it a handler with @worker.on(topic)")
-        self._session = session = Session(self._handlers, self.stats, self._grace, self._sleep)
+        self._session = run = WorkerRun(self._handlers, self.stats, self._grace, self._sleep)
         try:
-            await session.run(self._make(), self._consumer, closes)
+            await run.run(self._make(), self._consumer, closes)
         finally:
             self._session = None
-            session.stopped.set()
-        if session.error is not None:
-            raise session.error
+            run.stopped.set()
+        if run.error is not None:
+            raise run.error
 
     async def stop(self) -> None:
         """Takes no more, lets handlers finish, gives back what they have not begun, and returns when all that is done.
 
         From within a handler it does not wait, for the handler itself is waited for.
         """
-        session = self._session
-        if session is not None:
-            session.halt()
-            if not session.is_own(asyncio.current_task()):
-                await session.stopped.wait()
+        run = self._session
+        if run is not None:
+            run.halt()
+            if not run.is_own(asyncio.current_task()):
+                await run.stopped.wait()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -135,15 +135,15 @@ class Worker(Handlers):
                 loop.remove_signal_handler(number)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        session = self._session
-        if session is None:
+        run = self._session
+        if run is None:
             return
-        if session.stopping.is_set():
+        if run.stopping.is_set():
             log.warning("%s again: what is still at work is cancelled", number.name)
-            session.hurry.set()
+            run.cancel_now.set()
         else:
             log.info("%s: finishing what has begun, for %s seconds at most", number.name, self._grace)
-            session.halt()
+            run.halt()
 
     async def __aenter__(self) -> Worker:
         """Returns once the queue is open."""

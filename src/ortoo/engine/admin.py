@@ -24,7 +24,7 @@ from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChange
 from ortoo.model.topic import TopicConfig, differing_settings, topic_config
 
 from .bury import Death, bury
-from .decision import Decision, Slate, check_secrecy
+from .decision import Decision, Draft, check_secrecy
 from .group import Group
 from .lease import draft_group, resolve
 from .picker import Budget
@@ -38,9 +38,9 @@ def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decisio
     found = state.names.get(command.topic)
     check_unmasked(command.config.dlq_webhook)
     if found is None:
-        slate = Slate(state, now)
-        topic = slate.create_topic(command.topic, command.config)
-        return Decision(slate.records, topic.id)
+        draft = Draft(state, now)
+        topic = draft.create_topic(command.topic, command.config)
+        return Decision(draft.records, topic.id)
     if not command.exist_ok or found.config != command.config:
         raise ExistsError(f"topic {str(command.topic)!r} exists already{_contrast(found.config, command.config)}")
     return Decision([], found.id)
@@ -104,9 +104,9 @@ def decide_create_group(state: State, command: CreateGroup, now: int) -> Decisio
     found = topic.group_names.get(command.group)
     if found is not None:
         raise ExistsError(f"topic {str(topic.name)!r} has a group {command.group!r} already; seek moves it")
-    slate = Slate(state, now)
-    group = draft_group(slate, topic, command.group, command.start, command.ephemeral)
-    return Decision(slate.records, group.id)
+    draft = Draft(state, now)
+    group = draft_group(draft, topic, command.group, command.start, command.ephemeral)
+    return Decision(draft.records, group.id)
 
 
 def decide_delete_group(state: State, command: DeleteGroup, now: int) -> Decision:
@@ -143,33 +143,33 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
 
 def decide_leave(state: State, command: Leave, now: int) -> Decision:
     """Answered with True when the consumer has more leases than may return in one turn: then it has to be asked again."""
-    slate, budget = Slate(state, now), Budget(limits.DUE_PER_TURN)
+    draft, budget = Draft(state, now), Budget(limits.DUE_PER_TURN)
     named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
     for topic in named:
         for group in topic.groups.values():
             is_here = command.consumer in group.members.alive_until or bool(group.leases)
             if is_here and command.group in (None, group.name):
-                leave(slate, topic, group, [command.consumer], budget)
-    return Decision(slate.records, True if budget.left <= 0 and slate.records else None)
+                leave(draft, topic, group, [command.consumer], budget)
+    return Decision(draft.records, True if budget.left <= 0 and draft.records else None)
 
 
-def leave(slate: Slate, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> None:
+def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> None:
     """The consumers' leases return, uncounted, as many as the budget allows; their partitions go to the others; an ephemeral
     group goes with its last."""
     known = group.members.remove(consumers)
     if group.ephemeral and known and not group.members.alive_until:
-        slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
+        draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
         return
     deaths: list[Death] = []
     for lease in group.leases_of(consumers):
         if budget.left <= 0:
             break
-        deaths.extend(give_up_lease(slate, topic, group, lease, "left", budget=budget))
-    bury(slate, topic, deaths)
+        deaths.extend(give_up_lease(draft, topic, group, lease, "left", budget=budget))
+    bury(draft, topic, deaths)
     if known and topic.config.is_fifo:
-        group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), slate.now)
-        slate.state.shifted.add(topic.name)
-        slate.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+        group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), draft.now)
+        draft.state.reassigned.add(topic.name)
+        draft.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
 
 
 def _held_by_others(group: Group, consumers: Collection[str]) -> dict[int, str]:

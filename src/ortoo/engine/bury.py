@@ -13,7 +13,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
 
 from .copies import PLENTY, STORE_SHORT_MS, CopyRoom, Fitting, check_fitting, fit
-from .decision import Slate
+from .decision import Draft
 from .group import Group
 from .partition import Partition
 from .topic import Topic
@@ -29,7 +29,7 @@ class Death(NamedTuple):
 
 
 def bury(
-    slate: Slate, topic: Topic, deaths: list[Death], *, refuse: bool = False, has_room: bool = False
+    draft: Draft, topic: Topic, deaths: list[Death], *, refuse: bool = False, has_room: bool = False
 ) -> int | None:
     """Drafts the end of these messages, all of one topic; returns None.
 
@@ -37,52 +37,52 @@ def bury(
     and the answer is in how many ms to try again; or with `refuse` nothing is done. `has_room`: that was asked already.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
-    kept = _keeps_dead(slate, topic)
+    kept = _keeps_dead(draft, topic)
     copied = [death for death in deaths if kept and _wants_copy(topic, death)]
     dropped = deaths if not copied else [death for death in deaths if not _wants_copy(topic, death)]
     for group, partition, reason, error, offsets in _together(dropped):
-        slate.records.append(Dropped(slate.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
+        draft.records.append(Dropped(draft.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
     if not copied:
         return None
-    trouble = _trouble(slate, topic)
-    if trouble is not None and refuse:
-        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {trouble}")
-    if trouble is not None:
+    quarantine_reason = _trouble(draft, topic)
+    if quarantine_reason is not None and refuse:
+        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {quarantine_reason}")
+    if quarantine_reason is not None:
         return STORE_SHORT_MS
     originals = [(topic.partitions[death.partition], death.offset, death.error) for death in copied]
     if refuse:
-        fitting = Fitting(len(copied), check_fitting(slate.copy_room, topic, originals), None)
+        fitting = Fitting(len(copied), check_fitting(draft.copy_room, topic, originals), None)
     else:
-        fitting = fit(CopyRoom(memory=PLENTY) if has_room else slate.copy_room, topic, originals)
+        fitting = fit(CopyRoom(memory=PLENTY) if has_room else draft.copy_room, topic, originals)
     if fitting.copied:
-        _copy(slate, topic, copied[: fitting.copied])
-        slate.copy(fitting.cost)
+        _copy(draft, topic, copied[: fitting.copied])
+        draft.copy(fitting.cost)
     return fitting.again_ms
 
 
-def how_many_expire(slate: Slate, topic: Topic, partition: Partition, offsets: list[int]) -> tuple[int, int | None]:
+def how_many_expire(draft: Draft, topic: Topic, partition: Partition, offsets: list[int]) -> tuple[int, int | None]:
     """How many of the first of these may expire for all groups now, and in how many ms to try the others."""
-    if topic.config.on_expire != "dlq" or not _keeps_dead(slate, topic) or not topic.groups:
+    if topic.config.on_expire != "dlq" or not _keeps_dead(draft, topic) or not topic.groups:
         return len(offsets), None
-    if _trouble(slate, topic) is not None:
+    if _trouble(draft, topic) is not None:
         return 0, STORE_SHORT_MS
-    room = slate.copy_room.share(len(topic.groups))
+    room = draft.copy_room.share(len(topic.groups))
     fitting = fit(room, topic, [(partition, offset, None) for offset in offsets])
     return fitting.copied, fitting.again_ms
 
 
-def _keeps_dead(slate: Slate, topic: Topic) -> bool:
+def _keeps_dead(draft: Draft, topic: Topic) -> bool:
     """A dead-letter topic never dead-letters further."""
-    return topic.config.dlq and not slate.state.is_dlq(topic.name)
+    return topic.config.dlq and not draft.state.is_dlq(topic.name)
 
 
-def _trouble(slate: Slate, topic: Topic) -> str | None:
+def _trouble(draft: Draft, topic: Topic) -> str | None:
     """Why the dead-letter topic takes nothing, if so."""
     name = topic.dlq_name()
-    dlq = slate.find_topic(name)
+    dlq = draft.find_topic(name)
     if dlq is not None:
-        return dlq.partitions[0].trouble
-    if not slate.copy_room.can_encrypt and slate.needs_encrypted_dlq(name, topic):
+        return dlq.partitions[0].quarantine_reason
+    if not draft.copy_room.can_encrypt and draft.needs_encrypted_dlq(name, topic):
         return "it has to be encrypted, and there is no key"
     return None
 
@@ -91,18 +91,18 @@ def _wants_copy(topic: Topic, death: Death) -> bool:
     return topic.config.on_expire == "dlq" or death.reason not in ("ttl", "max_wait")
 
 
-def _copy(slate: Slate, topic: Topic, deaths: list[Death]) -> None:
+def _copy(draft: Draft, topic: Topic, deaths: list[Death]) -> None:
     name = topic.dlq_name()
-    dlq = slate.find_topic(name) or slate.create_dlq(name, topic)
-    copy = MessageRef(dlq.id, 0, slate.reserve(dlq, 0, len(deaths)))
+    dlq = draft.find_topic(name) or draft.create_dlq(name, topic)
+    copy = MessageRef(dlq.id, 0, draft.reserve(dlq, 0, len(deaths)))
     origins = [
         Origin(MessageRef(topic.id, d.partition, d.offset), d.group.name, d.reason, d.attempts, d.error) for d in deaths
     ]
     blank = Batch([b""] * len(deaths))
-    slate.records.append(Published(slate.now, dlq.id, 0, copy.offset, len(deaths), 0, blank, origins=origins))
+    draft.records.append(Published(draft.now, dlq.id, 0, copy.offset, len(deaths), 0, blank, origins=origins))
     for group, partition, reason, error, offsets in _together(deaths):
         buried = OffsetSet(offsets)
-        slate.records.append(DeadLettered(slate.now, topic.id, group.id, partition, buried, reason, copy, error))
+        draft.records.append(DeadLettered(draft.now, topic.id, group.id, partition, buried, reason, copy, error))
         copy = copy._replace(offset=copy.offset + len(offsets))
 
 

@@ -1,4 +1,4 @@
-"""What deciding a command gives, and the slate a decision is drafted on."""
+"""What deciding a command gives, and the draft of its records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Decision(msgspec.Struct, gc=False):
     reply: Any = None
 
 
-class Slate:
+class Draft:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
     __slots__ = ("copy_room", "created", "dedup_ids", "ends", "now", "number", "records", "state", "topic")

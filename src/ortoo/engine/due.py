@@ -21,7 +21,7 @@ from ortoo.model.records import CameDue, Expired, GroupDeleted, TopicDeleted, Tr
 from .admin import leave
 from .alarms import Alarm
 from .bury import Death, bury, how_many_expire
-from .decision import Slate
+from .decision import Draft
 from .group import Group
 from .leases import LeaseState
 from .picker import Budget
@@ -34,18 +34,18 @@ from .wheel import Pair, Wheel
 _TRANSACTION_COST = 5  # of one that times out, in messages
 
 
-def decide_due(slate: Slate, alarm: Alarm, budget: Budget) -> None:
+def decide_due(draft: Draft, alarm: Alarm, budget: Budget) -> None:
     """What the alarm is about, or as much of it as the budget allows; then the alarm is set again, and due at once."""
-    state = slate.state
+    state = draft.state
     kind, ids = str(alarm[0]), [int(part) for part in alarm[1:]]
     budget.left -= 1
     if kind in _GLOBAL:
-        _GLOBAL[kind](slate, budget)
+        _GLOBAL[kind](draft, budget)
     else:
         topic = state.topics.get(TopicId(ids[0]))
         if topic is not None and not _is_troubled(topic, kind, ids):  # else deleted since the alarm was set
-            slate.topic = topic
-            _OF_TOPIC[kind](slate, topic, ids[1:], budget)
+            draft.topic = topic
+            _OF_TOPIC[kind](draft, topic, ids[1:], budget)
 
 
 def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
@@ -53,50 +53,50 @@ def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
     if topic.suspended is not None:
         return True
     if kind in ("delays", "retries", "expiries"):
-        return topic.partitions[ids[1]].trouble is not None
-    return kind != "retention" and topic.trouble is not None
+        return topic.partitions[ids[1]].quarantine_reason is not None
+    return kind != "retention" and topic.quarantine_reason is not None
 
 
-def _look(wheel: Wheel, slate: Slate, alarm: Alarm, budget: Budget, cost: int = 1) -> tuple[list[Pair], Pair | None]:
+def _look(wheel: Wheel, draft: Draft, alarm: Alarm, budget: Budget, cost: int = 1) -> tuple[list[Pair], Pair | None]:
     """What of the wheel is due, as much as the budget allows at that cost a message; and if that is not all, the last."""
-    due, is_all = wheel.due(slate.now, max(1, budget.left // cost))
+    due, is_all = wheel.due(draft.now, max(1, budget.left // cost))
     budget.left = budget.left - len(due) * cost if is_all else 0
     if not due:  # no record, whose applying would set it
-        slate.state.alarms.set(alarm, wheel.next())
+        draft.state.alarms.set(alarm, wheel.next())
     return due, None if is_all or not due else due[-1]
 
 
-def _delays(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+def _delays(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
     partition = topic.partitions[ids[0]]
     alarm = ("delays", topic.id, partition.index)
-    due, upto = _look(partition.delays, slate, alarm, budget, 1 + len(topic.groups))
+    due, upto = _look(partition.delays, draft, alarm, budget, 1 + len(topic.groups))
     if due:
-        slate.records.append(CameDue(slate.now, topic.id, partition.index, None, upto))
+        draft.records.append(CameDue(draft.now, topic.id, partition.index, None, upto))
 
 
-def _retries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+def _retries(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
     group = topic.groups.get(GroupId(ids[1]))
     if group is None:
         return
-    due, upto = _look(group.feeds[ids[0]].retries, slate, ("retries", topic.id, ids[0], group.id), budget)
+    due, upto = _look(group.feeds[ids[0]].retries, draft, ("retries", topic.id, ids[0], group.id), budget)
     if due:
-        slate.records.append(CameDue(slate.now, topic.id, ids[0], group.id, upto))
+        draft.records.append(CameDue(draft.now, topic.id, ids[0], group.id, upto))
 
 
-def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+def _expiries(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
     partition = topic.partitions[ids[0]]
     alarm = ("expiries", topic.id, partition.index)
-    due, upto = _look(partition.expiries, slate, alarm, budget, 1 + 2 * len(topic.groups))
+    due, upto = _look(partition.expiries, draft, alarm, budget, 1 + 2 * len(topic.groups))
     if not due:
         return
-    count, again_ms = how_many_expire(slate, topic, partition, [item >> 1 for _, item in due])
+    count, again_ms = how_many_expire(draft, topic, partition, [item >> 1 for _, item in due])
     if again_ms is not None:
         due, upto, budget.left = due[:count], due[count - 1], 0
     if not due:
-        slate.state.alarms.set(alarm, slate.now + (again_ms or 0))
+        draft.state.alarms.set(alarm, draft.now + (again_ms or 0))
         return
     expired, evicted = partition.expiring(due)
-    slate.records.append(Expired(slate.now, topic.id, partition.index, upto))
+    draft.records.append(Expired(draft.now, topic.id, partition.index, upto))
     deaths: list[Death] = []
     for group in topic.groups.values():
         feed = group.feeds[partition.index]
@@ -110,82 +110,82 @@ def _expiries(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> Non
             for offset in waited
             if offset not in feed.failures
         )
-    bury(slate, topic, deaths, has_room=True)
+    bury(draft, topic, deaths, has_room=True)
 
 
-def _members(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
+def _members(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
     group = topic.groups.get(GroupId(ids[0]))
     if group is None:
         return
     members = group.members
     looked_at = members.looked_at
-    silent = members.silent(slate.now)
+    silent = members.silent(draft.now)
     budget.left -= members.looked_at - looked_at
     busy = {lease.consumer for lease in group.leases_of(silent)}
     for consumer in busy:
-        members.touch(consumer, slate.now)  # a lease held counts as life
+        members.touch(consumer, draft.now)  # a lease held counts as life
     if gone := silent - busy:
-        leave(slate, topic, group, gone, budget)  # they hold nothing
-        if slate.records and isinstance(slate.records[-1], GroupDeleted):
+        leave(draft, topic, group, gone, budget)  # they hold nothing
+        if draft.records and isinstance(draft.records[-1], GroupDeleted):
             return
-    until = slate.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
-    if group.ephemeral and not members.alive_until and until > slate.now:
-        slate.state.alarms.set(("members", topic.id, group.id), until)
+    until = draft.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
+    if group.ephemeral and not members.alive_until and until > draft.now:
+        draft.state.alarms.set(("members", topic.id, group.id), until)
         return
     if group.ephemeral and not members.alive_until:
-        slate.records.append(GroupDeleted(slate.now, topic.id, group.id))
+        draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
         return
     for partition, deadline in list(members.moving.items()):
-        if deadline <= slate.now:
-            _revoke(slate, topic, group, partition)
+        if deadline <= draft.now:
+            _revoke(draft, topic, group, partition)
             members.hand_over(partition)
-            slate.state.shifted.add(topic.name)
-    slate.state.alarms.set(("members", topic.id, group.id), members.next_deadline())
+            draft.state.reassigned.add(topic.name)
+    draft.state.alarms.set(("members", topic.id, group.id), members.next_deadline())
 
 
-def _revoke(slate: Slate, topic: Topic, group: Group, partition: int) -> None:
+def _revoke(draft: Draft, topic: Topic, group: Group, partition: int) -> None:
     deaths: list[Death] = []
     for lease in group.holding(partition):
-        deaths.extend(give_up_lease(slate, topic, group, lease, "revoked", only=partition))
-    bury(slate, topic, deaths)
+        deaths.extend(give_up_lease(draft, topic, group, lease, "revoked", only=partition))
+    bury(draft, topic, deaths)
 
 
-def _window(slate: Slate, topic: Topic, _: list[int], __: Budget) -> None:
+def _window(draft: Draft, topic: Topic, _: list[int], __: Budget) -> None:
     since, seconds = topic.window_since, topic.config.window_seconds
     if since is None:
         return
     closes = since + round(seconds * 1000)
-    if closes <= slate.now or not seconds:
-        slate.records.append(WindowClosed(slate.now, topic.id))
+    if closes <= draft.now or not seconds:
+        draft.records.append(WindowClosed(draft.now, topic.id))
     else:
-        slate.state.alarms.set(("window", topic.id), closes)
+        draft.state.alarms.set(("window", topic.id), closes)
 
 
-def _leases(slate: Slate, budget: Budget) -> None:
+def _leases(draft: Draft, budget: Budget) -> None:
     """A lease expires as one, unless it is too large for the budget: then the rest of it follows."""
-    state = slate.state
+    state = draft.state
     deaths: dict[Topic, list[Death]] = {}
     begun: list[tuple[Topic, LeaseState]] = []
     dying: dict[Topic, list[LeaseState]] = {}
     seen: set[int] = set()
-    due, is_all = state.leases_due.due(slate.now, max(1, budget.left))
+    due, is_all = state.leases_due.due(draft.now, max(1, budget.left))
     for pair in due:
-        state.leases_due.pop(slate.now, pair)
+        state.leases_due.pop(draft.now, pair)
         topic, group, lease = state.find_lease(LeaseId(pair[1]))
         if topic is None or group is None or lease is None or topic.suspended is not None:
             continue
         if lease.id in seen:  # extended: it is there twice
             continue
         seen.add(lease.id)
-        if lease.until > slate.now:  # extended since
+        if lease.until > draft.now:  # extended since
             state.leases_due.add(lease.until, lease.id)
             continue
-        slate.topic = topic
+        draft.topic = topic
         count = max(1, budget.left)
-        if fallen := expire_lease(slate, topic, group, lease, count):
+        if fallen := expire_lease(draft, topic, group, lease, count):
             deaths.setdefault(topic, []).extend(fallen)
             dying.setdefault(topic, []).append(lease)
-        held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].trouble is None)
+        held = sum(len(offsets) for p, offsets in lease.held.items() if topic.partitions[p].quarantine_reason is None)
         if held > count:
             begun.append((topic, lease))
         budget.left -= held
@@ -195,9 +195,9 @@ def _leases(slate: Slate, budget: Budget) -> None:
         budget.left = 0
     stuck: dict[Topic, int] = {}
     for topic, fallen in deaths.items():
-        slate.topic = topic
-        if (again_ms := bury(slate, topic, fallen)) is not None:
-            stuck[topic] = slate.now + again_ms
+        draft.topic = topic
+        if (again_ms := bury(draft, topic, fallen)) is not None:
+            stuck[topic] = draft.now + again_ms
     for topic, when in stuck.items():  # at once they would be stuck again, and nobody else would have a turn
         for lease in dying[topic]:
             state.leases_due.add(when, lease.id)
@@ -206,15 +206,15 @@ def _leases(slate: Slate, budget: Budget) -> None:
     state.alarms.set(("leases",), state.leases_due.next())
 
 
-def _transactions(slate: Slate, budget: Budget) -> None:
-    state = slate.state
+def _transactions(draft: Draft, budget: Budget) -> None:
+    state = draft.state
     left = []
     for (namespace, name), transaction in state.transactions.items():
         if transaction.commit is not None:  # it is certain to be committed
             continue
-        if transaction.until <= slate.now and budget.left > 0:
+        if transaction.until <= draft.now and budget.left > 0:
             budget.left -= _TRANSACTION_COST
-            slate.records.append(TransactionEnded(slate.now, namespace, name, committed=False))
+            draft.records.append(TransactionEnded(draft.now, namespace, name, committed=False))
         else:
             left.append(transaction.until)
     state.alarms.set(("transactions",), min(left, default=None))
@@ -227,33 +227,33 @@ def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
     return not any(group.members.alive_until for group in topic.groups.values())
 
 
-def _retention(slate: Slate, topic: Topic, ids: list[int], budget: Budget) -> None:
-    if _is_abandoned(slate.state, topic, slate.now):
-        slate.records.append(TopicDeleted(slate.now, topic.id))
+def _retention(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
+    if _is_abandoned(draft.state, topic, draft.now):
+        draft.records.append(TopicDeleted(draft.now, topic.id))
         return
-    records, rest = retain(topic, ids[0], slate.now, budget)
-    slate.records.extend(records)
-    if rest is None and slate.state.prune_dedup_ids(
-        topic, slate.now, max(1, budget.left)
+    records, rest = retain(topic, ids[0], draft.now, budget)
+    draft.records.extend(records)
+    if rest is None and draft.state.prune_dedup_ids(
+        topic, draft.now, max(1, budget.left)
     ):  # nobody can see these any more
         budget.left, rest = 0, len(topic.partitions)
     if rest is None:
-        slate.state.alarms.set(("retention", topic.id, 0), slate.now + limits.RETENTION_INTERVAL_MS)
+        draft.state.alarms.set(("retention", topic.id, 0), draft.now + limits.RETENTION_INTERVAL_MS)
     else:
-        slate.state.alarms.set(("retention", topic.id, rest), slate.now)
+        draft.state.alarms.set(("retention", topic.id, rest), draft.now)
 
 
-def _dedup(slate: Slate, budget: Budget) -> None:
+def _dedup(draft: Draft, budget: Budget) -> None:
     """Ids of topics that were deleted, or share them no longer, are forgotten by those they were shared with."""
-    budget.left -= slate.state.unshare_dedup_ids(max(1, budget.left))
-    slate.state.alarms.set(("dedup",), slate.now if slate.state.unshared else None)
+    budget.left -= draft.state.unshare_dedup_ids(max(1, budget.left))
+    draft.state.alarms.set(("dedup",), draft.now if draft.state.unshared else None)
 
 
-def _unparked(slate: Slate, budget: Budget) -> None:
-    state = slate.state
+def _unparked(draft: Draft, budget: Budget) -> None:
+    state = draft.state
     while state.unparking and budget.left > 0:
-        budget.left -= state.unpark(slate.now, budget.left)
-    state.alarms.set(("unparked",), slate.now if state.unparking else None)
+        budget.left -= state.unpark(draft.now, budget.left)
+    state.alarms.set(("unparked",), draft.now if state.unparking else None)
 
 
 _GLOBAL = {"leases": _leases, "transactions": _transactions, "dedup": _dedup, "unparked": _unparked}

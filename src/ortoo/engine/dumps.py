@@ -29,7 +29,7 @@ class PartitionDump(msgspec.Struct, array_like=True):
     deleted: bytes
     private: dict[int, int]
     lanes: dict[int, bytes]
-    ripened: list[tuple[int, ...]]  # due, first offset, last offset; an early version wrote a pair a message
+    delayed_then_due: list[tuple[int, ...]]  # due, first offset, last offset; an early version wrote a pair a message
     archived: int = 0
     trimmed_at: int | None = None  # unknown where an early version wrote it
 
@@ -39,7 +39,7 @@ class FeedDump(msgspec.Struct, array_like=True):
     open: bytes
     dead: bytes
     retrying: bytes
-    early: bytes
+    due_early: bytes
     failures: bytes  # offset, attempts, first, due; offset, ...
     skipped: int
     ahead: bytes | None = None
@@ -62,7 +62,7 @@ class TopicDump(msgspec.Struct, array_like=True):
     config: TopicConfig
     partitions: list[PartitionDump]
     groups: list[GroupDump]
-    spread: int
+    next_partition: int
     window_since: int | None
     window_count: int
     dedup_ids: list[DedupId]  # of messages that the log no longer has

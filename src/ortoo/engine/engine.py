@@ -14,7 +14,7 @@ from ortoo.model.records import Opened, Published, Record, TransactionEnded
 from . import admin, lease, messages, publish, settle, transactions
 from .alarms import Alarm
 from .copies import CopyRoom
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .due import decide_due
 from .once import decide_once
 from .picker import Budget
@@ -104,21 +104,21 @@ class Engine:
         alarm = self.state.alarms.pop(now)
         if alarm is None:
             return None
-        slate = Slate(self.state, now)
+        draft = Draft(self.state, now)
         try:
-            slate.copy_room = self._copy_room()
-            decide_due(slate, alarm, budget or Budget(limits.DUE_PER_TURN))
+            draft.copy_room = self._copy_room()
+            decide_due(draft, alarm, budget or Budget(limits.DUE_PER_TURN))
         except Exception as error:  # a mistake of ours; the other topics must go on
             reason = f"what became due could not be decided: {error!r}"
-            if slate.topic is not None:
-                self.suspend(slate.topic.id, reason)
+            if draft.topic is not None:
+                self.suspend(draft.topic.id, reason)
                 self.state.rearm_leases(now)
             else:
                 self.failing[alarm] = reason
             self.state.alarms.set(alarm, now + _AGAIN_MS)
             return []
         self.failing.pop(alarm, None)
-        return slate.records
+        return draft.records
 
     def suspend(self, topic: TopicId, reason: str) -> None:
         """Nothing more is done with the topic in this opening. Soft: the next one tries again."""
@@ -126,7 +126,7 @@ class Engine:
         if found is not None:
             found.suspended = reason
             for partition in found.partitions:
-                partition.trouble = partition.trouble or reason
+                partition.quarantine_reason = partition.quarantine_reason or reason
 
     def suspended(self) -> list[tuple[TopicName, str]]:
         return [(topic.name, topic.suspended) for topic in self.state.topics.values() if topic.suspended is not None]
@@ -141,7 +141,7 @@ class Engine:
     def committing(self) -> list[Name]:
         """Transactions whose commit has begun, and can go on."""
         open_ones = self.state.transactions.items()
-        return [name for name, transaction in open_ones if transaction.commit and transaction.trouble is None]
+        return [name for name, transaction in open_ones if transaction.commit and transaction.quarantine_reason is None]
 
     def publish_staged(self, name: Name, piece: Slice, now: int) -> list[Record]:
         """The next slice of such a transaction; with the last one it ends. Apply the records like any other."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ortoo.model import limits
 from ortoo.model.names import GroupId
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.topic import ANY_PRIORITY, Ordering
+from ortoo.model.topic import DEFAULT_PRIORITY, Ordering
 
 from .keys import KeyOrder
 from .partition import Partition
@@ -44,7 +44,7 @@ class Feed:
         "ahead",
         "cursor",
         "dead",
-        "early",
+        "due_early",
         "failures",
         "fifo",
         "group",
@@ -73,7 +73,7 @@ class Feed:
         self.retries = Wheel()
         self.failures: dict[int, Failure] = {}
         self.dead = OffsetSet()
-        self.early = OffsetSet()  # delayed for the others, but this group asked for them at once
+        self.due_early = OffsetSet()  # delayed for the others, but this group asked for them at once
         self.skipped = 0
         self.unsorted = OffsetSet()  # soft: below the cursor, open and deliverable, but not offered yet
 
@@ -112,7 +112,7 @@ class Feed:
                     self._lane(lane).update(inside)
                     offsets = offsets - inside
         if offsets:
-            self._lane(ANY_PRIORITY).update(offsets)
+            self._lane(DEFAULT_PRIORITY).update(offsets)
 
     def _lane(self, lane: int) -> OffsetSet:
         ready = self.ready.get(lane)
@@ -132,8 +132,8 @@ class Feed:
         self._make_ready(offsets)
 
     def came_due(self, offsets: OffsetSet) -> None:
-        mine = (offsets & self.open) - self.early
-        self.early.subtract(offsets)
+        mine = (offsets & self.open) - self.due_early
+        self.due_early.subtract(offsets)
         self.offer(mine)
 
     def reopen(self, offsets: OffsetSet) -> None:
@@ -141,7 +141,7 @@ class Feed:
         self.dead.subtract(offsets)
         self.open.update(offsets)
         self._forgive(offsets)
-        self.offer(offsets - (self.partition.delayed - self.early) if self.partition.delayed else offsets)
+        self.offer(offsets - (self.partition.delayed - self.due_early) if self.partition.delayed else offsets)
 
     def begin_again(self, start: int, end: int) -> None:
         """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages
@@ -159,7 +159,7 @@ class Feed:
         again = again.within(0, self.cursor) | (again & self.ahead)
         self.open.update(again)
         self._return(back)
-        self._offer_in_time(again - (partition.delayed - self.early))
+        self._offer_in_time(again - (partition.delayed - self.due_early))
 
     def _return(self, back: OffsetSet) -> None:
         """Many messages that held their keys go back in line. Where few others hold theirs, it is quicker to begin anew."""
@@ -169,7 +169,7 @@ class Feed:
         self.ready, self.keys = {}, KeyOrder()
         self.keys.hold_all(self.partition.keys.of(self.retrying.to_array()))
         self.unsorted = OffsetSet()
-        self._offer_in_time(self.open - self.retrying - (self.partition.delayed - self.early))
+        self._offer_in_time(self.open - self.retrying - (self.partition.delayed - self.due_early))
 
     def _offer_in_time(self, offsets: OffsetSet) -> None:
         """At once where they are few, or no keys are in the way; else when a lease comes to them."""
@@ -293,7 +293,7 @@ class Feed:
         """The log begins at `start` now."""
         self.close(self.open.within(0, start))
         self.dead.remove_span(0, start)
-        self.early.remove_span(0, start)
+        self.due_early.remove_span(0, start)
         self.ahead.remove_span(0, start)
         self.cursor = max(self.cursor, start)
 

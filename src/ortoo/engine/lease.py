@@ -14,7 +14,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
 
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .feed import Feed
 from .group import Group
 from .keys import key_hash
@@ -32,7 +32,7 @@ _ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
     _check(command)
     state.joining.clear()
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     taken: list[Taken] = []
     wanted = command.max_messages
     budget = Budget(limits.SCAN_MESSAGES_MAX)
@@ -42,12 +42,12 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     for number, topic in enumerate(topics):
         if budget.left <= 0 and command.group not in topic.group_names:  # with the next try
             break
-        found = _lease_from(slate, topic, command, state.next_lease(number), wanted, budget)
+        found = _lease_from(draft, topic, command, state.next_lease(number), wanted, budget)
         taken.extend(found)
         wanted -= sum(len(run.offsets) for run in found)
         if wanted <= 0:
             break
-    return Decision(slate.records, LeaseTaken(taken, more=budget.left <= 0 and not taken))
+    return Decision(draft.records, LeaseTaken(taken, more=budget.left <= 0 and not taken))
 
 
 def _check(command: Lease) -> None:
@@ -67,7 +67,7 @@ def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
         return [state.usable_topic(TopicName(command.namespace, command.topic))]
     found = _topics_in_order(state, command.namespace, frozenset((command.labels or {}).items()))
-    return [topic for topic in found if topic.trouble is None]
+    return [topic for topic in found if topic.quarantine_reason is None]
 
 
 def _topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, str]]) -> list[Topic]:
@@ -84,7 +84,7 @@ def _topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, 
 
 def is_wanted(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -> bool:
     """Whether a lease by these labels looks at the topic."""
-    return topic.trouble is None and _is_meant(state, topic, labels)
+    return topic.quarantine_reason is None and _is_meant(state, topic, labels)
 
 
 def _is_meant(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -> bool:
@@ -95,28 +95,28 @@ def _is_meant(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -
     return not state.is_dlq(topic.name) and config.labels != INBOX_LABELS
 
 
-def _lease_from(slate: Slate, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
+def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
     group = topic.group_names.get(command.group)
     if group is None:
         if command.start is None:
             raise NotFoundError(f"topic {str(topic.name)!r} has no group {command.group!r} any more")
         budget.left -= _GROUP_COST * (2 + len(topic.partitions))
-        group = draft_group(slate, topic, command.group, command.start)
-        slate.state.joining[topic.id, group.name] = group.members
-    feeds = _eligible(slate, topic, group, command)
+        group = draft_group(draft, topic, command.group, command.start)
+        draft.state.joining[topic.id, group.name] = group.members
+    feeds = _eligible(draft, topic, group, command)
     if not feeds:
         return []
     key = None if command.key is None else key_hash(command.key)
     runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
     if not runs:
         return []
-    until = slate.now + (command.lease_ms or round(topic.config.lease * 1000))
+    until = draft.now + (command.lease_ms or round(topic.config.lease * 1000))
     together: dict[int, OffsetSet] = {}
     for partition, offsets in runs:
         together.setdefault(partition, OffsetSet()).update(OffsetSet(offsets))
-    now, consumer = slate.now, command.consumer
+    now, consumer = draft.now, command.consumer
     for partition, taken in together.items():
-        slate.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
+        draft.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
     return [
         Taken(
             topic.name, topic.id, group.name, group.id, lease, partition, offsets, _attempts(group, partition, offsets)
@@ -144,16 +144,16 @@ def _check_topic(topic: Topic, command: Lease) -> None:
         )
 
 
-def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[Feed]:
+def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[Feed]:
     """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
     members, alarm = group.members, ("members", topic.id, group.id)
-    joined = members.touch(command.consumer, slate.now)
-    slate.state.alarms.set(alarm, members.alive_until[command.consumer])
+    joined = members.touch(command.consumer, draft.now)
+    draft.state.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
     if topic.config.is_fifo:
         if joined or len(members.target) != len(feeds):
-            members.rebalance(len(feeds), group.held_partitions, slate.now)
-            slate.state.alarms.set(alarm, members.next_deadline())
+            members.rebalance(len(feeds), group.held_partitions, draft.now)
+            draft.state.alarms.set(alarm, members.next_deadline())
         for partition in [partition for partition in members.moving if not feeds[partition].leased]:
             members.hand_over(partition)
         feeds = [feeds[partition] for partition in members.owned(command.consumer)]
@@ -162,7 +162,8 @@ def _eligible(slate: Slate, topic: Topic, group: Group, command: Lease) -> list[
     return [
         feed
         for feed in feeds
-        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted) and not feed.partition.trouble
+        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted)
+        and not feed.partition.quarantine_reason
     ]
 
 
@@ -225,14 +226,14 @@ def _add_run(runs: list[tuple[int, list[int]]], partition: int, offsets: list[in
         runs.append((partition, offsets))
 
 
-def draft_group(slate: Slate, topic: Topic, name: str, start: Position, ephemeral: bool = False) -> Group:
+def draft_group(draft: Draft, topic: Topic, name: str, start: Position, ephemeral: bool = False) -> Group:
     """A group as it will be once the record is applied, to decide the rest of the command on."""
     check_name("a group's name", name)
     if len(topic.groups) >= limits.GROUPS_MAX:
         raise TooManyError(f"topic {str(topic.name)!r} has {limits.GROUPS_MAX} groups already; delete some first")
     cursors = [resolve(partition, start) for partition in topic.partitions]
-    record = GroupCreated(slate.now, topic.id, slate.next_group(), name, cursors, ephemeral)
-    slate.records.append(record)
+    record = GroupCreated(draft.now, topic.id, draft.next_group(), name, cursors, ephemeral)
+    draft.records.append(record)
     group = Group(record.group, name, topic.config.ordering, ephemeral)
     for partition, cursor in zip(topic.partitions, cursors, strict=True):
         group.add_feed(partition, cursor)

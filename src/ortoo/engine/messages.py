@@ -11,7 +11,7 @@ from ortoo.model.records import Deleted, Hastened, Origin, Published, Redriven
 
 from .bury import Death, bury
 from .copies import check_fitting
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .group import Group
 from .keys import key_hashes
 from .lease import draft_group
@@ -36,14 +36,14 @@ def decide_retry_now(state: State, command: RetryNow, now: int) -> Decision:
     topic, partition = state.message(ref)
     owner = partition.private.get(ref.offset)
     groups = [group for group in _groups(state, topic, command.group) if owner in (None, group.id)]
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     for group in groups:
-        _revoke_later(slate, topic, group, ref)
-        slate.records.append(Hastened(now, ref.topic, group.id, ref.partition, OffsetSet([ref.offset])))
-    return Decision(slate.records, len(groups))
+        _revoke_later(draft, topic, group, ref)
+        draft.records.append(Hastened(now, ref.topic, group.id, ref.partition, OffsetSet([ref.offset])))
+    return Decision(draft.records, len(groups))
 
 
-def _revoke_later(slate: Slate, topic: Topic, group: Group, ref: MessageRef) -> None:
+def _revoke_later(draft: Draft, topic: Topic, group: Group, ref: MessageRef) -> None:
     """A leased message goes back in line, so the later ones of its key in the same lease must too."""
     feed = group.feeds[ref.partition]
     if ref.offset not in feed.leased:
@@ -52,7 +52,7 @@ def _revoke_later(slate: Slate, topic: Topic, group: Group, ref: MessageRef) -> 
     found = group.holders.find(ref.partition, one)
     lease = next(lease for lease in found if ref.offset in lease.held.get(ref.partition, ()))
     later = in_line(Held(topic, group, lease, feed, one)).later
-    bury(slate, topic, put_back(slate, Held(topic, group, lease, feed, later), "revoked"))
+    bury(draft, topic, put_back(draft, Held(topic, group, lease, feed, later), "revoked"))
 
 
 def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
@@ -67,9 +67,9 @@ def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
             deaths.append(Death(group, ref.partition, ref.offset, "moved", past.attempts if past else 0, command.error))
     if not deaths:
         raise InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
-    slate = Slate(state, now)
-    bury(slate, topic, deaths, refuse=True)
-    return Decision(slate.records, len(deaths))
+    draft = Draft(state, now)
+    bury(draft, topic, deaths, refuse=True)
+    return Decision(draft.records, len(deaths))
 
 
 def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
@@ -80,23 +80,23 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         raise NotFoundError(
             f"the topic that dead letter {copy} came from was deleted; publish its value anew if it matters"
         )
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     group = topic.group_names.get(command.group)
     if group is None:  # deleted since: it begins anew at the end, with just this message
-        group = draft_group(slate, topic, command.group, END)
-    slate.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
+        group = draft_group(draft, topic, command.group, END)
+    draft.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
     partition = topic.partitions[origin.partition]
     if origin.offset >= partition.settled_end:  # headers can say anything
         raise NotFoundError(f"there never was a message {origin}, which dead letter {copy} names as its origin")
     if origin.offset >= partition.start and origin.offset not in partition.deleted:
         one = OffsetSet([origin.offset])
-        slate.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
-        return Decision(slate.records, origin)
-    slate.copy(check_fitting(slate.copy_room, dlq, [(dlq.partitions[copy.partition], copy.offset, None)]))
-    ref = MessageRef(topic.id, origin.partition, slate.reserve(topic, origin.partition, 1))
+        draft.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
+        return Decision(draft.records, origin)
+    draft.copy(check_fitting(draft.copy_room, dlq, [(dlq.partitions[copy.partition], copy.offset, None)]))
+    ref = MessageRef(topic.id, origin.partition, draft.reserve(topic, origin.partition, 1))
     source = Origin(copy, command.group, "redriven", 0, None)
     hashes = key_hashes([command.key]).tobytes() if command.key is not None and topic.config.ordering == "key" else None
-    slate.records.append(
+    draft.records.append(
         Published(now, topic.id, *ref[1:], 1, 0, Batch([b""]), hashes, origins=[source], only_group=group.id)
     )
-    return Decision(slate.records, ref)
+    return Decision(draft.records, ref)

@@ -8,7 +8,7 @@ from ortoo.model.batch import Batch
 from ortoo.model.names import GroupId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Published
-from ortoo.model.topic import ANY_PRIORITY, TopicConfig
+from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 
 from .due_dates import DueDates
 from .keys import KeyColumn
@@ -21,22 +21,22 @@ TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's 
 
 class Partition:
     """
-    start       first offset the log still has
-    trimmed_at  when the newest message was published that the log no longer has
-    archived    messages below are kept elsewhere, so that retention need not wait for them
-    end         offset the next message gets
-    confirmed   messages below are on disk (soft: the broker moves it)
-    held        where what a transaction has published so far begins, until all of it is: nobody sees what lies from here on
-    durable     messages below are on disk and may be seen and leased
-    windowed    with a window buffer, messages from here on wait for the window to close
-    delayed     not due yet; `delays` knows when
-    expired     outlived their time to live; evicted: waited longer than max_wait before their first delivery
-    deleted     removed one by one; private: seen by one group only
-    lanes       offsets by priority, for priorities other than the usual one
-    keys        key hashes, kept only where the order asks for them
-    trouble     why the store cannot vouch for it; then it is neither read nor written
-    unsized     where drafted copies begin, whose values are on their way to the store (soft)
-    ripened     when messages that were delayed came due
+    start              first offset the log still has
+    trimmed_at         when the newest message was published that the log no longer has
+    archived           messages below are kept elsewhere, so that retention need not wait for them
+    end                offset the next message gets
+    confirmed          messages below are on disk (soft: the broker moves it)
+    held               where what a transaction has published so far begins, until all of it is: from here on nobody sees anything
+    durable            messages below are on disk and may be seen and leased
+    windowed           with a window buffer, messages from here on wait for the window to close
+    delayed            not due yet; `delays` knows when
+    expired            outlived their time to live; evicted: waited longer than max_wait before their first delivery
+    deleted            removed one by one; private: seen by one group only
+    lanes              offsets by priority, for priorities other than the usual one
+    keys               key hashes, kept only where the order asks for them
+    quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
+    unsized            where drafted copies begin, whose values are on their way to the store (soft)
+    delayed_then_due   when messages that were delayed came due
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Partition:
         "bytes_total",
         "confirmed",
         "delayed",
+        "delayed_then_due",
         "delays",
         "deleted",
         "end",
@@ -55,11 +56,10 @@ class Partition:
         "keys",
         "lanes",
         "private",
-        "ripened",
+        "quarantine_reason",
         "start",
         "timeline",
         "trimmed_at",
-        "trouble",
         "unsized",
         "windowed",
     )
@@ -82,10 +82,10 @@ class Partition:
         self.private: dict[int, GroupId] = {}
         self.lanes: dict[int, OffsetSet] = {}
         self.keys = KeyColumn()
-        self.ripened = DueDates()
+        self.delayed_then_due = DueDates()
         self.timeline = Timeline()
         self.trimmed_at = 0
-        self.trouble: str | None = None
+        self.quarantine_reason: str | None = None
         self.unsized: set[int] = set()
 
     @property
@@ -118,7 +118,7 @@ class Partition:
         for lane, offsets in self.lanes.items():
             if offset in offsets:
                 return lane
-        return ANY_PRIORITY
+        return DEFAULT_PRIORITY
 
     def has_gone(self) -> bool:
         """Whether some messages are not there for everybody."""
@@ -168,7 +168,7 @@ class Partition:
                 found[priority].append(offset)
             else:
                 found[priority] = [offset]
-        found.pop(ANY_PRIORITY, None)
+        found.pop(DEFAULT_PRIORITY, None)
         for priority, offsets in found.items():
             if priority in self.lanes:
                 self.lanes[priority].update(OffsetSet(offsets))
@@ -199,10 +199,10 @@ class Partition:
         if len(self.expiries) > 4 * (self.end - self.start) + _FEW:  # two a message at most: the others were trimmed
             self.expiries.sweep(4 * record.count + 64, lambda _, item: item >> 1 >= self.start)
 
-    def ripen(self, now: int, upto: Pair | None = None) -> OffsetSet:
+    def come_due(self, now: int, upto: Pair | None = None) -> OffsetSet:
         """Takes out the delayed messages that are due."""
         due = [(when, offset) for when, offset in self.delays.pop(now, upto) if offset in self.delayed]
-        self.ripened.add(due)
+        self.delayed_then_due.add(due)
         offsets = OffsetSet([offset for _, offset in due])
         self.delayed.subtract(offsets)
         return offsets
@@ -223,7 +223,7 @@ class Partition:
 
     def unripe_before(self, cutoff: int) -> int:
         """No offset from here on may be trimmed by an age limit: not due yet, or due only after `cutoff`."""
-        bound = self.ripened.first_since(cutoff)
+        bound = self.delayed_then_due.first_since(cutoff)
         bound = self.end if bound is None else bound
         return min(bound, self.delayed.first()) if self.delayed else bound
 
@@ -238,7 +238,7 @@ class Partition:
             offsets.remove_span(0, start)
         self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         self.private = {offset: group for offset, group in self.private.items() if offset >= start}
-        self.ripened.trim(start)
+        self.delayed_then_due.trim(start)
         if not self.delayed and self.delays:
             self.delays, now = Wheel(), self.delays.now
             self.delays.now = now

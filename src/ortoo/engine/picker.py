@@ -7,7 +7,7 @@ from bisect import bisect_left
 from heapq import heappop, heappush
 
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .feed import Feed
 
@@ -27,19 +27,19 @@ class Picker:
     remembered. In key order, taking a message makes the next one of its key eligible for this same lease: `freed`, by lane.
     """
 
-    __slots__ = ("budget", "feed", "floors", "freed", "freed_count", "key", "reach", "ready", "seen", "taken_whole")
+    __slots__ = ("budget", "feed", "freed", "freed_count", "key", "reach", "ready", "seen", "taken_upto", "taken_whole")
 
     def __init__(self, feed: Feed, budget: Budget, key: int | None = None) -> None:
         self.feed = feed
         self.budget = budget
-        self.floors: dict[int, int] = {}
+        self.taken_upto: dict[int, int] = {}
         self.freed: dict[int, list[int]] = {}
         self.freed_count: dict[int, int] = {}  # per key
         self.taken_whole: set[int] = set()  # keys with nothing left that has been seen
         self.key = key  # the only one wanted
         self.ready = feed.ready if key is None else self._only(key)
         self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
-        self.seen = (-1, ANY_PRIORITY)  # in FIFO order: the offset whose priority was looked up last, and that
+        self.seen = (-1, DEFAULT_PRIORITY)  # in FIFO order: the offset whose priority was looked up last, and that
 
     def _only(self, key: int) -> dict[int, OffsetSet]:
         """A key has at most one ready message."""
@@ -71,7 +71,7 @@ class Picker:
         best: tuple[int, int] | None = None
         for lane, ready in self.ready.items():
             if best is None or lane < best[0]:
-                offset = ready.next_from(self.floors.get(lane, 0))
+                offset = ready.next_from(self.taken_upto.get(lane, 0))
                 if offset >= 0:
                     best = (lane, offset)
         for lane, heap in self.freed.items():
@@ -126,7 +126,7 @@ class Picker:
         if self.taken_whole:
             keys, self.taken_whole = self.taken_whole, set()
             for key in keys:
-                self._free_next(key, ANY_PRIORITY)
+                self._free_next(key, DEFAULT_PRIORITY)
 
     def take(self, lane: int, count: int, before: int, *, is_alone: bool = False) -> list[int]:
         """Up to `count` offsets of the lane, ascending, all below `before`. In FIFO order what comes first goes first, so
@@ -134,8 +134,8 @@ class Picker:
         feed = self.feed
         urgency = lane
         if feed.fifo:
-            lane = ANY_PRIORITY
-        floor = self.floors.get(lane, 0)
+            lane = DEFAULT_PRIORITY
+        floor = self.taken_upto.get(lane, 0)
         ready = self.ready.get(lane)
         have = ready.count_within(floor, before) if ready is not None else 0
         if have < count and (feed.cursor < before or feed.unsorted) and not self._must_see_all():
@@ -149,7 +149,7 @@ class Picker:
         if feed.fifo and feed.partition.lanes and not is_alone and chosen:
             chosen = self._before_another(urgency, chosen)
         if chosen:
-            self.floors[lane] = chosen.last() + 1
+            self.taken_upto[lane] = chosen.last() + 1
         return chosen.to_array().tolist()
 
     def _before_another(self, urgency: int, chosen: OffsetSet) -> OffsetSet:
@@ -192,12 +192,12 @@ class Picker:
                     break
                 taken.extend(chosen[row:end])
                 self.taken_whole.update(keys[row:end])
-                self.floors[lane] = chosen[end - 1] + 1
+                self.taken_upto[lane] = chosen[end - 1] + 1
                 row = end
             if room <= 0 or turn == len(chosen):
                 break
             taken.append(chosen[row])
-            self.floors[lane] = chosen[row] + 1
+            self.taken_upto[lane] = chosen[row] + 1
             row += 1
             if self._free_next(keys[turn], lane):
                 return taken

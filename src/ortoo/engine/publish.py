@@ -13,7 +13,7 @@ from ortoo.model.records import Published
 from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .keys import key_hashes
 from .state import State
 from .topic import Topic
@@ -21,32 +21,32 @@ from .transaction import Share
 
 
 def decide_publish(state: State, command: Publish, now: int) -> Decision:
-    slate = Slate(state, now)
-    reply = place(slate, slate.topic_for_publishing(command.topic), command.batch)
-    return Decision(slate.records, reply)
+    draft = Draft(state, now)
+    reply = place(draft, draft.topic_for_publishing(command.topic), command.batch)
+    return Decision(draft.records, reply)
 
 
-def place(slate: Slate, topic: Topic, outgoing: Outgoing, *, is_checked: bool = False) -> Placed:
+def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = False) -> Placed:
     """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
-    firsts = _known(slate, topic, outgoing) if outgoing.dedup_ids else {}
+    firsts = _known(draft, topic, outgoing) if outgoing.dedup_ids else {}
     if not is_checked:
         check_fits(topic, outgoing)
-        check_dues(outgoing, slate.now)
-        check_room(slate.state, topic, len(outgoing) - len(firsts))
-    batch = _to_batch(outgoing, topic.config, slate.now)
+        check_dues(outgoing, draft.now)
+        check_room(draft.state, topic, len(outgoing) - len(firsts))
+    batch = _to_batch(outgoing, topic.config, draft.now)
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
     partitions, offsets = [0] * len(outgoing), [0] * len(outgoing)
     for index, chosen in rows.items():
         check_healthy(topic, index)
-        base = slate.reserve(topic, index, len(chosen))
+        base = draft.reserve(topic, index, len(chosen))
         whole = len(chosen) == len(outgoing)
         part = batch if whole else pick(batch, chosen)
         size = content_bytes(part.values, part.keys, part.headers)
         keyed = None
         if hashes is not None and topic.config.ordering == "key":
             keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
-        slate.records.append(Published(slate.now, topic.id, index, base, len(chosen), size, part, keyed))
+        draft.records.append(Published(draft.now, topic.id, index, base, len(chosen), size, part, keyed))
         if whole:
             partitions, offsets = [index] * len(chosen), list(range(base, base + len(chosen)))
             break
@@ -65,22 +65,24 @@ def place(slate: Slate, topic: Topic, outgoing: Outgoing, *, is_checked: bool = 
     duplicates = [row in firsts for row in range(len(outgoing))] if firsts else None
     placed = Placed(topic.id, partitions, offsets, duplicates, topics)
     if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
-        _draft_dedup_ids(slate, topic, outgoing.dedup_ids, placed)
+        _draft_dedup_ids(draft, topic, outgoing.dedup_ids, placed)
     return placed
 
 
-def _draft_dedup_ids(slate: Slate, topic: Topic, dedup_ids: list[str | None], placed: Placed) -> None:
+def _draft_dedup_ids(draft: Draft, topic: Topic, dedup_ids: list[str | None], placed: Placed) -> None:
     """Another topic of the namespace may be published to in the same decision."""
     for row, dedup_id in enumerate(dedup_ids):
         if dedup_id is not None and not (placed.duplicates and placed.duplicates[row]):
             ref = MessageRef(topic.id, placed.partitions[row], placed.offsets[row])
-            slate.dedup_ids[topic.name.namespace, dedup_id] = ref
+            draft.dedup_ids[topic.name.namespace, dedup_id] = ref
 
 
 def check_healthy(topic: Topic, partition: int) -> None:
-    trouble = topic.partitions[partition].trouble
-    if trouble is not None:
-        raise UnavailableError(f"partition {partition} of topic {str(topic.name)!r} is quarantined: {trouble}")
+    quarantine_reason = topic.partitions[partition].quarantine_reason
+    if quarantine_reason is not None:
+        raise UnavailableError(
+            f"partition {partition} of topic {str(topic.name)!r} is quarantined: {quarantine_reason}"
+        )
 
 
 def check_room(state: State, topic: Topic, new: int) -> None:
@@ -113,7 +115,7 @@ def check_share(state: State, topic: Topic, share: Share) -> None:
     if share.partition >= 0:
         _check_partition(topic, share.partition)
     check_lanes(topic, share.priorities)
-    for partition in topic.partitions if share.is_placed or topic.trouble is not None else ():
+    for partition in topic.partitions if share.is_placed or topic.quarantine_reason is not None else ():
         check_healthy(topic, partition.index)
     check_room(state, topic, share.count)
 
@@ -138,16 +140,16 @@ def check_lanes(topic: Topic, priorities: set[int]) -> None:
         raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
 
 
-def _known(slate: Slate, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
+def _known(draft: Draft, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
     firsts: dict[int, MessageRef | int] = {}
     seen: dict[str, int] = {}
     for row, dedup_id in enumerate(outgoing.dedup_ids or ()):
         if dedup_id is None:
             continue
-        known = slate.state.find_dedup_id(topic, dedup_id, slate.now)
+        known = draft.state.find_dedup_id(topic, dedup_id, draft.now)
         if known is None and topic.config.dedup_scope == "namespace":
-            known = slate.dedup_ids.get((topic.name.namespace, dedup_id))
+            known = draft.dedup_ids.get((topic.name.namespace, dedup_id))
         if known is not None:
             firsts[row] = known
         elif dedup_id in seen:
@@ -174,7 +176,7 @@ def _rows_by_partition(
 ) -> dict[int, list[int] | range]:
     """A key decides by its hash; without one, the whole batch goes to one partition and the next batch to the next."""
     count = len(topic.partitions)
-    spread = _next_healthy(topic, topic.spread % count)
+    spread = _next_healthy(topic, topic.next_partition % count)
     if not firsts and outgoing.partitions is None and (outgoing.keys is None or count == 1):
         return _dealt_out(topic, len(outgoing), spread)
     keys = hashes if hashes is not None else [0] * len(outgoing)
@@ -201,7 +203,7 @@ def _next_healthy(topic: Topic, partition: int) -> int:
     """Messages without a key go round a quarantined partition, as long as there is another."""
     count = len(topic.partitions)
     for step in range(count):
-        if topic.partitions[(partition + step) % count].trouble is None:
+        if topic.partitions[(partition + step) % count].quarantine_reason is None:
             return (partition + step) % count
     return partition
 

@@ -134,7 +134,7 @@ def _published(state: State, record: r.Published) -> None:
     topic = state.topics[record.topic]
     partition = topic.partitions[record.partition]
     partition.append(record, topic.config)
-    topic.spread += 1
+    topic.next_partition += 1
     topic.counters.published += record.count
     if record.batch.dedup_ids and not record.origins:
         _remember_dedup_ids(state, topic, record)
@@ -180,7 +180,7 @@ def _came_due(state: State, record: r.CameDue) -> None:
         feed.retries_due(record.at, record.upto)
         state.alarms.set(("retries", topic.id, record.partition, record.group), feed.retries.next())
         return
-    due = partition.ripen(record.at, record.upto)
+    due = partition.come_due(record.at, record.upto)
     for group in topic.groups.values():
         group.feeds[record.partition].came_due(due)
     state.alarms.set(("delays", topic.id, partition.index), partition.delays.next())
@@ -215,10 +215,10 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
 def _quarantined(state: State, record: r.Quarantined) -> None:
     topic = state.topics.get(record.topic)
     if topic is not None and record.partition < len(topic.partitions):
-        topic.partitions[record.partition].trouble = record.reason
+        topic.partitions[record.partition].quarantine_reason = record.reason
     if topic is None or topic.config.encrypted:  # what was staged for it may be out of sight
         for transaction in state.transactions.values():
-            transaction.trouble = record.reason
+            transaction.quarantine_reason = record.reason
 
 
 def _skipped(state: State, record: r.Skipped) -> None:
@@ -319,9 +319,9 @@ def _hastened(state: State, record: r.Hastened) -> None:
     feed.admit_some(record.offsets)
     for offset in record.offsets:
         one = OffsetSet([offset])
-        was_delayed = offset in partition.delayed and offset not in feed.early
+        was_delayed = offset in partition.delayed and offset not in feed.due_early
         if was_delayed:
-            feed.early.add(offset)
+            feed.due_early.add(offset)
         if offset not in feed.open:
             feed.reopen(one)
         elif was_delayed:

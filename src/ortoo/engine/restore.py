@@ -59,7 +59,11 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     topic = Topic(record)
     state.add_topic(topic)
     state.alarms.set(("retention", topic.id, 0), state.now)
-    topic.spread, topic.window_since, topic.window_count = dumped.spread, dumped.window_since, dumped.window_count
+    topic.next_partition, topic.window_since, topic.window_count = (
+        dumped.next_partition,
+        dumped.window_since,
+        dumped.window_count,
+    )
     topic.dedup.forgotten, topic.dedup.ends = dumped.dedup_forgotten, dumped.dedup_ends
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
@@ -93,8 +97,8 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     partition.deleted = OffsetSet.from_bytes(dumped.deleted)
     partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
     partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
-    for due, *offsets in dumped.ripened:
-        partition.ripened.add_span(due, offsets[0], offsets[-1])
+    for due, *offsets in dumped.delayed_then_due:
+        partition.delayed_then_due.add_span(due, offsets[0], offsets[-1])
     partition.archived = dumped.archived
     if dumped.trimmed_at is not None:
         partition.trimmed_at = dumped.trimmed_at
@@ -150,7 +154,7 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
     feed.open = OffsetSet.from_bytes(dumped.open)
     feed.dead = OffsetSet.from_bytes(dumped.dead)
     feed.retrying = OffsetSet.from_bytes(dumped.retrying)
-    feed.early = OffsetSet.from_bytes(dumped.early)
+    feed.due_early = OffsetSet.from_bytes(dumped.due_early)
     feed.skipped = dumped.skipped
     if dumped.ahead is not None:
         feed.ahead = OffsetSet.from_bytes(dumped.ahead)
@@ -162,4 +166,4 @@ def _load_feed(feed: Feed, dumped: FeedDump) -> None:
             feed.retries.add(due, offset)
     if feed.keys is not None:
         feed.keys.hold_all(feed.partition.keys.of((feed.leased | feed.retrying).to_array()))
-    feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.early))
+    feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.due_early))

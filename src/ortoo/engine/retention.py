@@ -23,12 +23,12 @@ def retain(topic: Topic, first: int, now: int, budget: Budget) -> tuple[list[Rec
     excess = _excess(topic)
     groups = [group for group in topic.groups.values() if not group.ephemeral]
     if topic.config.retention_done_seconds is None or not groups:
-        topic.floors.clear()
+        topic.done_marks.clear()
     for partition in topic.partitions[first:]:
         if budget.left <= 0 and partition.index > first:
             return records, partition.index
         budget.left -= cost
-        if partition.trouble is not None:
+        if partition.quarantine_reason is not None:
             continue
         start = max(
             _by_age(topic, partition, now), _by_bytes(partition, excess), _by_done(topic, partition, groups, now)
@@ -98,7 +98,7 @@ def _by_done(topic: Topic, partition: Partition, groups: list[Group], now: int) 
         return 0
     floor = min(_not_due(partition), *(group.feeds[partition.index].floor for group in groups))
     after = round(topic.config.retention_done_seconds * 1000)
-    floors = topic.floors.setdefault(partition.index, deque())
+    floors = topic.done_marks.setdefault(partition.index, deque())
     while floors and floors[-1][1] > floor:  # a seek has gone back since
         floors.pop()
     if not floors or (floors[-1][1] < floor and now - floors[-1][0] >= after // FLOORS_MAX):

@@ -17,7 +17,7 @@ from ortoo.model.records import Acked, Extended, Record, Released, ReleaseReason
 from ortoo.model.replies import Settled
 
 from .bury import Death, bury
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .feed import Feed
 from .group import Group
 from .keys import NO_KEY
@@ -86,7 +86,7 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
         acked: list[Record] = [ack(held, now) for held, _ in found if held is not None]
         return Decision(acked, Settled(lost) if any(lost) else _ALL_SETTLED)
     error = command.error[: limits.ERROR_CHARS_MAX] if command.error else None
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     revoked: list[list[int]] = []
     deaths: dict[Topic, list[Death]] = {}
     for held, _ in found:
@@ -99,13 +99,13 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
             line = in_line(held)
             revoked[-1].extend(line.later)
             if command.outcome == "release":
-                fallen = _release(slate, held, line)
+                fallen = _release(draft, held, line)
             else:
-                fallen = fail(slate, held, line, "nack", error, command.delay_ms)
+                fallen = fail(draft, held, line, "nack", error, command.delay_ms)
         deaths.setdefault(held.topic, []).extend(fallen)
     for topic, fallen in deaths.items():
-        bury(slate, topic, fallen, refuse=True)
-    return Decision(slate.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))
+        bury(draft, topic, fallen, refuse=True)
+    return Decision(draft.records, Settled(lost if any(lost) else None, revoked if any(revoked) else None))
 
 
 def check_runs(runs: list[Run]) -> None:
@@ -138,10 +138,10 @@ class Line(NamedTuple):
 
 
 def fail(
-    slate: Slate, held: Held, line: Line, reason: RetryReason, error: str | None, delay_ms: int | None
+    draft: Draft, held: Held, line: Line, reason: RetryReason, error: str | None, delay_ms: int | None
 ) -> list[Death]:
     """Drafts the retry of failed deliveries; returns those that have had their last."""
-    config, feed, lease, now = held.topic.config, held.feed, held.lease, slate.now
+    config, feed, lease, now = held.topic.config, held.feed, held.lease, draft.now
     offsets, dues, deaths = [], [], []
     expired = set(line.firsts & feed.partition.expired)
     for offset in line.firsts:
@@ -159,23 +159,23 @@ def fail(
             dues.append(now + wait)
     ids = (held.topic.id, held.group.id, held.partition, lease.id)
     if offsets:
-        slate.records.append(Retried(now, *ids, offsets, dues, lease.at, reason, error))
-    return deaths + put_back(slate, Held(held.topic, held.group, lease, feed, line.later), "revoked")
+        draft.records.append(Retried(now, *ids, offsets, dues, lease.at, reason, error))
+    return deaths + put_back(draft, Held(held.topic, held.group, lease, feed, line.later), "revoked")
 
 
-def _release(slate: Slate, held: Held, line: Line) -> list[Death]:
+def _release(draft: Draft, held: Held, line: Line) -> list[Death]:
     whose = (held.topic, held.group, held.lease, held.feed)
-    return put_back(slate, Held(*whose, line.firsts), "release") + put_back(slate, Held(*whose, line.later), "revoked")
+    return put_back(draft, Held(*whose, line.firsts), "release") + put_back(draft, Held(*whose, line.later), "revoked")
 
 
-def put_back(slate: Slate, held: Held, reason: ReleaseReason) -> list[Death]:
+def put_back(draft: Draft, held: Held, reason: ReleaseReason) -> list[Death]:
     """Drafts the return of deliveries, uncounted; returns those that have outlived their time to live meanwhile."""
     feed = held.feed
     over = held.offsets & feed.partition.expired
     back = held.offsets - over
     if back:
         ids = (held.topic.id, held.group.id, held.partition, held.lease.id)
-        slate.records.append(Released(slate.now, *ids, back, reason))
+        draft.records.append(Released(draft.now, *ids, back, reason))
     return [Death(held.group, held.partition, offset, "ttl", _attempt(feed, offset) - 1, None) for offset in over]
 
 
@@ -225,7 +225,7 @@ def _of_same_keys(held: Held, everything: OffsetSet) -> OffsetSet:
 
 
 def give_up_lease(
-    slate: Slate,
+    draft: Draft,
     topic: Topic,
     group: Group,
     lease: LeaseState,
@@ -247,21 +247,21 @@ def give_up_lease(
                 break
             offsets = held.take(budget.left)
             budget.left -= _LEASE_COST + len(offsets)
-        deaths.extend(put_back(slate, Held(topic, group, lease, group.feeds[partition], offsets), reason))
+        deaths.extend(put_back(draft, Held(topic, group, lease, group.feeds[partition], offsets), reason))
     return deaths
 
 
-def expire_lease(slate: Slate, topic: Topic, group: Group, lease: LeaseState, count: int) -> list[Death]:
+def expire_lease(draft: Draft, topic: Topic, group: Group, lease: LeaseState, count: int) -> list[Death]:
     """The lease ran out: its deliveries failed, so many of them at least. Returns those that were the last."""
     deaths: list[Death] = []
     for partition, offsets in lease.held.items():
         if count <= 0:
             break
-        if topic.partitions[partition].trouble is not None:
+        if topic.partitions[partition].quarantine_reason is not None:
             continue
         held = Held(topic, group, lease, group.feeds[partition], offsets.take(count))
         count -= len(held.offsets)
-        deaths.extend(fail(slate, held, in_line(held), "expired", "the lease ran out", None))
+        deaths.extend(fail(draft, held, in_line(held), "expired", "the lease ran out", None))
     return deaths
 
 

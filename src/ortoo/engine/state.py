@@ -68,7 +68,7 @@ class State:
         "opened",
         "past",
         "producers",
-        "shifted",
+        "reassigned",
         "topics",
         "transactions",
         "unparking",
@@ -104,7 +104,9 @@ class State:
         self.unparking: deque[tuple[str, list[tuple[Topic, Group]]]] = (
             deque()
         )  # soft: consumers that wait no longer, and where
-        self.shifted: set[TopicName] = set()  # soft: partitions changed hands without a record; waiters must look again
+        self.reassigned: set[TopicName] = (
+            set()
+        )  # soft: partitions changed hands without a record; waiters must look again
         self.past = Counters()  # soft: of topics that were deleted
         self.copy_room = CopyRoom()  # soft: what dead letters may take now, as the broker tells
         self.copied_bytes = 0  # soft: about what copies take that were drafted since the broker last asked
@@ -193,8 +195,8 @@ class State:
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)
-        if topic.trouble is not None:
-            raise UnavailableError(f"topic {str(name)!r} is quarantined: {topic.trouble}")
+        if topic.quarantine_reason is not None:
+            raise UnavailableError(f"topic {str(name)!r} is quarantined: {topic.quarantine_reason}")
         return topic
 
     def topic_by_id(self, topic: TopicId) -> Topic:
@@ -214,9 +216,9 @@ class State:
         topic = self.topic_by_id(ref.topic)
         if ref.partition < len(topic.partitions):
             partition = topic.partitions[ref.partition]
-            if partition.trouble is not None:
+            if partition.quarantine_reason is not None:
                 raise UnavailableError(
-                    f"partition {ref.partition} of {str(topic.name)!r} is quarantined: {partition.trouble}"
+                    f"partition {ref.partition} of {str(topic.name)!r} is quarantined: {partition.quarantine_reason}"
                 )
             if partition.start <= ref.offset < partition.durable and ref.offset not in partition.deleted:
                 return topic, partition

@@ -37,13 +37,13 @@ class Topic:
         "counters",
         "created",
         "dedup",
-        "floors",
+        "done_marks",
         "group_names",
         "groups",
         "id",
         "name",
+        "next_partition",
         "partitions",
-        "spread",
         "suspended",
         "window_count",
         "window_since",
@@ -59,11 +59,11 @@ class Topic:
         self.group_names: dict[str, Group] = {}
         self.dedup = DedupTable()
         self.counters = TopicCounters()
-        self.spread = 0  # which partition the next batch without keys goes to
+        self.next_partition = 0  # which partition the next batch without keys goes to
         self.suspended: str | None = None  # soft: why nothing is done with it until the next opening
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
-        self.floors: dict[int, deque[tuple[int, int]]] = {}  # soft: by partition (when, what all groups had done)
+        self.done_marks: dict[int, deque[tuple[int, int]]] = {}  # soft: by partition (when, what all groups had done)
         self._grow()
 
     def change(self, config: TopicConfig) -> None:
@@ -100,12 +100,12 @@ class Topic:
         return round(self.config.dedup_window * 1000)
 
     @property
-    def trouble(self) -> str | None:
+    def quarantine_reason(self) -> str | None:
         """Why nothing of the topic can be used: every partition is quarantined."""
-        if self.partitions[0].trouble is None:
+        if self.partitions[0].quarantine_reason is None:
             return None
-        troubles = [partition.trouble for partition in self.partitions]
-        return troubles[0] if all(troubles) else None
+        quarantine_reasons = [partition.quarantine_reason for partition in self.partitions]
+        return quarantine_reasons[0] if all(quarantine_reasons) else None
 
     def depth(self) -> int:
         """The largest backlog of a durable group; before there is one, everything the log has."""

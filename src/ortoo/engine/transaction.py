@@ -88,11 +88,11 @@ class Committing:
 
 
 class Transaction:
-    __slots__ = ("batches", "commit", "count", "shares", "size", "trouble", "until")
+    __slots__ = ("batches", "commit", "count", "quarantine_reason", "shares", "size", "until")
 
     def __init__(self, until: int) -> None:
         self.until = until
-        self.trouble: str | None = None  # why something that was staged may be out of sight
+        self.quarantine_reason: str | None = None  # why something that was staged may be out of sight
         self.batches = 0
         self.count = 0
         self.size = 0

@@ -18,7 +18,7 @@ from ortoo.model.records import (
 )
 from ortoo.model.replies import Placed
 
-from .decision import Decision, Slate
+from .decision import Decision, Draft
 from .publish import check_dues, check_fits, check_lanes, check_share, place
 from .settle import ack, check_runs, find_held
 from .state import State
@@ -26,7 +26,7 @@ from .transaction import Name, Slice, Transaction
 
 
 def decide_transact(state: State, command: Transact, now: int) -> Decision:
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     check_runs(command.acks)
     for run in command.acks:
         held, lost = find_held(state, run)
@@ -34,11 +34,11 @@ def decide_transact(state: State, command: Transact, now: int) -> Decision:
             names = [str(ReceiptRef(run.topic, run.group, run.lease, run.partition, offset)) for offset in lost]
             raise LeaseLostError("a lease was lost, so nothing of the transaction happened", names)
         if held is not None:
-            slate.records.append(ack(held, now))
-    return Decision(slate.records, _publish_together(slate, command.publishes))
+            draft.records.append(ack(held, now))
+    return Decision(draft.records, _publish_together(draft, command.publishes))
 
 
-def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
+def _publish_together(draft: Draft, publishes: list[Publish]) -> list[Placed]:
     """One answer per publish, though publishes to one topic are placed as one batch."""
     by_topic: dict[TopicName, list[int]] = {}
     for index, publish in enumerate(publishes):
@@ -46,7 +46,7 @@ def _publish_together(slate: Slate, publishes: list[Publish]) -> list[Placed]:
     replies: dict[int, Placed] = {}
     for name, indexes in by_topic.items():
         batches = [publishes[index].batch for index in indexes]
-        whole = place(slate, slate.topic_for_publishing(name), join(batches))
+        whole = place(draft, draft.topic_for_publishing(name), join(batches))
         at = 0
         for index, batch in zip(indexes, batches, strict=True):
             upto = at + len(batch)
@@ -111,7 +111,7 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
     if share is None and len(transaction.shares) >= limits.TRANSACTION_SHARES_MAX:
         raise TooManyError(f"{limits.TRANSACTION_SHARES_MAX} parts and topics are in this transaction; use several")
     # A topic that is not there yet is made at the commit, or refused now if topics are not made by first use.
-    topic = Slate(state, now).topic_for_publishing(command.publish.topic)
+    topic = Draft(state, now).topic_for_publishing(command.publish.topic)
     check_fits(topic, batch)
     check_dues(batch, now)
     if share is not None and batch.priorities is not None:
@@ -125,21 +125,21 @@ def decide_commit(state: State, command: Commit, now: int) -> Decision:
     if _outcome(state, command.namespace, command.transaction, now):
         return Decision([], 0)  # committing again changes nothing
     transaction = _open(state, command.namespace, command.transaction, now)
-    if transaction.trouble is not None:
+    if transaction.quarantine_reason is not None:
         raise UnavailableError(
-            f"transaction {command.transaction!r} may hold messages that cannot be read now: {transaction.trouble}"
+            f"transaction {command.transaction!r} may hold messages that cannot be read now: {transaction.quarantine_reason}"
         )
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     topics: dict[int, int] = {}
     for name, share in transaction.chosen(command.parts).items():
-        topic = slate.topic_for_publishing(name)
+        topic = draft.topic_for_publishing(name)
         check_share(state, topic, share)
         topics[topic.id] = share.count
     if topics:
-        slate.records.append(CommitBegan(now, command.namespace, command.transaction, command.parts, topics))
+        draft.records.append(CommitBegan(now, command.namespace, command.transaction, command.parts, topics))
     else:
-        slate.records.append(TransactionEnded(now, command.namespace, command.transaction, committed=True))
-    return Decision(slate.records, sum(topics.values()))
+        draft.records.append(TransactionEnded(now, command.namespace, command.transaction, committed=True))
+    return Decision(draft.records, sum(topics.values()))
 
 
 def publish_staged(state: State, name: Name, piece: Slice, now: int) -> list[Record]:
@@ -150,7 +150,7 @@ def publish_staged(state: State, name: Name, piece: Slice, now: int) -> list[Rec
     transaction = state.transactions[name]
     commit = transaction.commit
     assert commit is not None
-    slate = Slate(state, now)
+    draft = Draft(state, now)
     batches: dict[TopicName, list[Outgoing]] = {}
     for publish in piece.publishes:
         batches.setdefault(publish.topic, []).append(publish.batch)
@@ -160,10 +160,10 @@ def publish_staged(state: State, name: Name, piece: Slice, now: int) -> list[Rec
         if topic is not None and topic.id in commit.topics:
             whole = join(parts)
             taken[topic.id] = len(whole)
-            place(slate, topic, whole, is_checked=True)
-    firsts = {(one.topic, one.partition): one.base for one in slate.records if isinstance(one, Published)}
+            place(draft, topic, whole, is_checked=True)
+    firsts = {(one.topic, one.partition): one.base for one in draft.records if isinstance(one, Published)}
     new = [(*where, first) for where, first in firsts.items() if where not in commit.firsts]
-    records: list[Record] = [CommitAdvanced(now, *name, piece.number, piece.row, taken, new), *slate.records]
+    records: list[Record] = [CommitAdvanced(now, *name, piece.number, piece.row, taken, new), *draft.records]
     if piece.number >= transaction.batches:
         records.append(TransactionEnded(now, *name, committed=True))
     return records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortoo.model import limits
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .feed import Feed
 from .group import Group
@@ -63,7 +63,7 @@ def delayed_in(feed: Feed) -> OffsetSet:
     """Not due yet, or waiting for a retry."""
     partition = feed.partition
     delayed = feed.unsettled(partition.delayed.within(0, partition.settled_end)) if partition.delayed else OffsetSet()
-    return (delayed - feed.early) | feed.retrying
+    return (delayed - feed.due_early) | feed.retrying
 
 
 def blocked_in(feed: Feed) -> OffsetSet:
@@ -72,7 +72,7 @@ def blocked_in(feed: Feed) -> OffsetSet:
         waiting = feed.keys.waiting
         return OffsetSet(offset for key in waiting.keys() & feed.keys.held.keys() for offset in waiting[key])
     if feed.fifo and feed.is_held:
-        return feed.ready.get(ANY_PRIORITY, OffsetSet()).copy()
+        return feed.ready.get(DEFAULT_PRIORITY, OffsetSet()).copy()
     return OffsetSet()
 
 
@@ -81,7 +81,7 @@ def count_blocked(feed: Feed) -> int:
     fresh = len(_fresh(feed, _FRESH_COUNTED, is_blocked=True))
     if feed.keys is not None:
         return fresh + feed.keys.blocked
-    return fresh + (len(feed.ready.get(ANY_PRIORITY, ())) if feed.fifo and feed.is_held else 0)
+    return fresh + (len(feed.ready.get(DEFAULT_PRIORITY, ())) if feed.fifo and feed.is_held else 0)
 
 
 def oldest_pending(group: Group) -> int | None:
@@ -157,7 +157,7 @@ def state_of(feed: Feed, offset: int) -> MessageState | None:
     if offset in feed.leased:
         return "leased"
     is_pending = bool(feed.unsettled(one))
-    if offset in feed.retrying or (is_pending and offset in partition.delayed and offset not in feed.early):
+    if offset in feed.retrying or (is_pending and offset in partition.delayed and offset not in feed.due_early):
         return "delayed"
     if offset in feed.dead:
         return "dead"

@@ -16,7 +16,7 @@ from msgspec import Meta
 from . import limits
 from .errors import InvalidError
 from .message import PRIORITY_NAMES, Message
-from .topic import ANY_PRIORITY
+from .topic import DEFAULT_PRIORITY
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def pick(batch: Batch, rows: Sequence[int]) -> Batch:
     return Batch([batch.values[row] for row in rows], **columns)
 
 
-_BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
+_BLANKS: dict[str, Any] = {"priorities": DEFAULT_PRIORITY, "json": False}
 
 
 def join(batches: Sequence[Outgoing]) -> Outgoing:
@@ -138,7 +138,7 @@ def size_of(batch: Outgoing) -> int:
 
 _value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
-_PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)
+_PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
 _OPTIONAL = {
     "delays": attrgetter("delay"),
     "deliver_ats": attrgetter("deliver_at"),
@@ -225,7 +225,7 @@ def _value_bytes(value: Any) -> bytes:
 
 
 def _priorities(raw: list[int | str]) -> list[int] | None:
-    if raw.count(ANY_PRIORITY) == len(raw):
+    if raw.count(DEFAULT_PRIORITY) == len(raw):
         return None
     if set(map(type, raw)) == {int}:
         return raw  # type: ignore[return-value]

@@ -21,7 +21,7 @@ _NUMBER_MAX = 1 << 62  # beyond any offset there will ever be, and within what b
 
 def check_command(command: c.Command) -> None:
     """InvalidError when no engine should see it."""
-    command = c.plain(command)
+    command = c.unwrap(command)
     match command:
         case c.Publish():
             check_outgoing(command.batch)

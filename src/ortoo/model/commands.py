@@ -240,6 +240,6 @@ class Once(msgspec.Struct, frozen=True, tag=True, gc=False):
 Command = PlainCommand | Once
 
 
-def plain(command: Command) -> PlainCommand:
+def unwrap(command: Command) -> PlainCommand:
     """What is wanted, however often it is sent."""
     return command.command if type(command) is Once else command  # type: ignore[return-value]

@@ -27,11 +27,11 @@ _EVENTS: dict[type, TraceKind] = {
 _FAILURES: dict[r.RetryReason, TraceKind] = {"nack": "nacked", "expired": "lease expired"}
 
 
-def event_of(record: r.Happening) -> TraceKind:
+def event_of(record: r.HistoryRecord) -> TraceKind:
     return _FAILURES[record.reason] if isinstance(record, r.Retried) else _EVENTS[type(record)]
 
 
-def reason_of(record: r.Happening) -> str | None:
+def reason_of(record: r.HistoryRecord) -> str | None:
     if isinstance(record, r.Skipped):
         return "retention"
     return getattr(record, "reason", None)
@@ -59,7 +59,7 @@ class HistoryColumns(msgspec.Struct, frozen=True):
         return len(self.offsets)
 
 
-def expand(records: list[r.Happening], start: int) -> HistoryColumns:
+def expand(records: list[r.HistoryRecord], start: int) -> HistoryColumns:
     """`start` is the number of the first record."""
     columns = HistoryColumns([], [], [], [], [], [], [], [], [], [])
     for position, record in enumerate(records, start):
@@ -94,7 +94,7 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def to_events(page: HistoryPage) -> list[HistoryEvent]:
-    columns = expand(r.decode_happenings(page.records), page.start)
+    columns = expand(r.decode_history(page.records), page.start)
     names = {group: group_name(page.groups, group) for group in set(columns.group_ids)}
     return list(
         map(

@@ -9,7 +9,7 @@ import msgspec
 
 from .errors import InvalidError
 from .names import GroupId, LeaseId, TopicId, TopicName
-from .topic import ANY_PRIORITY
+from .topic import DEFAULT_PRIORITY
 
 CORRELATION_ID = "correlation-id"
 REPLY_TO = "reply-to"
@@ -23,7 +23,7 @@ class Message(msgspec.Struct, gc=False):
     value: bytes | str | dict[str, Any] | list[Any]
     key: str | None = None
     headers: dict[str, str] | None = None
-    priority: int | str = ANY_PRIORITY
+    priority: int | str = DEFAULT_PRIORITY
     delay: float | None = None
     deliver_at: float | None = None
     ttl: float | None = None

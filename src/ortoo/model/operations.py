@@ -72,4 +72,4 @@ def answer_decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:
 
 def decode_answer(command: c.Command, data: bytes) -> Any:
     """Of one that was stored."""
-    return decode_stored(_decoders[type(c.plain(command))], data, "an answer")
+    return decode_stored(_decoders[type(c.unwrap(command))], data, "an answer")

@@ -346,8 +346,8 @@ Record = (
 )
 
 # What happened to single messages in a partition: what a store's history answers with.
-Happening = Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Skipped
-HAPPENINGS = (Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Skipped)
+HistoryRecord = Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Skipped
+HISTORY_RECORDS = (Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Skipped)
 
 
 def _to_plain(value: object) -> object:
@@ -364,7 +364,7 @@ def _from_plain(kind: type, value: object) -> object:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
 _decoder = msgspec.msgpack.Decoder(list[Record], dec_hook=_from_plain)
-_happenings_decoder = msgspec.msgpack.Decoder(list[Happening], dec_hook=_from_plain)
+_history_decoder = msgspec.msgpack.Decoder(list[HistoryRecord], dec_hook=_from_plain)
 
 
 def encode_records(records: list[Record]) -> bytes:
@@ -376,5 +376,5 @@ def decode_records(data: bytes) -> list[Record]:
     return decode_stored(_decoder, data, "a list of records")
 
 
-def decode_happenings(data: bytes) -> list[Happening]:
-    return decode_stored(_happenings_decoder, data, "a history")
+def decode_history(data: bytes) -> list[HistoryRecord]:
+    return decode_stored(_history_decoder, data, "a history")

@@ -10,7 +10,7 @@ from .batch import own_headers
 from .message import Delivery, LateAcks, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .offsets import OffsetSet
-from .topic import ANY_PRIORITY, TopicConfig
+from .topic import DEFAULT_PRIORITY, TopicConfig
 
 MessageState = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
 
@@ -166,7 +166,7 @@ def join_columns(parts: list[Columns]) -> Columns:
 
 
 _ALWAYS = ("offsets", "values", "timestamps")
-_BLANKS: dict[str, Any] = {"priorities": ANY_PRIORITY, "json": False}
+_BLANKS: dict[str, Any] = {"priorities": DEFAULT_PRIORITY, "json": False}
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -297,7 +297,7 @@ def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] |
             columns.values,
             columns.keys or nones,
             own_headers(columns.headers) if columns.headers else nones,  # a store keeps those it gave
-            columns.priorities or [ANY_PRIORITY] * count,
+            columns.priorities or [DEFAULT_PRIORITY] * count,
             columns.timestamps,
             columns.json or [False] * count,
             [attempts.get(offset, 1) for offset in columns.offsets] if attempts else [1] * count,

@@ -16,13 +16,13 @@ OnExpire = Literal["drop", "dlq"]
 Durability = Literal["commit", "interval", "none"]
 DedupScope = Literal["topic", "namespace"]
 
-ANY_PRIORITY = 5  # of a message or a topic that names none; lower is sooner
+DEFAULT_PRIORITY = 5  # of a message or a topic that names none; lower is sooner
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     partitions: int = 6
     ordering: Ordering = "key"
-    priority: int = ANY_PRIORITY
+    priority: int = DEFAULT_PRIORITY
     labels: dict[str, str] = {}
     allow_reorder: bool = False  # lets the partitions of a topic in key order be increased
     lease: float = 30.0

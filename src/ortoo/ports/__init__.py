@@ -1,6 +1,6 @@
 """What the broker needs from the world: a store and a clock. Small on purpose; stores keep bytes, never rules."""
 
 from .clock import Alarm, Clock
-from .store import Happened, Store, StoreStatus
+from .store import Store, StoredHistory, StoreStatus
 
-__all__ = ["Alarm", "Clock", "Happened", "Store", "StoreStatus"]
+__all__ = ["Alarm", "Clock", "Store", "StoreStatus", "StoredHistory"]

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record, Staged
+from ortoo.model.records import HistoryRecord, Record, Staged
 from ortoo.model.replies import Columns
 
 
@@ -19,10 +19,10 @@ class StoreStatus(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints
 
 
-class Happened(msgspec.Struct, frozen=True):
+class StoredHistory(msgspec.Struct, frozen=True):
     """A run of a partition's history. Its records are numbered from 0 in the order of their commits; no number is used twice."""
 
-    records: list[Happening]  # numbered without a gap
+    records: list[HistoryRecord]  # numbered without a gap
     start: int  # number of the first one here; higher than asked for when what lies before is gone
     first: int  # the oldest that is still known
     end: int  # one past the newest
@@ -67,11 +67,11 @@ class Store(Protocol):
         """Up to `count` messages from the first that is there at or after `start`."""
         ...
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
         """What happened to one message, in order, as far as it is kept."""
         ...
 
-    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+    async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         """What happened to all its messages: up to `count` records from that number on, fewer where some are missing.
 
         Numbers survive whatever the records survive. What is answered here is never lost again, not even with the power.

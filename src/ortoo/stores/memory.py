@@ -14,8 +14,8 @@ from ortoo.model import limits
 from ortoo.model.batch import size_of
 from ortoo.model.names import TopicId
 from ortoo.model.records import (
-    HAPPENINGS,
-    Happening,
+    HISTORY_RECORDS,
+    HistoryRecord,
     Opened,
     Published,
     Record,
@@ -30,7 +30,7 @@ from ortoo.model.records import (
     Trimmed,
 )
 from ortoo.model.replies import Columns, join_columns
-from ortoo.ports import Happened, StoreStatus
+from ortoo.ports import StoredHistory, StoreStatus
 
 from .stretch import Stretch
 
@@ -46,10 +46,10 @@ class _Log:
     def __init__(self) -> None:
         self.segments: list[Stretch] = []
         self.start = 0
-        self.happened: dict[int, list[Happening]] = {}
+        self.happened: dict[int, list[HistoryRecord]] = {}
         self.happened_count = 0
         self.skips: list[Skipped] = []  # told even after their messages are gone
-        self.row: list[Happening] = []  # all of it, in order
+        self.row: list[HistoryRecord] = []  # all of it, in order
         self.forgotten = 0  # how many went before those in the row
 
     def append(self, record: Published) -> None:
@@ -81,7 +81,7 @@ class _Log:
         end = min(start + count, self.segments[-1].end)
         return self.read(range(start, end))
 
-    def note(self, record: Happening) -> None:
+    def note(self, record: HistoryRecord) -> None:
         self.row.append(record)
         if len(self.row) > limits.HISTORY_RECORDS_MAX:  # many at a time, for each time all others move up
             gone = limits.HISTORY_RECORDS_MAX // 16 + 1
@@ -108,16 +108,16 @@ class _Log:
             del self.happened[first][:gone]
             self.happened_count -= gone
 
-    def history(self, offset: int) -> list[Happening]:
-        found: list[Happening] = [
+    def history(self, offset: int) -> list[HistoryRecord]:
+        found: list[HistoryRecord] = [
             record for record in self.happened.get(offset >> _BUCKET_BITS, ()) if offset in record.offsets
         ]
         return found + [skip for skip in self.skips if offset in skip.offsets]
 
-    def happenings(self, start: int, count: int) -> Happened:
+    def read_history(self, start: int, count: int) -> StoredHistory:
         start = max(start, self.forgotten)
         at = start - self.forgotten
-        return Happened(self.row[at : at + count], start, self.forgotten, self.forgotten + len(self.row))
+        return StoredHistory(self.row[at : at + count], start, self.forgotten, self.forgotten + len(self.row))
 
     def trim(self, start: int) -> None:
         self.start = start
@@ -137,7 +137,7 @@ def _far(offsets: Sequence[int], upto: int, end: int) -> int:
     return bisect_right(offsets, end - 1, lo=upto)
 
 
-def _bounds(record: Happening) -> tuple[int, int]:
+def _bounds(record: HistoryRecord) -> tuple[int, int]:
     if isinstance(record, Retried):
         return min(record.offsets), max(record.offsets)
     return record.offsets.first(), record.offsets.last()
@@ -174,7 +174,7 @@ class MemoryStore:
         for record in records:
             if isinstance(record, Published):
                 self._log(record.topic, record.partition).append(record)
-            elif isinstance(record, HAPPENINGS):
+            elif isinstance(record, HISTORY_RECORDS):
                 self._log(record.topic, record.partition).note(record)
             else:
                 free = _FREE.get(type(record))
@@ -229,11 +229,11 @@ class MemoryStore:
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return self._log(topic, partition).scan(start, count)
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
         return self._log(topic, partition).history(offset)
 
-    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
-        return self._log(topic, partition).happenings(start, count)
+    async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
+        return self._log(topic, partition).read_history(start, count)
 
     def status(self) -> StoreStatus:
         return _EMPTIED if self._is_emptied else _STATUS

@@ -7,9 +7,9 @@ from typing import Any
 
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
-OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": ANY_PRIORITY, "json": False}
+OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": DEFAULT_PRIORITY, "json": False}
 
 
 class Stretch:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record, Staged, decode_records, encode_records
+from ortoo.model.records import HistoryRecord, Record, Staged, decode_records, encode_records
 from ortoo.model.replies import Columns
-from ortoo.ports import Happened, StoreStatus
+from ortoo.ports import StoredHistory, StoreStatus
 from ortoo.stores.memory import MemoryStore
 
 Fault = Literal["none", "slow", "fail before", "fail after", "crash before", "crash after"]
@@ -65,11 +65,11 @@ class FaultyStore:
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return await self._view.scan(topic, partition, start, count)
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[Happening]:
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
         return await self._view.history(topic, partition, offset)
 
-    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
-        return await self._view.happenings(topic, partition, start, count)
+    async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
+        return await self._view.read_history(topic, partition, start, count)
 
     def status(self) -> StoreStatus:
         return self._view.status()

@@ -106,7 +106,7 @@ class FoldedStore(DiskStore):
             journal.faults.append(f"commits {last + 1} to {journal.certain} were confirmed and are lost")
         journal.commits = {number: commit for number, commit in journal.commits.items() if number <= last}
         journal.certain = last
-        troubled = {topic.id for topic in state.topics.values() if any(p.trouble for p in topic.partitions)}
+        troubled = {topic.id for topic in state.topics.values() if any(p.quarantine_reason for p in topic.partitions)}
         wanted, values = journal.fold()
         difference = _difference(picture(state, troubled), picture(wanted, troubled))
         difference = difference or await self._lost_values(state, values, troubled)

@@ -204,7 +204,7 @@ class StoreContract:
 
     async def test_numbers_what_happens_to_a_partition(self) -> None:
         store = await self._opened()
-        nothing = await store.happenings(T1, 0, 0, 100)
+        nothing = await store.read_history(T1, 0, 0, 100)
         assert (nothing.records, nothing.start, nothing.first, nothing.end) == ([], 0, 0, 0)
         await store.append([published(0, [b"a", b"b", b"c"])])
         leases = [leased(number) for number in range(10)]
@@ -212,11 +212,11 @@ class StoreContract:
             await store.append([lease])
         await store.append([*leases[5:], leased(99, partition=1)])
         for start, count in ((0, 100), (0, 3), (4, 2), (9, 1), (10, 5)):
-            found = await store.happenings(T1, 0, start, count)
+            found = await store.read_history(T1, 0, start, count)
             assert (found.records, found.start) == (leases[start : start + count], start)
             assert (found.first, found.end) == (0, 10)
-        assert (await store.happenings(T1, 1, 0, 100)).records == [leased(99, partition=1)]
-        assert (await store.happenings(T1, 0, 50, 1)).records == []
+        assert (await store.read_history(T1, 1, 0, 100)).records == [leased(99, partition=1)]
+        assert (await store.read_history(T1, 0, 50, 1)).records == []
         await store.close()
 
     async def test_a_trim_leaves_what_happens_next_its_number(self) -> None:
@@ -225,7 +225,7 @@ class StoreContract:
         skipped = Skipped(2000, T1, G, 0, OffsetSet([0, 1]))
         await store.append([skipped, Trimmed(2000, T1, 0, 2)])
         await store.append([leased(3)])
-        found = await store.happenings(T1, 0, 2, 100)
+        found = await store.read_history(T1, 0, 2, 100)
         assert (found.records, found.start, found.end) == ([skipped, leased(3)], 2, 4)
         await store.close()
 
@@ -281,13 +281,13 @@ class StoreContract:
         await store.append([published(0, [b"a", b"b", b"c"])])
         for number in range(5):
             await store.append([leased(number)])
-        before = await store.happenings(T1, 0, 0, 100)
+        before = await store.read_history(T1, 0, 0, 100)
         await store.close()
         store = await self.reopen(store)
         _ = [commit async for commit in store.recover()]
-        assert await store.happenings(T1, 0, 0, 100) == before
+        assert await store.read_history(T1, 0, 0, 100) == before
         await store.append([leased(77)])
-        assert (await store.happenings(T1, 0, 5, 100)).records == [leased(77)]
+        assert (await store.read_history(T1, 0, 5, 100)).records == [leased(77)]
         await store.close()
 
     async def test_recovers_everything_in_order(self) -> None:

@@ -142,7 +142,7 @@ async def test_a_mistake_of_the_server_tells_no_internals(
     async def broken(*args: Any) -> Any:
         raise ValueError("the secret is 42")
 
-    monkeypatch.setattr("ortoo.broker.gate.Guest.ask", broken)
+    monkeypatch.setattr("ortoo.broker.gate.AuthorizedLink.ask", broken)
     response = await home.client.get("/v1/stats")
     assert "42" not in problem(response, 500, "error")
     assert "the secret is 42" in caplog.text

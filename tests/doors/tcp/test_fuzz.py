@@ -129,11 +129,11 @@ async def play(said: list[Any]) -> None:
     await Queue(broker).publish_many("jobs", [b"1", b"2", b"3"])
     await broker.call(c.CreateGroup(TopicName("default", "jobs"), "default"))
     budget = Budget(1 << 30)
-    guest = Gate("tcp", broker, Access(), LimitSettings(), budget).admit(None)
+    link = Gate("tcp", broker, Access(), LimitSettings(), budget).admit(None)
     for request in filter(None, map(asked, said)):
         try:
             async with asyncio.timeout(0.01 if getattr(request, "wait_ms", 0) else 60):
-                await answer(guest, request, Share(budget), 0)
+                await answer(link, request, Share(budget), 0)
         except (OrtooError, TimeoutError):
             pass
     await clock.advance(3600)

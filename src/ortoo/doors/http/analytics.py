@@ -62,7 +62,7 @@ class Analytics:
 
 
 async def history(call: Call) -> bytes:
-    report = await call.desk.analytics.report()
+    report = await call.services.analytics.report()
     query: AnalyticsQuery = call.query
     return await asyncio.to_thread(_encoded, report, query)
 

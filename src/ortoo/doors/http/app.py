@@ -9,17 +9,17 @@ import msgspec
 
 from ortoo.model.errors import InvalidError, OrtooError
 
-from .body import Intake, check_content_type, parse_body, parse_query
+from .body import BodyReader, check_content_type, parse_body, parse_query
 from .call import Answer, Call, Reply, Scope, Send, Streaming
 from .coding import WORTHWHILE_BYTES, choose, encode, encode_stream
 from .connection import Connection
 from .counting import check_nests
-from .desk import Desk, HangUp, Receive
 from .handshake import Handshake, bearer_token
 from .head import read_head
 from .origin import Origins
 from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem, unexpected
 from .routing import Endpoint, Router
+from .services import ClientGone, HttpServices, Receive
 
 log = logging.getLogger("ortoo.http")
 
@@ -29,11 +29,11 @@ _encode = msgspec.json.Encoder().encode
 class App:
     """An ASGI application."""
 
-    def __init__(self, desk: Desk, router: Router) -> None:
-        self._desk = desk
+    def __init__(self, services: HttpServices, router: Router) -> None:
+        self._desk = services
         self._router = router
-        self._origins = Origins(desk.settings, desk.gate.needs_token)
-        self._stream = Handshake(desk, self._origins)
+        self._origins = Origins(services.settings, services.gate.needs_token)
+        self._stream = Handshake(services, self._origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -43,14 +43,14 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
-        intake = Intake(self._desk.gate.budget, self._desk.settings.max_body_bytes)
+        intake = BodyReader(self._desk.gate.budget, self._desk.settings.max_body_bytes)
         try:
             try:
                 headers = read_head(scope)
                 answer = await self._serve(scope, receive, headers, intake)
             except (OrtooError, Refusal) as error:
                 answer = _problem_answer(error)
-            except HangUp:
+            except ClientGone:
                 return
             except Exception:  # a mistake of ours must not take the connection, or the door, with it
                 log.exception("a request failed: %s %s", scope["method"], scope["path"])
@@ -60,7 +60,7 @@ class App:
             intake.close()
 
     async def _serve(
-        self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], intake: Intake
+        self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], intake: BodyReader
     ) -> Answer | Streaming:
         method: str = scope["method"]
         self._origins.check(method, headers)
@@ -73,7 +73,7 @@ class App:
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
         call = Call(self._desk, scope, receive, headers)
         if endpoint.route.needs_token:
-            call.guest = self._desk.gate.admit(bearer_token(headers))
+            call.link = self._desk.gate.admit(bearer_token(headers))
         call.params = params
         call.query = parse_query(endpoint.route.query, scope["query_string"])
         if endpoint.decoder is not None:
@@ -81,7 +81,7 @@ class App:
         return _to_answer(await endpoint.route.handler(call), endpoint)
 
     @staticmethod
-    async def _body(endpoint: Endpoint, call: Call, intake: Intake) -> Any:
+    async def _body(endpoint: Endpoint, call: Call, intake: BodyReader) -> Any:
         call.share = intake.share
         body = await intake.read(call.receive, call.headers, endpoint.bytes_max)
         if not body and endpoint.route.body_optional:
@@ -90,7 +90,7 @@ class App:
             raise InvalidError("this request needs a JSON body; /docs shows which")
         else:
             check_content_type(call.headers)
-        if endpoint.route.is_loose:
+        if endpoint.route.is_checked_later:
             check_nests(body)
         assert endpoint.decoder is not None
         return await parse_body(endpoint.decoder, body)

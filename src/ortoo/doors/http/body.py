@@ -16,8 +16,8 @@ from ortoo.model.names import check_name
 from .call import InNamespace
 from .coding import DECODERS, RATIO_MAX, TooLarge, decode
 from .counting import check_counts, could_have_many
-from .desk import HangUp, Receive
 from .problems import Refusal
+from .services import ClientGone, Receive
 
 _HIGH, _LOW = rb"\\u[dD][89abAB]\w\w", rb"\\u[dD][c-fC-F]\w\w"
 _LONE_SURROGATE = re.compile(b"%b(?!%b)|%b(?<!%b%b)" % (_HIGH, _LOW, _LOW, _HIGH, _LOW))
@@ -27,7 +27,7 @@ _LARGE_BYTES = 1024 * 1024
 _ROOM_SECONDS = 30.0  # a body waits for those of others
 
 
-class Intake:
+class BodyReader:
     """The body of one request, and its share of what all doors together may hold."""
 
     __slots__ = ("_bytes_max", "_hint", "_reading", "share")
@@ -80,7 +80,7 @@ class Intake:
             finally:
                 self._reading = None
             if message["type"] == "http.disconnect":
-                raise HangUp
+                raise ClientGone
             part: bytes = message.get("body", b"")
             self.share.take(len(part))
             self.share.expect(message.get("more_body", False))

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import Guest
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.client import Queue
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 
-from .desk import Desk, Receive
 from .problems import Headers
+from .services import HttpServices, Receive
 
 JSON = b"application/json"
 Send = Callable[[Any], Awaitable[None]]
@@ -58,14 +58,14 @@ Reply = bytes | msgspec.Struct | Answer | Streaming | None
 class Call:
     """What a handler is given. `body` and `query` are of the types that its route declares."""
 
-    __slots__ = ("body", "desk", "guest", "headers", "params", "query", "receive", "scope", "share")
+    __slots__ = ("body", "headers", "link", "params", "query", "receive", "scope", "services", "share")
 
-    def __init__(self, desk: Desk, scope: Scope, receive: Receive, headers: dict[bytes, bytes]) -> None:
-        self.desk = desk
+    def __init__(self, services: HttpServices, scope: Scope, receive: Receive, headers: dict[bytes, bytes]) -> None:
+        self.services = services
         self.scope = scope
         self.receive = receive
         self.headers = headers
-        self.guest: Guest = None  # type: ignore[assignment] # until the caller was let in; open routes never look
+        self.link: AuthorizedLink = None  # type: ignore[assignment] # until the caller was let in; open routes never look
         self.params: dict[str, str] = {}
         self.share: Share = None  # type: ignore[assignment] # of what all doors may hold; of a request that has a body
         self.query: Any = None
@@ -83,7 +83,7 @@ class Call:
     @property
     def queue(self) -> Queue:
         """The checked interface, for whatever is not worth a shortcut."""
-        return Queue(self.guest, namespace=self.namespace, consumer=self.consumer)
+        return Queue(self.link, namespace=self.namespace, consumer=self.consumer)
 
     @property
     def consumer(self) -> str:

@@ -29,13 +29,13 @@ Credit = Annotated[int, Meta(ge=0, le=1_000_000)]
 Name = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 
 
-class Said(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+class ClientMessage(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
     """`ref` comes back with the answer, so that a client can tell which of its messages it belongs to."""
 
     ref: Name | UnsetType = UNSET
 
 
-class Subscribe(Said, tag="subscribe"):
+class Subscribe(ClientMessage, tag="subscribe"):
     """Messages come as long as there is credit; each one costs one. `max_messages` bounds a single delivery."""
 
     id: Name
@@ -53,16 +53,16 @@ class Subscribe(Said, tag="subscribe"):
     start: Start | None = "all"
 
 
-class Grant(Said, tag="credit"):
+class Grant(ClientMessage, tag="credit"):
     id: Name
     credit: Credit
 
 
-class Unsubscribe(Said, tag="unsubscribe"):
+class Unsubscribe(ClientMessage, tag="unsubscribe"):
     id: Name
 
 
-class Settling(Said):
+class Settling(ClientMessage):
     receipts: Receipts
 
 
@@ -91,7 +91,7 @@ class Extend(Settling, tag="extend"):
     seconds: Seconds | None = None
 
 
-class PublishTo(Said, tag="publish"):
+class PublishTo(ClientMessage, tag="publish"):
     topic: str
     messages: Messages
     namespace: str = DEFAULT_NAMESPACE
@@ -116,33 +116,33 @@ _SETTLING = {kind.__struct_config__.tag for kind in (Ack, AckThrough, Nack, Reje
 decode_kind = msgspec.json.Decoder(Kind)
 
 
-class Told(msgspec.Struct, tag_field="type", kw_only=True):
+class ServerMessage(msgspec.Struct, tag_field="type", kw_only=True):
     ref: str | UnsetType = UNSET
 
 
-class Subscribed(Told, tag="subscribed"):
+class Subscribed(ServerMessage, tag="subscribed"):
     id: str
 
 
-class Unsubscribed(Told, tag="unsubscribed"):
+class Unsubscribed(ServerMessage, tag="unsubscribed"):
     id: str
 
 
-class Delivered(Told, tag="messages"):
+class Delivered(ServerMessage, tag="messages"):
     id: str
     messages: list[MessageView]
 
 
-class SettledTold(Told, tag="settled", omit_defaults=True):
+class SettledMessage(ServerMessage, tag="settled", omit_defaults=True):
     results: list[SettleResult]
     revoked: list[str] = []
 
 
-class PublishedTold(Told, tag="published"):
+class PublishedMessage(ServerMessage, tag="published"):
     results: list[Placement]
 
 
-class ErrorTold(Told, tag="error"):
+class ErrorMessage(ServerMessage, tag="error"):
     """The members of a problem document. `id`: the subscription that has ended with it, if one has."""
 
     title: str
@@ -152,8 +152,8 @@ class ErrorTold(Told, tag="error"):
     id: str | UnsetType = UNSET
 
 
-def to_error(problem: Problem, ref: str | UnsetType, id: str | UnsetType) -> ErrorTold:
-    return ErrorTold(
+def to_error(problem: Problem, ref: str | UnsetType, id: str | UnsetType) -> ErrorMessage:
+    return ErrorMessage(
         ref=ref, id=id, title=problem.title, status=problem.status, detail=problem.detail, code=problem.code
     )
 

@@ -19,9 +19,9 @@ from .analytics import Analytics
 from .app import App
 from .call import Scope, Send
 from .connection import Connection
-from .desk import Desk, Metrics, Ready, Receive
 from .openapi import Description
 from .routing import Router
+from .services import HttpServices, Metrics, Ready, Receive
 from .table import ROUTES
 from .websocket import Socket
 
@@ -46,7 +46,9 @@ class HttpDoor:
         self._gate = gate
         self._settings = settings
         self._tls = tls
-        self._desk = Desk(gate, settings, metrics, ready, Description(ROUTES, version("ortoo")), Analytics(lake))
+        self._desk = HttpServices(
+            gate, settings, metrics, ready, Description(ROUTES, version("ortoo")), Analytics(lake)
+        )
         self._app = App(self._desk, Router(ROUTES))
         self._state = ServerState()
         self._server: asyncio.Server | None = None

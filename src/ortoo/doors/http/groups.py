@@ -21,7 +21,7 @@ from .shapes import (
 
 
 async def list_all(call: Call) -> GroupList:
-    return GroupList((await call.guest.ask(GetTopic(call.topic))).groups)
+    return GroupList((await call.link.ask(GetTopic(call.topic))).groups)
 
 
 async def show(call: Call) -> GroupInfo:

@@ -10,10 +10,10 @@ from uuid import uuid4
 from ortoo.model.errors import ClosedError, OrtooError, UnauthenticatedError
 
 from .call import Scope, Send
-from .desk import Desk, Receive
 from .head import read_head
 from .origin import Origins
 from .problems import CONTENT_TYPE, Refusal, encode_problem, problem_headers, to_problem
+from .services import HttpServices, Receive
 from .stream import Session
 
 log = logging.getLogger("ortoo.http")
@@ -46,8 +46,8 @@ def offered_token(subprotocols: list[str]) -> str | None:
 
 
 class Handshake:
-    def __init__(self, desk: Desk, origins: Origins) -> None:
-        self._desk = desk
+    def __init__(self, services: HttpServices, origins: Origins) -> None:
+        self._desk = services
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,10 +67,10 @@ class Handshake:
         if scope["raw_path"] != PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        guest = self._desk.gate.admit(token)
+        link = self._desk.gate.admit(token)
         if self._desk.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._desk, guest, f"ws-{uuid4().hex}", receive, send)
+        return Session(self._desk, link, f"ws-{uuid4().hex}", receive, send)
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ortoo.broker.gate import Guest
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.client import Queue
 from ortoo.client.inbox import Inbox
 from ortoo.client.stream import Stream
@@ -26,9 +26,9 @@ class JsonBytes(bytes):
 class _Asking:
     """The queue as an inbox sees it; what it publishes keeps its JSON as it came."""
 
-    def __init__(self, guest: Guest, namespace: str) -> None:
-        self._guest = guest
-        self._queue = Queue(guest, namespace=namespace)
+    def __init__(self, link: AuthorizedLink, namespace: str) -> None:
+        self._link = link
+        self._queue = Queue(link, namespace=namespace)
 
     async def create_topic(self, topic: str, /, **settings: Any) -> Any:
         return await self._queue.create_topic(topic, **settings)
@@ -50,7 +50,7 @@ class _Asking:
             json=[True] if isinstance(message.value, JsonBytes) else None,
         )
         check_outgoing(batch)
-        await self._guest.publish(Publish(TopicName(namespace, topic), batch))
+        await self._link.publish(Publish(TopicName(namespace, topic), batch))
 
 
 class _Held:
@@ -67,8 +67,8 @@ class _Held:
 class Inboxes:
     """One for each namespace that requests are made in; all callers share it. One that nobody uses any more goes."""
 
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
+    def __init__(self, link: AuthorizedLink) -> None:
+        self._link = link
         self._held: dict[str, _Held] = {}  # those unused come in the order in which they were used last
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -76,7 +76,7 @@ class Inboxes:
         held = self._held.pop(namespace, None)
         if held is None:
             self._make_room()
-            held = _Held(Inbox(_Asking(self._guest, namespace), namespace))
+            held = _Held(Inbox(_Asking(self._link, namespace), namespace))
         self._held[namespace] = held
         if held.timer is not None:
             held.timer.cancel()

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ortoo.broker.gate import Guest
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.client.pieces import settle as settle_runs
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError, LeaseLostError
@@ -16,8 +16,8 @@ from ortoo.model.replies import LeasedRun, Settled
 from ortoo.model.runs import merge_runs, runs_of
 
 from .call import Call
-from .desk import HangUp
 from .rendering import encode_runs
+from .services import ClientGone
 from .shapes import LeaseAnywhereBody, LeaseBody, MessageList, SettleBody, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "release", "extend", "ack_through"]
@@ -65,23 +65,23 @@ def to_lease(
 async def _lease(call: Call, command: Lease) -> bytes:
     if call.body.consumer is not None:
         check_name("a consumer's name", command.consumer)
-        call.desk.gate.presence.requested(command.consumer)
-    if command.wait_ms and not call.desk.is_closing:
-        runs = await call.desk.attend(
-            call, call.guest.lease(command), lambda runs: give_back(call.guest, command, runs)
+        call.services.gate.presence.requested(command.consumer)
+    if command.wait_ms and not call.services.is_closing:
+        runs = await call.services.wait_for(
+            call, call.link.lease(command), lambda runs: give_back(call.link, command, runs)
         )
     else:
-        runs = await call.guest.lease(msgspec.structs.replace(command, wait_ms=0))
+        runs = await call.link.lease(msgspec.structs.replace(command, wait_ms=0))
         if call.is_gone:
-            await give_back(call.guest, command, runs)
-            raise HangUp
+            await give_back(call.link, command, runs)
+            raise ClientGone
     return await encode_runs(_NONE, runs) if runs else _NONE
 
 
-async def give_back(guest: Guest, command: Lease, runs: list[LeasedRun]) -> None:
+async def give_back(link: AuthorizedLink, command: Lease, runs: list[LeasedRun]) -> None:
     """What was leased for a client that is not there any more."""
     if runs and not command.auto_ack:
-        await guest.call(Settle("release", runs_of(run.taken for run in runs)))
+        await link.call(Settle("release", runs_of(run.taken for run in runs)))
 
 
 # -- settling
@@ -89,15 +89,15 @@ async def give_back(guest: Guest, command: Lease, runs: list[LeasedRun]) -> None
 
 def settle(action: Action) -> Callable[[Call], Awaitable[bytes]]:
     async def handler(call: Call) -> bytes:
-        return _encode(await settle_receipts(call.guest, action, call.body))
+        return _encode(await settle_receipts(call.link, action, call.body))
 
     return handler
 
 
-async def settle_receipts(guest: Guest, action: Action, body: SettleBody) -> SettleResults:
+async def settle_receipts(link: AuthorizedLink, action: Action, body: SettleBody) -> SettleResults:
     """One answer per receipt, in their order. The receipts alone say what is settled."""
     runs, are_all_good = _to_runs(body.receipts, through=action == "ack_through")
-    settled = await settle_runs(guest.call, _command(action, body, runs)) if runs else Settled()
+    settled = await settle_runs(link.call, _command(action, body, runs)) if runs else Settled()
     if settled.lost is None and are_all_good:
         count = len(body.receipts)
         results = list(map(SettleResult, body.receipts, [True] * count, [None] * count))

@@ -14,7 +14,7 @@ from ortoo.model.commands import Publish
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import PRIORITY_NAMES
 from ortoo.model.replies import Placed
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .call import Call
 from .shapes import NewMessage, Placement, Placements, PublishBody
@@ -22,7 +22,7 @@ from .shapes import NewMessage, Placement, Placements, PublishBody
 _encode = msgspec.json.Encoder().encode
 _value, _base64, _key, _headers, _priority = map(attrgetter, ("value", "value_base64", "key", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
-_PLAIN = (None, None, ANY_PRIORITY, None, None, None, None, None)
+_PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
 _OPTIONAL = {
     "delays": attrgetter("delay"),
     "deliver_ats": attrgetter("deliver_at"),
@@ -36,12 +36,12 @@ async def publish(call: Call) -> bytes:
     body: PublishBody = call.body
     command = Publish(call.topic, to_columns(body.messages))
     if not body.wait:
-        return _encode(to_placements([await call.guest.publish(command)]))
-    wait_ms = 0 if call.desk.is_closing else round(body.wait * 1000)
-    publishing = call.guest.publish_or_wait(command, wait_ms, call.share, call.share.bytes)
-    placed = await call.desk.attend(call, publishing, _stays)
+        return _encode(to_placements([await call.link.publish(command)]))
+    wait_ms = 0 if call.services.is_closing else round(body.wait * 1000)
+    publishing = call.link.publish_or_wait(command, wait_ms, call.share, call.share.bytes)
+    placed = await call.services.wait_for(call, publishing, _stays)
     if placed is None:  # the door closes: one last try, without waiting
-        placed = await call.guest.publish(command)
+        placed = await call.link.publish(command)
     return _encode(to_placements([placed]))
 
 
@@ -85,7 +85,7 @@ def _used(column: list[Any]) -> list[Any] | None:
 
 
 def _priorities(raw: list[int | str]) -> list[int] | None:
-    if raw.count(ANY_PRIORITY) == len(raw):
+    if raw.count(DEFAULT_PRIORITY) == len(raw):
         return None
     return [PRIORITY_NAMES[priority] if isinstance(priority, str) else priority for priority in raw]
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ortoo.model.message import Received
 from ortoo.model.replies import LeasedRun
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .shapes import MessageView
 
@@ -69,7 +69,7 @@ def render_run(run: LeasedRun) -> Iterable[MessageView]:
         [stamp / 1000 for stamp in columns.timestamps],
         columns.keys or [None] * count,
         [headers or _NO_HEADERS for headers in columns.headers] if columns.headers else [_NO_HEADERS] * count,
-        columns.priorities or [ANY_PRIORITY] * count,
+        columns.priorities or [DEFAULT_PRIORITY] * count,
         [attempts.get(offset, 1) for offset in offsets] if attempts else [1] * count,
         values,
         binaries,

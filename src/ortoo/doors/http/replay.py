@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from ortoo.broker.gate import Guest
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.client.admin import to_position
 from ortoo.model.commands import Position
 from ortoo.model.errors import InvalidError
@@ -66,8 +66,8 @@ class Track:
 
 
 class Replay:
-    def __init__(self, guest: Guest, topic: TopicName, batch: int) -> None:
-        self._guest = guest
+    def __init__(self, link: AuthorizedLink, topic: TopicName, batch: int) -> None:
+        self._link = link
         self._topic = topic
         self._batch = batch
         self._count = min(batch, _SCAN_FIRST)
@@ -77,7 +77,7 @@ class Replay:
 
     async def begin(self, partitions: list[int], start: Position, until: Position | None) -> None:
         for partition in partitions:
-            page = await self._guest.ask(Scan(self._topic, partition, start, until, self._count))
+            page = await self._link.ask(Scan(self._topic, partition, start, until, self._count))
             await self._add(Track(partition), page)
 
     async def resume(self, bookmark: Bookmark) -> None:
@@ -85,7 +85,7 @@ class Replay:
         for mark in bookmark.marks:
             until = Position(offset=mark.end)
             here = Position(offset=mark.offset)
-            page = await self._guest.ask(Scan(self._topic, mark.partition, here, until, self._count))
+            page = await self._link.ask(Scan(self._topic, mark.partition, here, until, self._count))
             await self._add(Track(mark.partition), page)
 
     async def _add(self, track: Track, page: Page) -> None:
@@ -109,7 +109,7 @@ class Replay:
         track = self._tracks[which]
         while not track.messages and track.next_offset < track.end:
             start, until = Position(offset=track.next_offset), Position(offset=track.end)
-            self._load(track, await self._guest.ask(Scan(self._topic, track.partition, start, until, self._count)))
+            self._load(track, await self._link.ask(Scan(self._topic, track.partition, start, until, self._count)))
         if track.messages:
             heappush(self._heads, (track.messages[-1].timestamp_ms, which))
 
@@ -159,7 +159,7 @@ async def read(call: Call) -> MessagePage | Streaming:
     is_stream = query.format == "ndjson" or (
         query.format is None and NDJSON in call.headers.get(b"accept", b"").lower()
     )
-    replay = Replay(call.guest, call.topic, _CHUNK_MESSAGES if is_stream else query.limit)
+    replay = Replay(call.link, call.topic, _CHUNK_MESSAGES if is_stream else query.limit)
     await _start(call, query, replay)
     if is_stream:
         return Streaming(replay.lines(), NDJSON)
@@ -180,5 +180,5 @@ async def _start(call: Call, query: ReplayQuery, replay: Replay) -> None:
         until = to_position(None, query.to_offset, query.to_time)
     partitions = [query.partition] if query.partition is not None else None
     if partitions is None:
-        partitions = list(range(len((await call.guest.ask(GetTopic(call.topic))).partitions)))
+        partitions = list(range(len((await call.link.ask(GetTopic(call.topic))).partitions)))
     await replay.begin(partitions, start, until)

@@ -16,8 +16,8 @@ from .shapes import MessageView, RequestBody
 async def ask(call: Call) -> MessageView:
     body: RequestBody = call.body
     message = Message(_value(body), body.key, body.headers, ttl=max(body.timeout, 0.001))
-    asking = call.desk.inboxes.ask(call.namespace, message, call.params["topic"], body.timeout)
-    answer = await call.desk.attend(call, asking, _is_dropped)
+    asking = call.services.inboxes.ask(call.namespace, message, call.params["topic"], body.timeout)
+    answer = await call.services.wait_for(call, asking, _is_dropped)
     if answer is None:
         raise ClosedError("the server stops; nobody has answered yet")
     return render(answer)

@@ -34,12 +34,12 @@ class Route(msgspec.Struct, frozen=True):
     errors: tuple[type[OrtooError], ...] = ()
     needs_token: bool = True
 
-    is_loose: bool = False  # the handler checks the body itself, to answer with the queue's own errors
+    is_checked_later: bool = False  # the handler checks the body itself, to answer with the queue's own errors
 
     def decoder(self) -> msgspec.json.Decoder[Any] | None:
         if self.body is None:
             return None
-        return msgspec.json.Decoder(dict[str, Any] if self.is_loose else self.body)
+        return msgspec.json.Decoder(dict[str, Any] if self.is_checked_later else self.body)
 
 
 class Endpoint:

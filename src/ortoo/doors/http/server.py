@@ -18,14 +18,14 @@ async def health(call: Call) -> Health:
 
 
 async def ready(call: Call) -> Answer:
-    reason = "the server is stopping" if call.desk.is_closing else call.desk.ready()
+    reason = "the server is stopping" if call.services.is_closing else call.services.ready()
     if reason is None:
         return Answer(_encode(Readiness("ready")))
     return Answer(_encode(Readiness("not ready", reason)), 503)
 
 
 async def metrics(call: Call) -> Answer:
-    return Answer(await call.desk.metrics(), content_type=METRICS_TYPE.encode())
+    return Answer(await call.services.metrics(), content_type=METRICS_TYPE.encode())
 
 
 async def upgrade_required(call: Call) -> Answer:
@@ -33,8 +33,8 @@ async def upgrade_required(call: Call) -> Answer:
 
 
 async def openapi(call: Call) -> Answer:
-    return Answer(call.desk.description.json)
+    return Answer(call.services.description.json)
 
 
 async def docs(call: Call) -> Answer:
-    return Answer(call.desk.description.html, content_type=b"text/html; charset=utf-8")
+    return Answer(call.services.description.html, content_type=b"text/html; charset=utf-8")

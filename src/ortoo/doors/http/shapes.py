@@ -15,7 +15,7 @@ from ortoo.model import limits
 from ortoo.model.history import HistoryEvent
 from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo
-from ortoo.model.topic import ANY_PRIORITY, TopicConfig
+from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 
 from .call import InNamespace
 
@@ -45,7 +45,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value_base64: bytes | UnsetType = UNSET
     key: str | None = None
     headers: dict[str, str] | None = None
-    priority: int | Literal["high", "normal", "low"] = ANY_PRIORITY
+    priority: int | Literal["high", "normal", "low"] = DEFAULT_PRIORITY
     delay: float | None = None
     deliver_at: float | None = None
     ttl: float | None = None

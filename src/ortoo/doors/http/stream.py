@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from uvicorn.protocols.utils import ClientDisconnected
 
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import Guest
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.broker.subscription import Subscription
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Leave, Publish
@@ -27,11 +27,11 @@ from ortoo.model.replies import LeasedRun
 
 from . import commands as said
 from .body import parse_body
-from .desk import Desk, Receive
 from .leasing import STARTS, Action, give_back, settle_receipts
 from .problems import to_problem, unexpected
 from .publishing import to_columns, to_placements
 from .rendering import encode_runs
+from .services import HttpServices, Receive
 from .shapes import BODY_BYTES_MAX, SettleBody
 
 log = logging.getLogger("ortoo.http")
@@ -41,7 +41,7 @@ _ROOM_SECONDS = 30.0  # what a client said waits for room among what others said
 _AT_ONCE_MAX = 64  # of what a client said, being done; the next is read when one is done
 
 
-class Pushed:
+class PushSubscription:
     """A subscription of this socket."""
 
     __slots__ = ("command", "subscription", "task")
@@ -53,18 +53,20 @@ class Pushed:
 
 
 class Session:
-    def __init__(self, desk: Desk, guest: Guest, consumer: str, receive: Receive, send: Callable[[Any], Any]) -> None:
-        self._desk = desk
-        self._guest = guest
+    def __init__(
+        self, services: HttpServices, link: AuthorizedLink, consumer: str, receive: Receive, send: Callable[[Any], Any]
+    ) -> None:
+        self._desk = services
+        self._link = link
         self._consumer = consumer
         self._receive = receive
         self._send = send
-        self._pushed: dict[str, Pushed] = {}
+        self._pushed: dict[str, PushSubscription] = {}
         self._consumers: set[tuple[str, TopicName | None, str | None]] = (
             set()
         )  # who consumed what: they leave at the end
         self._doing: set[asyncio.Task[None]] = set()
-        self._share = Share(desk.gate.budget)
+        self._share = Share(services.gate.budget)
 
     async def run(self) -> None:
         """Until the client, or the door, ends it."""
@@ -86,7 +88,7 @@ class Session:
             if not self._desk.gate.presence.ended(consumer, (topic, group)):
                 continue  # it goes on elsewhere under the same name
             try:
-                await self._guest.call(Leave(consumer, topic, group))
+                await self._link.call(Leave(consumer, topic, group))
             except OrtooError:
                 pass  # the topic is gone, or the queue; then there is nothing to leave
 
@@ -125,7 +127,7 @@ class Session:
             log.exception("a WebSocket command failed")
             await self._tell(said.to_error(unexpected(), ref, id))
 
-    async def _tell(self, told: said.Told) -> None:
+    async def _tell(self, told: said.ServerMessage) -> None:
         try:
             await self._send({"type": "websocket.send", "text": said.encode_told(told).decode()})
         except ClientDisconnected:
@@ -150,18 +152,18 @@ class Session:
                 await self._tell(said.Unsubscribed(ref=command.ref, id=command.id))
             case said.PublishTo():
                 topic = TopicName(command.namespace, command.topic)
-                placed = await self._guest.publish(Publish(topic, to_columns(command.messages)))
-                await self._tell(said.PublishedTold(ref=command.ref, results=to_placements([placed]).results))
+                placed = await self._link.publish(Publish(topic, to_columns(command.messages)))
+                await self._tell(said.PublishedMessage(ref=command.ref, results=to_placements([placed]).results))
             case _:
                 await self._settle(command)
 
     async def _settle(self, command: said.Settling) -> None:
         action: Action = command.__struct_config__.tag  # type: ignore[assignment]
         fields = {name: getattr(command, name) for name in command.__struct_fields__ if name != "ref"}
-        done = await settle_receipts(self._guest, action, SettleBody(**fields))
-        await self._tell(said.SettledTold(ref=command.ref, results=done.results, revoked=done.revoked))
+        done = await settle_receipts(self._link, action, SettleBody(**fields))
+        await self._tell(said.SettledMessage(ref=command.ref, results=done.results, revoked=done.revoked))
 
-    def _find(self, id: str) -> Pushed:
+    def _find(self, id: str) -> PushSubscription:
         if id not in self._pushed:
             raise NotFoundError(f"there is no subscription {id!r} on this connection")
         return self._pushed[id]
@@ -175,7 +177,7 @@ class Session:
             raise TooManyError(f"a connection has at most {_SUBSCRIPTIONS_MAX} subscriptions")
         lease = self._to_lease(command)
         check_command(lease)
-        pushed = Pushed(lease, self._guest.subscribe(lease, command.credit))
+        pushed = PushSubscription(lease, self._link.subscribe(lease, command.credit))
         self._pushed[command.id] = pushed
         pushed.task = asyncio.create_task(self._guarded(partial(self._push, command, pushed), command.ref, command.id))
 
@@ -196,12 +198,12 @@ class Session:
             start=STARTS[command.start],
         )
 
-    async def _push(self, command: said.Subscribe, pushed: Pushed) -> None:
+    async def _push(self, command: said.Subscribe, pushed: PushSubscription) -> None:
         lease = pushed.command
         try:
             if lease.topic is not None:
                 wanted = GetTopic(TopicName(lease.namespace, lease.topic))
-                await self._guest.ask(wanted)  # said at once, not with the first credit
+                await self._link.ask(wanted)  # said at once, not with the first credit
             self._note_consumer(lease)
             await self._tell(said.Subscribed(ref=command.ref, id=command.id))
             while True:
@@ -221,12 +223,12 @@ class Session:
             self._consumers.add((lease.consumer, topic, group))
             self._desk.gate.presence.came(lease.consumer, (topic, group))
 
-    async def _deliver(self, id: str, pushed: Pushed, runs: list[LeasedRun]) -> None:
+    async def _deliver(self, id: str, pushed: PushSubscription, runs: list[LeasedRun]) -> None:
         try:
             told = await encode_runs(said.encode_told(said.Delivered(id=id, messages=[])), runs)
             await self._send({"type": "websocket.send", "text": told.decode()})
         except (asyncio.CancelledError, ClientDisconnected):
-            await give_back(self._guest, pushed.command, runs)  # nothing was written: it waited until it could
+            await give_back(self._link, pushed.command, runs)  # nothing was written: it waited until it could
             raise
 
 

@@ -62,7 +62,7 @@ async def list_all(call: Call) -> bytes:
 
 
 async def show(call: Call) -> TopicView:
-    return view(await call.guest.ask(GetTopic(call.topic)))
+    return view(await call.link.ask(GetTopic(call.topic)))
 
 
 async def change(call: Call) -> TopicView:
@@ -82,12 +82,12 @@ async def purge(call: Call) -> Affected:
 async def offsets(call: Call) -> Offsets:
     query: OffsetsQuery = call.query
     at = "end" if query.time is None and query.at is None else query.at
-    return Offsets(await call.guest.ask(GetOffsets(call.topic, to_position(at, None, query.time))))
+    return Offsets(await call.link.ask(GetOffsets(call.topic, to_position(at, None, query.time))))
 
 
 async def history(call: Call) -> HistoryList:
     query: HistoryQuery = call.query
-    page = await call.guest.ask(ScanHistory(call.topic, query.partition, query.from_position, query.limit))
+    page = await call.link.ask(ScanHistory(call.topic, query.partition, query.from_position, query.limit))
     return HistoryList(to_events(page), page.next, page.end)
 
 
@@ -97,7 +97,7 @@ async def mark_archived(call: Call) -> Offsets:
 
 
 async def stats(call: Call) -> Stats:
-    return await call.guest.ask(GetStats())
+    return await call.link.ask(GetStats())
 
 
 # -- dead letters
@@ -116,8 +116,8 @@ async def redrive(call: Call) -> Affected:
 
 async def delete_dead_letter(call: Call) -> None:
     letter_id = call.params["id"]
-    info = await call.guest.ask(GetTopic(call.topic))
-    letter = (await call.guest.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
+    info = await call.link.ask(GetTopic(call.topic))
+    letter = (await call.link.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
     is_ours = letter.headers.get("ortoo-origin", "").startswith(f"{info.id}.")
     if not is_ours or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
         raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")

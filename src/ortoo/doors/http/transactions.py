@@ -28,27 +28,27 @@ def _to_publish(publish: TransactionPublish, namespace: str) -> Publish:
 async def transact(call: Call) -> Placements:
     body: TransactionBody = call.body
     publishes = [_to_publish(publish, call.namespace) for publish in body.publishes]
-    placed: list[Placed] = await call.guest.call(Transact(to_runs(body.acks), publishes))
+    placed: list[Placed] = await call.link.call(Transact(to_runs(body.acks), publishes))
     return to_placements(placed)
 
 
 async def begin(call: Call) -> TransactionView:
     body: BeginBody = call.body
     name = call.params["name"]
-    await call.guest.call(Begin(name, call.namespace, round(body.timeout * 1000)))
+    await call.link.call(Begin(name, call.namespace, round(body.timeout * 1000)))
     return TransactionView(name, call.namespace)
 
 
 async def stage(call: Call) -> None:
     body: StageBody = call.body
     publish = _to_publish(body, call.namespace)
-    await call.guest.call(Stage(call.params["name"], body.part, publish, call.namespace))
+    await call.link.call(Stage(call.params["name"], body.part, publish, call.namespace))
 
 
 async def commit(call: Call) -> Affected:
     body: CommitBody = call.body
-    return Affected(await call.guest.call(Commit(call.params["name"], body.parts, call.namespace)))
+    return Affected(await call.link.call(Commit(call.params["name"], body.parts, call.namespace)))
 
 
 async def abort(call: Call) -> None:
-    await call.guest.call(Abort(call.params["name"], call.namespace))
+    await call.link.call(Abort(call.params["name"], call.namespace))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortoo.broker import Guest, Share
+from ortoo.broker import AuthorizedLink, Share
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_query, check_wait
-from ortoo.model.commands import Command, Lease, Publish, plain
+from ortoo.model.commands import Command, Lease, Publish, unwrap
 from ortoo.model.errors import InvalidError
 from ortoo.model.queries import Query
 from ortoo.wire import protocol as p
 
 
-async def answer(guest: Guest, request: p.Request, share: Share, size: int) -> Any:
+async def answer(link: AuthorizedLink, request: p.Request, share: Share, size: int) -> Any:
     """The body of the answer. Nothing is awaited before a command is submitted, so commands keep their order.
 
     The request holds so much of that share.
@@ -21,23 +21,23 @@ async def answer(guest: Guest, request: p.Request, share: Share, size: int) -> A
     if isinstance(request, p.Ping):
         return None
     if isinstance(request, p.PublishOrWait):
-        return await _publish_or_wait(guest, request, share, size)
+        return await _publish_or_wait(link, request, share, size)
     if isinstance(request, Query):
         check_query(request)
-        return await guest.ask(request)
+        return await link.ask(request)
     command: Command = request  # type: ignore[assignment]
     check_command(command)
-    wanted = plain(command)
+    wanted = unwrap(command)
     if isinstance(wanted, Publish):
-        return await guest.publish(command)  # type: ignore[arg-type]
+        return await link.publish(command)  # type: ignore[arg-type]
     if isinstance(command, Lease):
-        return await guest.lease(command)
-    return await guest.call(command)
+        return await link.lease(command)
+    return await link.call(command)
 
 
-async def _publish_or_wait(guest: Guest, request: p.PublishOrWait, share: Share, size: int) -> Any:
+async def _publish_or_wait(link: AuthorizedLink, request: p.PublishOrWait, share: Share, size: int) -> Any:
     check_command(request.publish)
-    if not isinstance(plain(request.publish), Publish):
+    if not isinstance(unwrap(request.publish), Publish):
         raise InvalidError("only a publish can wait for room")
     check_wait(request.wait_ms, limits.DELAY_MS_MAX)
-    return await guest.publish_or_wait(request.publish, request.wait_ms, share, size)
+    return await link.publish_or_wait(request.publish, request.wait_ms, share, size)

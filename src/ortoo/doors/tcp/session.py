@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ortoo.broker import Gate, Guest, Presence, Share, Subscription
+from ortoo.broker import AuthorizedLink, Gate, Presence, Share, Subscription
 from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
@@ -47,7 +47,7 @@ _NOT_HTTP = (
 )
 
 
-class House(Protocol):
+class TcpServices(Protocol):
     """What a session needs of the door it belongs to."""
 
     gate: Gate
@@ -61,16 +61,16 @@ class House(Protocol):
 
 
 class Session(asyncio.Protocol):
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._gate = house.gate
+    def __init__(self, services: TcpServices) -> None:
+        self._services = services
+        self._gate = services.gate
         self._splitter = Splitter(p.HELLO_BYTES_MAX)
         self._bodies: deque[memoryview] = deque()  # of whole frames that wait for their turn
         self._waiting = 0  # bytes of them
         self._is_due = False  # their turn will come
         self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
-        self._guest: Guest | None = None
+        self._link: AuthorizedLink | None = None
         self._is_counted = False
         self._is_fresh = True  # nothing was heard yet
         self._is_leaving = False  # goodbye was said
@@ -92,7 +92,7 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
         self._outbox = Outbox(asyncio.get_running_loop().call_soon, self._transport.write)
-        self._house.begun(self)
+        self._services.begun(self)
         try:
             self._gate.enter()
             self._is_counted = True
@@ -102,17 +102,17 @@ class Session(asyncio.Protocol):
     def eof_received(self) -> None:
         """Nobody is there to take what polls would lease."""
         self._is_leaving = True
-        self._house.cutter.cut(self._polls.values())
+        self._services.cutter.cut(self._polls.values())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_leaving = True
-        self._house.cutter.cut(self._tasks)
+        self._services.cutter.cut(self._tasks)
         self._share.give_back(self._held)
         self._share.leave()
         if self._is_counted:
             self._gate.leave()
-        self._house.presence.went(self._consumers)
-        self._house.ended(self)
+        self._services.presence.went(self._consumers)
+        self._services.ended(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:
@@ -158,7 +158,7 @@ class Session(asyncio.Protocol):
 
     def _note_progress(self, size: int, is_whole: bool) -> None:
         self._unheard += size
-        if self._guest is not None and (is_whole or self._unheard >= PROGRESS_BYTES):  # a hello has to be whole in time
+        if self._link is not None and (is_whole or self._unheard >= PROGRESS_BYTES):  # a hello has to be whole in time
             self.heard = asyncio.get_running_loop().time()
             self._unheard = 0
         if is_whole:
@@ -184,9 +184,9 @@ class Session(asyncio.Protocol):
         self._share.expect(self._splitter.held > 0 and not self._bodies and not is_busy)
         is_crowded = is_busy or not self._share.may_go_on()
         if is_crowded:
-            self._house.stalled.add(self)
+            self._services.stalled.add(self)
         else:
-            self._house.stalled.discard(self)
+            self._services.stalled.discard(self)
         if self._is_reading != (not is_crowded and not self._bodies):
             self._is_reading = not self._is_reading
             (self._transport.resume_reading if self._is_reading else self._transport.pause_reading)()
@@ -222,7 +222,7 @@ class Session(asyncio.Protocol):
     # -- requests
 
     def _receive(self, body: memoryview) -> None:
-        if self._guest is None:
+        if self._link is None:
             self._greet(body)
             return
         try:
@@ -252,31 +252,33 @@ class Session(asyncio.Protocol):
             raise ProtocolError("the first frame of a client must be its hello")
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
-        self._guest = self._gate.admit(hello.token)
+        self._link = self._gate.admit(hello.token)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
-            if self._house.presence.is_known(consumer):  # else it may be one of another door, which is not ours to end
+            if self._services.presence.is_known(
+                consumer
+            ):  # else it may be one of another door, which is not ours to end
                 self._note_consumer(consumer)
-        welcome = p.Welcome(p.PROTOCOL, self._house.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
+        welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
     def is_silent(self, now: float, late: float) -> bool:
         """`late`: so much later than it should does the server look. What was sent to it meanwhile may not be read yet."""
         self.heard = min(now, self.heard + late)
         unread = unsent(self._transport)
-        if self in self._house.stalled and (self._writable.is_set() or unread != self._unread):
+        if self in self._services.stalled and (self._writable.is_set() or unread != self._unread):
             self.heard = now  # it is we who do not listen; or it is busy taking what it asked for
         self._unread = unread
-        return now - self.heard > (HELLO_SECONDS if self._guest is None else IDLE_SECONDS)
+        return now - self.heard > (HELLO_SECONDS if self._link is None else IDLE_SECONDS)
 
     def reassure(self) -> None:
         """A ping that stands behind a large frame, or before a door that does not read, is not answered in time.
 
         So that the server is not taken for gone, it says that it is there.
         """
-        is_busy = self in self._house.stalled or self._held > 0
-        if self._guest is not None and is_busy and self._writable.is_set():
+        is_busy = self in self._services.stalled or self._held > 0
+        if self._link is not None and is_busy and self._writable.is_set():
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
@@ -291,7 +293,7 @@ class Session(asyncio.Protocol):
         self._start(request_id, self._answer(request_id, request, size), may_wait, size)
 
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
-        assert self._guest is not None
+        assert self._link is not None
         try:
             if isinstance(request, Lease):
                 check_command(request)  # first: a name that is refused may be of any length
@@ -299,21 +301,21 @@ class Session(asyncio.Protocol):
             if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
-                    self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
+                    self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
             elif isinstance(request, Lease):
                 await self._writable.wait()
-                runs = await answer(self._guest, request, self._share, size)
+                runs = await answer(self._link, request, self._share, size)
                 await self._hand_over(p.ANSWER, request_id, request, runs)
             else:
-                self._send(p.ANSWER, request_id, await answer(self._guest, request, self._share, size))
+                self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
         except Exception as error:  # whatever it is, the client is told and the connection lives on
             self._send(p.ERROR, request_id, problem_of(error))
 
     async def _hand_over(self, kind: int, request_id: int, lease: Lease, runs: list[LeasedRun]) -> None:
         """What was leased; it goes back when it comes too late, because not everything is cut short at once."""
-        assert self._guest is not None
+        assert self._link is not None
         if runs and self._transport.is_closing() and not lease.auto_ack:
-            await self._guest.call(Settle("release", runs_of(run.taken for run in runs)))
+            await self._link.call(Settle("release", runs_of(run.taken for run in runs)))
         else:
             self._send(kind, request_id, runs)
 
@@ -333,18 +335,18 @@ class Session(asyncio.Protocol):
         if task.cancelled() and not self._is_leaving:
             self._send(p.ANSWER, request_id, None)  # the client said so
         self._share.give_back(size)
-        if self in self._house.stalled:
+        if self in self._services.stalled:
             self.regulate()
 
     def _note_consumer(self, consumer: str) -> None:
         if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
             self._consumers.add(consumer)
-            self._house.presence.came(consumer)
+            self._services.presence.came(consumer)
 
     # -- subscriptions
 
     def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
-        assert self._guest is not None
+        assert self._link is not None
         try:
             check_command(request.lease)
             if request_id in self._polls or not 1 <= request.credit <= CREDIT_MAX:
@@ -355,7 +357,7 @@ class Session(asyncio.Protocol):
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         self._note_consumer(request.lease.consumer)
-        subscription = self._guest.subscribe(request.lease, request.credit)
+        subscription = self._link.subscribe(request.lease, request.credit)
         self._subscriptions[request_id] = subscription
         delivering = self._deliver(request_id, request.lease, subscription)
         self._start(request_id, delivering, may_wait=True, size=0)
@@ -382,7 +384,7 @@ class Session(asyncio.Protocol):
         """Says goodbye and finishes what was begun; who waits is sent home."""
         self._is_leaving = True
         self._send(p.GOODBYE, 0, None)
-        self._house.cutter.cut(self._polls.values())
+        self._services.cutter.cut(self._polls.values())
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._close()
 

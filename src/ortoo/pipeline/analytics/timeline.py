@@ -1,6 +1,6 @@
 """Everything that happened to each message in each group, in order, and what can only be told from that order.
 
-Publishes and happenings are one table here, shuffled once by message and group. A message goes into the timeline of each
+Publishes and the history are one table here, shuffled once by message and group. A message goes into the timeline of each
 group that is its topic's, from the first message on that the group ever touched in that partition: where a group began is
 not in the lake, and what lies before was never its work. In a partition that it never touched, its work begins with the
 group's first sign of life.

@@ -286,7 +286,7 @@ def archive(
 ) -> Manifest:
     """What `ortoo pipeline archive` does: until everything is archived, or with `every` so many seconds, for ever.
 
-    `report` hears of each batch, and of trouble that does not end the job. What the lake holds then is returned.
+    `report` hears of each batch, and of problems that does not end the job. What the lake holds then is returned.
     """
     wanted = Wanted(Address(url, token, namespace), topics=tuple(topics), pattern=pattern, history=history)
     return archive_wanted(spark, Lake(lake), wanted, every, report)

@@ -8,7 +8,7 @@ from ortoo.pipeline.connection import Address, queue_at
 from .manifest import Manifest, Offsets
 from .report import Report
 
-Told = tuple[int, dict[int, int]]  # a topic's incarnation, and where each partition's archive ends
+ServerMessage = tuple[int, dict[int, int]]  # a topic's incarnation, and where each partition's archive ends
 
 
 class Marks:
@@ -17,8 +17,8 @@ class Marks:
     def __init__(self, address: Address | None, report: Report) -> None:
         self._address = address
         self._report = report
-        self._told: dict[str, Told] = {}
-        self._waiting: dict[str, Told] = {}
+        self._told: dict[str, ServerMessage] = {}
+        self._waiting: dict[str, ServerMessage] = {}
         self._is_away = False
 
     def tell_known(self, manifest: Manifest) -> None:

@@ -15,4 +15,4 @@ class Archived(NamedTuple):
     topics: int
 
 
-Report = Callable[[Archived | str], None]  # a batch, or trouble that does not end the job, in words
+Report = Callable[[Archived | str], None]  # a batch, or a problem that does not end the job, in words

@@ -12,7 +12,7 @@ from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import PRIORITY_NAMES
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .columns import Column
 
@@ -126,9 +126,9 @@ def _named(pairs: list[tuple[str | None, str | bytes | None]]) -> dict[str, str]
 
 def _priorities(column: pa.Array) -> list[int]:
     if pa.types.is_integer(column.type):
-        numbers: list[int] = pc.fill_null(column, ANY_PRIORITY).to_pylist()
+        numbers: list[int] = pc.fill_null(column, DEFAULT_PRIORITY).to_pylist()
         return numbers
-    return [ANY_PRIORITY if priority is None else _priority(priority) for priority in column.to_pylist()]
+    return [DEFAULT_PRIORITY if priority is None else _priority(priority) for priority in column.to_pylist()]
 
 
 def _priority(text: str) -> int:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.model.history import HistoryColumns, expand, group_name
-from ortoo.model.records import Happening
+from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns, join_columns
-from ortoo.model.topic import ANY_PRIORITY
+from ortoo.model.topic import DEFAULT_PRIORITY
 
-from .origin import Happened, Range
+from .origin import Range, StoredHistory
 from .schema import HEADERS, Column
 
 ROWS = 10_000  # of a batch, about: fewer cost Spark more than they hold
@@ -108,7 +108,7 @@ def _headers(rows: Columns) -> pa.Array:
 
 def _priorities(rows: Columns) -> pa.Array:
     if rows.priorities is None:
-        return _constant(ANY_PRIORITY, pa.int32(), len(rows))
+        return _constant(DEFAULT_PRIORITY, pa.int32(), len(rows))
     return pa.array(rows.priorities, pa.int32())
 
 
@@ -142,7 +142,9 @@ _MESSAGE: dict[str, Callable[[Columns, Range], pa.Array]] = {
 }
 
 
-def history_batches(parts: Iterable[Happened], where: Range, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def history_batches(
+    parts: Iterable[StoredHistory], where: Range, columns: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
     for part in parts:
         for start, records in _runs(part):
@@ -155,7 +157,7 @@ class _Rows(NamedTuple):
     groups: dict[int, str]
 
 
-def _runs(part: Happened) -> Iterator[tuple[int, list[Happening]]]:
+def _runs(part: StoredHistory) -> Iterator[tuple[int, list[HistoryRecord]]]:
     """One record may speak of thousands of messages: as many as make a batch, and the number of the first."""
     start = count = 0
     for at, record in enumerate(part.records):

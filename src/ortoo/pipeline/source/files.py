@@ -17,7 +17,7 @@ from ortoo.model.topic import TopicConfig, dlq_name
 from ortoo.stores.disk.outside import Outside
 from ortoo.stores.disk.unwritten import Unwritten
 
-from .origin import Happened, Known, Range, no_such_topic
+from .origin import Known, Range, StoredHistory, no_such_topic
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Files:
         self._unwritten.refresh()
         known = list(zip(self._places(topic), self.end(topic), strict=True))
         if self._is_history:
-            return [end + self._unwritten.happenings(place, self._number) for place, end in known]
+            return [end + self._unwritten.read_history(place, self._number) for place, end in known]
         return [max(end, self._unwritten.end(place)) for place, end in known]
 
     def at(self, topic: str, time: float) -> list[int]:
@@ -117,14 +117,14 @@ class Files:
             return OffsetSet()
         return OffsetSet.from_bytes(dump.partitions[wanted.partition].deleted)
 
-    def history(self, wanted: Range) -> Iterator[Happened]:
+    def history(self, wanted: Range) -> Iterator[StoredHistory]:
         if self.topic(wanted.topic).id != wanted.topic_id:
             return
         dump = self._dumps.get(wanted.topic)
         groups = {group.id: group.name for group in dump.groups} if dump is not None else {}
-        found = self._outside.happenings(wanted.topic_id, wanted.partition, wanted.start, wanted.end, log.warning)
+        found = self._outside.read_history(wanted.topic_id, wanted.partition, wanted.start, wanted.end, log.warning)
         for start, records in _with_keys(wanted.topic, found):
-            yield Happened(start, records, groups)
+            yield StoredHistory(start, records, groups)
 
 
 def _with_keys(topic: str, found: Iterator[T]) -> Iterator[T]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from ortoo.model.errors import NotFoundError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening
+from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns
 
 
@@ -29,11 +29,11 @@ class Known(NamedTuple):
     dlq: str
 
 
-class Happened(NamedTuple):
+class StoredHistory(NamedTuple):
     """Records of a history, the number of the first, and how the groups are called that are there still."""
 
     start: int
-    records: list[Happening]
+    records: list[HistoryRecord]
     groups: dict[int, str]
 
 
@@ -61,7 +61,7 @@ class Origin(Protocol):
     def messages(self, wanted: Range) -> Iterator[Columns]:
         """In order. Those that are gone are left out, and nothing is said about it."""
 
-    def history(self, wanted: Range) -> Iterator[Happened]: ...
+    def history(self, wanted: Range) -> Iterator[StoredHistory]: ...
 
     def whole_end(self, topic: str) -> list[int]:
         """Where the log ends, though not all of it may be readable here."""

@@ -10,7 +10,7 @@ from ortoo.model.replies import Columns
 
 from .arrow import history_batches, message_batches
 from .options import ReadOptions
-from .origin import Happened, Range
+from .origin import Range, StoredHistory
 from .plan import Planner
 from .schema import Column
 from .splits import Split
@@ -18,7 +18,7 @@ from .splits import Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Part = TypeVar("Part", Columns, Happened)
+Part = TypeVar("Part", Columns, StoredHistory)
 
 
 def read_split(options: ReadOptions, columns: Sequence[Column], split: Split) -> Iterator[pa.RecordBatch]:
@@ -36,7 +36,7 @@ def _message_edges(part: Columns) -> tuple[int, int]:
     return part.offsets[0], part.offsets[-1] + 1
 
 
-def _happened_edges(part: Happened) -> tuple[int, int]:
+def _happened_edges(part: StoredHistory) -> tuple[int, int]:
     return part.start, part.start + len(part.records)
 
 

@@ -8,11 +8,11 @@ from ortoo.client import SyncQueue
 from ortoo.model import limits
 from ortoo.model.errors import NotFoundError
 from ortoo.model.names import INBOX_LABELS
-from ortoo.model.records import decode_happenings
+from ortoo.model.records import decode_history
 from ortoo.model.replies import Columns
 from ortoo.pipeline.connection import Address, queue_at
 
-from .origin import Happened, Known, Range, no_such_topic
+from .origin import Known, Range, StoredHistory, no_such_topic
 
 _PAGE = limits.BATCH_MESSAGES_MAX
 _BEYOND = (1 << 62) - 1  # beyond every position there is: asks only where a history begins and ends
@@ -64,15 +64,15 @@ class Served:
             if len(page.columns):
                 yield page.columns
 
-    def history(self, wanted: Range) -> Iterator[Happened]:
+    def history(self, wanted: Range) -> Iterator[StoredHistory]:
         at = wanted.start
         while at < wanted.end:
             count = min(_PAGE, wanted.end - at)
             page = self._queue.history_page(wanted.topic, partition=wanted.partition, start=at, count=count)
             if page.topic_id != wanted.topic_id or page.start >= wanted.end:
                 return
-            records = decode_happenings(page.records)[: wanted.end - page.start]
+            records = decode_history(page.records)[: wanted.end - page.start]
             if not records:
                 return
-            yield Happened(page.start, records, page.groups)
+            yield StoredHistory(page.start, records, page.groups)
             at = page.next

@@ -10,7 +10,7 @@ from ortoo.model.topic import TopicConfig
 
 from .crypto import KeyRing, Secret
 from .files import Disk
-from .happenings import DiskHistory
+from .history import DiskHistory
 from .log import DiskLog, LogEntry
 from .open_files import FilePool
 from .quarantine import Quarantine
@@ -59,7 +59,7 @@ class Catalog:
         self.learn(record)
         if isinstance(record, r.Published):
             self.log(record.topic, record.partition).append(record)
-        elif isinstance(record, r.HAPPENINGS):
+        elif isinstance(record, r.HISTORY_RECORDS):
             self.history(record.topic, record.partition).note(record)
         elif isinstance(record, r.Trimmed):
             self.frees = True

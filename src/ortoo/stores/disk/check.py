@@ -21,7 +21,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .format import NAME, refuse_strangers, refuse_unknown
 from .frame import UnreadableError
-from .happenings import DiskHistory
+from .history import DiskHistory
 from .keys import bind_keys
 from .log import DiskLog
 from .recovery import Recovery
@@ -83,7 +83,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
         return report
     directory = _open(disk, ring)
     for problem in directory.problems:
-        report.complain(problem, damaged=not (problem.endswith(ring.trouble) or problem.startswith(IGNORED)))
+        report.complain(problem, damaged=not (problem.endswith(ring.quarantine_reason) or problem.startswith(IGNORED)))
     if directory.refusal is not None:
         report.complain(directory.refusal)
     _count_wal(report, disk, directory.wal)

@@ -12,7 +12,7 @@ from .contents import CHECKPOINT_FILES, list_files
 from .crypto import Secret
 from .files import Disk, read_file
 from .frame import CHECKPOINT, Damage, encode_frame, scan_frames
-from .happenings import HistoryEntry
+from .history import HistoryEntry
 from .log import LogEntry
 from .quarantine import Behind
 from .wal import Run

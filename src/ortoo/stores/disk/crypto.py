@@ -98,7 +98,7 @@ class KeyRing:
         return None if name is None or self._is_other(name) or self._is_doubtful(name) else name
 
     @property
-    def trouble(self) -> str:
+    def quarantine_reason(self) -> str:
         """Why there is none."""
         if self._newest is None:
             return f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen"
@@ -117,7 +117,7 @@ class KeyRing:
     def seal(self, plain: bytes, context: bytes) -> tuple[Sealed, bytes]:
         name = self.current
         if name is None:
-            raise ConfigError(f"the topic is encrypted, but {self.trouble}")
+            raise ConfigError(f"the topic is encrypted, but {self.quarantine_reason}")
         with self._lock:  # a checkpoint encrypts beside the commits
             if name not in self._known:
                 known = self._known | {one: self._checks[one] for one in (*self.proved, name)}

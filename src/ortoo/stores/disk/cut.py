@@ -14,7 +14,7 @@ from ortoo.model.names import TopicId
 from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry
 from .crypto import KeyRing, Secret
-from .happenings import DiskHistory
+from .history import DiskHistory
 from .log import DiskLog, LogEntry
 from .quarantine import Behind
 from .wal import Run

@@ -2,7 +2,7 @@
 
      0  4  magic     "OrtF"
      4  1  version   1
-     5  1  kind      1 commit · 2 messages · 3 happenings · 4 checkpoint · 5 keys
+     5  1  kind      1 commit · 2 messages · 3 history · 4 checkpoint · 5 keys
      6  2  flags     1 zstd
      8  8  number    a commit's number, or the first offset the frame speaks of
     16  4  length of the head
@@ -29,7 +29,7 @@ SIZE = FIXED.size
 HEAD_BYTES_MAX = 1 << 30
 BODY_BYTES_MAX = 1 << 31
 
-COMMIT, MESSAGES, HAPPENINGS, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
+COMMIT, MESSAGES, HISTORY, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
 ZSTD = 1
 
 Span = tuple[int, int]  # bytes of a file: the first, and the one after the last

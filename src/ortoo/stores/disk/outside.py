@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ortoo.model.errors import CorruptionError, NotFoundError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening
+from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
@@ -21,7 +21,7 @@ from .codec import to_columns
 from .contents import CHECKPOINT_FILES, list_files
 from .crypto import KeyRing, load_keys
 from .format import NAME, refuse_strangers
-from .happenings import DiskHistory, HistoryEntry
+from .history import DiskHistory, HistoryEntry
 from .keys import bind_keys
 from .log import LogEntry
 from .segment import Segment, SegmentEntry
@@ -167,9 +167,9 @@ class Outside:
             self._opened[topic, partition] = history
         raise CorruptionError(f"the history of topic {topic}, partition {partition} is not to be had")
 
-    def happenings(
+    def read_history(
         self, topic: TopicId, partition: int, start: int, end: int, report: Callable[[str], None]
-    ) -> Iterator[tuple[int, list[Happening]]]:
+    ) -> Iterator[tuple[int, list[HistoryRecord]]]:
         """What happened, from one number to before another: the first number, and what follows it."""
         at, tries = start, 0
         while at < end:
@@ -178,7 +178,7 @@ class Outside:
                 return
             try:
                 upto = min(end, history.end)
-                found = history.happenings(at, max(0, min(_SCAN, upto - at)), upto, self.ring, report)
+                found = history.read_history(at, max(0, min(_SCAN, upto - at)), upto, self.ring, report)
             except FileNotFoundError:
                 tries += 1
                 if tries == _TRIES:

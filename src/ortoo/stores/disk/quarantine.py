@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ortoo.model.names import GroupId, TopicId
 from ortoo.model.records import (
-    HAPPENINGS,
+    HISTORY_RECORDS,
     CameDue,
     GroupDeleted,
     GroupSought,
@@ -135,7 +135,7 @@ class Quarantine:
 
 
 class Swept:
-    """Which happenings that a partition missed count no more: a later record, which the checkpoint has, swept them away."""
+    """Which history records that a partition missed count no more: a later record, which the checkpoint has, swept them away."""
 
     def __init__(self, before: Iterable[Behind], records: Iterable[tuple[int, Record]]) -> None:
         """`records`: of the write-ahead log, with the numbers of their commits."""
@@ -146,7 +146,7 @@ class Swept:
                 self._last[record.topic, getattr(record, "group", None)] = number
 
     def has(self, record: Record, number: int) -> bool:
-        if not self._last or not isinstance(record, (*HAPPENINGS, CameDue)):
+        if not self._last or not isinstance(record, (*HISTORY_RECORDS, CameDue)):
             return False
         group = getattr(record, "group", None)
         if group is None:

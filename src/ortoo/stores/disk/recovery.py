@@ -15,7 +15,7 @@ from .commit import decode_commit, decode_touched
 from .contents import list_folders, tell_strays
 from .crypto import KeyRing, Secret
 from .files import Disk
-from .happenings import HistoryEntry
+from .history import HistoryEntry
 from .legible import legible_records
 from .log import LogEntry
 from .quarantine import WHOLE, Behind, Quarantine, Swept, place_of
@@ -54,7 +54,7 @@ class Recovery:
         """An encrypted topic can be read with old keys, but not written to without a current one."""
         for topic, config in self._catalog.configs.items():
             if config.encrypted and self._ring.current is None:
-                self._isolate(topic, WHOLE, self._ring.trouble)
+                self._isolate(topic, WHOLE, self._ring.quarantine_reason)
 
     def remove_strangers(self) -> None:
         """What a checkpoint wrote that was never finished: the write-ahead log, as it is replayed by now, has it all."""

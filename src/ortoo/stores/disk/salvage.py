@@ -15,7 +15,7 @@ import msgspec
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Record, decode_happenings
+from ortoo.model.records import HistoryRecord, Record, decode_history
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Manifest
@@ -23,9 +23,9 @@ from .commit import decode_commit, decode_touched
 from .contents import CHECKPOINT_FILES, HISTORY_FILES, Kind, list_files, list_folders
 from .crypto import KeyRing, Secret
 from .files import Disk, read_file
-from .frame import CHECKPOINT, HAPPENINGS, Damage, Frame, scan_frames
-from .happenings import HistoryEntry
-from .happenings import decode_head as decode_happenings_head
+from .frame import CHECKPOINT, HISTORY, Damage, Frame, scan_frames
+from .history import HistoryEntry
+from .history import decode_head as decode_history_head
 from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
 
 _manifest_decoder = msgspec.msgpack.Decoder(Manifest)
@@ -124,7 +124,7 @@ class Salvage:
     # -- history
 
     def history(
-        self, topic: TopicId, partition: int, entry: HistoryEntry | None, tell: Callable[[list[Happening]], None]
+        self, topic: TopicId, partition: int, entry: HistoryEntry | None, tell: Callable[[list[HistoryRecord]], None]
     ) -> HistoryEntry:
         """Copies what can be read, and tells it. Returns what was copied, as a checkpoint knows it."""
         folder = f"history/{topic}/{partition}"
@@ -159,16 +159,16 @@ class Salvage:
 
     def _happenings(
         self, path: str, item: Frame | Damage, topic: TopicId, partition: int
-    ) -> tuple[int, list[Happening]] | None:
+    ) -> tuple[int, list[HistoryRecord]] | None:
         """The records of a frame, after the number that follows the last of them."""
-        if isinstance(item, Damage) or item.body is None or item.fixed.kind != HAPPENINGS:
+        if isinstance(item, Damage) or item.body is None or item.fixed.kind != HISTORY:
             self._tell(path, item, "some history cannot be read")
             return None
         try:
-            head, body = decode_happenings_head(item.head), item.body
+            head, body = decode_history_head(item.head), item.body
             if head.sealed is not None:
                 body = self.ring.open(head.sealed, body, f"history {topic}.{partition}.{head.first}".encode())
-            return (head.start or 0) + head.count, decode_happenings(body)
+            return (head.start or 0) + head.count, decode_history(body)
         except CorruptionError as error:
             self._tell(path, item, str(error))
             return None

@@ -23,7 +23,7 @@ from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
-from ortoo.ports import Happened, StoreStatus
+from ortoo.ports import StoredHistory, StoreStatus
 
 from .catalog import Catalog
 from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -219,10 +219,10 @@ class DiskStore:
             self._report(str(error))
             raise
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.Happening]:
+    async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.HistoryRecord]:
         return self._catalog.history(topic, partition).history(offset, self.ring)
 
-    async def happenings(self, topic: TopicId, partition: int, start: int, count: int) -> Happened:
+    async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         """A lease is not synced for its own sake. Who follows the history must not see what might never have been."""
         history = self._catalog.history(topic, partition)
         end = history.end
@@ -230,7 +230,7 @@ class DiskStore:
             await self._in(self._writer, self._sync)
             if self._catalog.histories.get((topic, partition)) is not history:
                 raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
-        return history.happenings(start, count, end, self.ring, self._report)
+        return history.read_history(start, count, end, self.ring, self._report)
 
     # -- checkpoints
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ortoo.model.records import Happening, Published, Record
+from ortoo.model.records import HistoryRecord, Published, Record
 
 from .commit import decode_commit
 from .contents import WAL_FILES, list_files
@@ -46,13 +46,13 @@ class Unwritten:
     def _count(self, name: str, record: Record) -> None:
         if isinstance(record, Published):
             self._ends[record.topic, record.partition] = record.base + record.count
-        elif isinstance(record, Happening):
+        elif isinstance(record, HistoryRecord):
             self._happenings[name][record.topic, record.partition] += 1
 
     def end(self, place: Place) -> int:
         """The number after the last message that was written to the log; 0 when none is known."""
         return self._ends.get(place, 0)
 
-    def happenings(self, place: Place, after: int) -> int:
+    def read_history(self, place: Place, after: int) -> int:
         """How many records of history came after that commit."""
         return sum(counts[place] for name, counts in self._happenings.items() if int(name.removesuffix(".wal")) > after)

@@ -35,14 +35,14 @@ from ortoo.model.message import Received
 from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
 
+from .backoff import Backoff, Sleep
 from .ceding import cede
 from .handler import Handler, Reject, describe
 from .handlers import Faces
 from .job import Counts, Job, Line, line_of, to_text
 from .lazy import Messages
-from .patience import Patience, Sleep
+from .lease_extender import LeaseExtender
 from .prefetched import forget
-from .pulse import Pulse
 from .queue import Queue
 
 log = logging.getLogger("ortoo.worker")
@@ -55,7 +55,7 @@ _TRANSIENT = (NotFoundError, CapacityError, UnavailableError, OutcomeUnknownErro
 _CAREFUL = TopicConfig(ordering="strict", partitions=1)  # for a topic that may not be looked at
 
 
-class Shift:
+class HandlerRunner:
     def __init__(
         self,
         handler: Handler,
@@ -76,7 +76,7 @@ class Shift:
         self._counts = counts
         self._fail = fail
         self._may_cede = may_cede
-        self._patience = Patience(f"handler {handler.name} on {handler.source}", sleep)
+        self._backoff = Backoff(f"handler {handler.name} on {handler.source}", sleep)
         self._waiting: list[Received] = []  # in order; the queue takes out what it revokes
         self._busy: set[Line] = set()
         self._blocked: set[Line] = set()  # of the busy ones: by what is lost or overdue, and may never end
@@ -84,9 +84,9 @@ class Shift:
         self._overdue = 0  # of those running: what keeps its place though it is given up
         self._unconfirmed = 0
         self._is_halted = False
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._configs: dict[TopicId, TopicConfig] = {}
-        self._pulse = Pulse(queue, handler.lease, self._held, self._lose, sleep)
+        self._extender = LeaseExtender(queue, handler.lease, self._held, self._lose, sleep)
         self._giving_up: set[asyncio.Task[Any]] = set()
         self.jobs: set[Job] = set()
 
@@ -96,8 +96,8 @@ class Shift:
         self._queue._prefetched[id(self._waiting)] = partial(forget, self._waiting)
         while True:
             while (room := self._room()) <= 0:
-                self._stirred.clear()
-                await self._stirred.wait()
+                self._woken.clear()
+                await self._woken.wait()
             messages = await self._lease(room)
             await self._learn(messages)
             if not self._handler.is_async:
@@ -123,8 +123,8 @@ class Shift:
         try:
             async with asyncio.timeout(_PAUSE_SECONDS):
                 while not is_over():
-                    self._stirred.clear()
-                    await self._stirred.wait()
+                    self._woken.clear()
+                    await self._woken.wait()
         except TimeoutError:
             pass
 
@@ -161,9 +161,9 @@ class Shift:
             except ClosedError:
                 raise
             except _TRANSIENT as error:
-                await self._patience.wait(error)
+                await self._backoff.wait(error)
             else:
-                self._patience.is_over()
+                self._backoff.is_over()
                 return messages
 
     async def _learn(self, messages: Messages) -> None:
@@ -176,7 +176,7 @@ class Shift:
                 except OrtooError as error:
                     log.warning("topic %r cannot be looked at, so it is handled one by one: %s", delivery.topic, error)
                     self._configs[delivery.topic_id] = _CAREFUL
-                self._pulse.keep(self._configs[delivery.topic_id].lease)
+                self._extender.keep(self._configs[delivery.topic_id].lease)
 
     def _add(self, messages: Messages) -> None:
         self._waiting += messages
@@ -259,7 +259,7 @@ class Shift:
                 self._busy.discard(job.line)
                 self._blocked.discard(job.line)
             self._hand_out()
-            self._stirred.set()
+            self._woken.set()
 
     async def _work(self, job: Job) -> None:
         failure = await self._call(job)
@@ -363,7 +363,7 @@ class Shift:
                 self._counts.lost += len(gone)
                 log.warning("the lease of %s was lost while %s worked on it", to_text(gone), self._handler.name)
                 self._block(job, self._give_back_blocked())
-        self._stirred.set()
+        self._woken.set()
 
     def _cancel(self, job: Job) -> None:
         """A function in a thread cannot be cancelled: it goes on, keeps its place, and nobody asks for the result."""
@@ -393,5 +393,5 @@ class Shift:
             await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
 
     def close(self) -> None:
-        self._pulse.stop()
+        self._extender.stop()
         self._queue._prefetched.pop(id(self._waiting), None)

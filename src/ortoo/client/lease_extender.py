@@ -10,7 +10,7 @@ from ortoo.model.errors import LeaseLostError, OrtooError
 from ortoo.model.message import Received
 from ortoo.model.names import LeaseId
 
-from .patience import Sleep
+from .backoff import Sleep
 from .queue import Queue
 
 log = logging.getLogger("ortoo.worker")
@@ -18,7 +18,7 @@ log = logging.getLogger("ortoo.worker")
 _BEATS_PER_LEASE = 3
 
 
-class Pulse:
+class LeaseExtender:
     """`held` says what is leased and not settled, `lose` is told which receipts went stale."""
 
     def __init__(

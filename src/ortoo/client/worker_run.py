@@ -11,35 +11,35 @@ from uuid import uuid4
 
 from ortoo.model.errors import OrtooError, UnavailableError
 
+from .backoff import Backoff, Sleep
 from .ceding import may_cede
 from .handler import Handler
+from .handler_runner import HandlerRunner
 from .handlers import Faces, current_faces
 from .job import Counts
-from .patience import Patience, Sleep
 from .queue import Queue
 from .remote import RemoteLink
-from .shift import Shift
 from .threads import DaemonThreads
 
 log = logging.getLogger("ortoo.worker")
 
 
-class Session:
+class WorkerRun:
     def __init__(self, handlers: list[Handler], counts: Counts, grace: float, sleep: Sleep) -> None:
         self._handlers = handlers
         self._counts = counts
         self._grace = grace
         self._sleep = sleep
-        self._shifts: list[Shift] = []
+        self._runners: list[HandlerRunner] = []
         self.faces: Faces | None = None
         self.error: BaseException | None = None
         self.opened = asyncio.Event()
         self.stopping = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.cancel_now = asyncio.Event()
         self.stopped = asyncio.Event()
 
     def is_own(self, task: asyncio.Task[Any] | None) -> bool:
-        return any(job.task is task for shift in self._shifts for job in shift.jobs)
+        return any(job.task is task for runner in self._runners for job in runner.jobs)
 
     def fail(self, error: BaseException) -> None:
         """The first one counts."""
@@ -49,8 +49,8 @@ class Session:
     def halt(self) -> None:
         """Nothing begins from now on."""
         self.stopping.set()
-        for shift in self._shifts:
-            shift.halt()
+        for runner in self._runners:
+            runner.halt()
 
     async def run(self, queue: Queue, consumer: str | None, closes: bool) -> None:
         if not await self._until_stopping(self._open(queue)):
@@ -61,7 +61,7 @@ class Session:
         try:
             async with self._working(queue, consumer):
                 self.opened.set()
-                await self._until_stopping(*(shift.take_forever() for shift in self._shifts))
+                await self._until_stopping(*(runner.take_forever() for runner in self._runners))
         finally:
             await self._leave(queue, consumer)
             if closes:
@@ -69,16 +69,16 @@ class Session:
 
     async def _open(self, queue: Queue) -> None:
         """A server may come up later. A directory that does not open is for its owner to look at."""
-        patience = Patience("the worker", self._sleep)
+        backoff = Backoff("the worker", self._sleep)
         while True:
             try:
                 await queue.open()
             except UnavailableError as error:
                 if not isinstance(queue._link, RemoteLink):
                     raise
-                await patience.wait(error)
+                await backoff.wait(error)
             else:
-                patience.is_over()
+                backoff.is_over()
                 return
 
     async def _until_stopping(self, *works: Coroutine[Any, Any, Any]) -> bool:
@@ -99,8 +99,8 @@ class Session:
         blocking = sum(handler.concurrency for handler in self._handlers if not handler.is_async)
         assert self.faces is not None
         threads = DaemonThreads(max(blocking, 1), "ortoo-worker")
-        self._shifts = [
-            Shift(
+        self._runners = [
+            HandlerRunner(
                 handler,
                 queue,
                 self.faces,
@@ -117,19 +117,19 @@ class Session:
             yield
             await self._finish()
         finally:
-            for shift in self._shifts:
-                await shift.abandon()
-                shift.close()
+            for runner in self._runners:
+                await runner.abandon()
+                runner.close()
             threads.shutdown()
 
     async def _finish(self) -> None:
         """Within the grace, or until told to hurry."""
-        for shift in self._shifts:
-            await shift.give_back_waiting()
-        tasks = [job.task for shift in self._shifts for job in shift.jobs if job.task is not None]
+        for runner in self._runners:
+            await runner.give_back_waiting()
+        tasks = [job.task for runner in self._runners for job in runner.jobs if job.task is not None]
         if tasks:
             finished = asyncio.ensure_future(asyncio.wait(tasks))
-            ends = [asyncio.create_task(self.hurry.wait()), asyncio.create_task(_slept(self._sleep, self._grace))]
+            ends = [asyncio.create_task(self.cancel_now.wait()), asyncio.create_task(_slept(self._sleep, self._grace))]
             try:
                 await asyncio.wait([finished, *ends], return_when="FIRST_COMPLETED")
             finally:

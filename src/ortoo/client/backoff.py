@@ -12,7 +12,7 @@ Sleep = Callable[[float], Awaitable[object]]
 _FIRST_SECONDS, _MAX_SECONDS = 0.1, 1.0
 
 
-class Patience:
+class Backoff:
     def __init__(self, what: str, sleep: Sleep) -> None:
         self._what = what
         self._sleep = sleep

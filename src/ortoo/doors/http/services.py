@@ -18,7 +18,7 @@ Ready = Callable[[], str | None]
 Receive = Callable[[], Awaitable[Any]]
 
 
-class HangUp(Exception):
+class ClientGone(Exception):
     """The client went away; there is nobody to answer."""
 
 
@@ -48,7 +48,7 @@ class Reported(Protocol):
     async def report(self) -> Report: ...
 
 
-class Desk:
+class HttpServices:
     def __init__(
         self,
         gate: Gate,
@@ -68,10 +68,10 @@ class Desk:
         self.is_closing = False
         self._waiting: set[asyncio.Task[Any]] = set()
 
-    async def attend(
+    async def wait_for(
         self, caller: Caller, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]
     ) -> T | None:
-        """Waits for work that may take long. None when the door closed first; HangUp when the client left.
+        """Waits for work that may take long. None when the door closed first; ClientGone when the client left.
 
         `undo` takes back what was done for a client that had left by then.
         """
@@ -81,7 +81,7 @@ class Desk:
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
             if watch.done():
-                raise HangUp
+                raise ClientGone
             return None if task.cancelled() else task.result()
         finally:
             self._waiting.discard(task)

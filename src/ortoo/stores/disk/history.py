@@ -19,19 +19,19 @@ import msgspec
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Happening, Retried, decode_happenings, encode_records
-from ortoo.ports import Happened
+from ortoo.model.records import HistoryRecord, Retried, decode_history, encode_records
+from ortoo.ports import StoredHistory
 
 from .contents import HISTORY_FILES, list_files
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_around, read_file, read_heads
-from .frame import HAPPENINGS, BadFrameError, Frame, FrameHead, UnreadableError, encode_frame, scan_frames
+from .frame import HISTORY, BadFrameError, Frame, FrameHead, UnreadableError, encode_frame, scan_frames
 
 FRAME_RECORDS = 512
 FILE_BYTES = 16 << 20
 
 
-class HappeningsHead(msgspec.Struct, array_like=True, frozen=True):
+class HistoryHead(msgspec.Struct, array_like=True, frozen=True):
     first: int
     last: int
     count: int
@@ -55,7 +55,7 @@ class Place(NamedTuple):
     file: int
     position: int
     size: int
-    head: HappeningsHead
+    head: HistoryHead
     start: int
 
     @property
@@ -66,14 +66,14 @@ class Place(NamedTuple):
 Report = Callable[[str], None]  # is told of damage
 
 _encode = msgspec.msgpack.Encoder().encode
-_head_decoder = msgspec.msgpack.Decoder(HappeningsHead)
+_head_decoder = msgspec.msgpack.Decoder(HistoryHead)
 
 
-def decode_head(data: bytes) -> HappeningsHead:
+def decode_head(data: bytes) -> HistoryHead:
     return decode_stored(_head_decoder, data, "the head of a frame of history")
 
 
-def bounds(record: Happening) -> tuple[int, int]:
+def bounds(record: HistoryRecord) -> tuple[int, int]:
     if isinstance(record, Retried):
         return min(record.offsets), max(record.offsets)
     return record.offsets.first(), record.offsets.last()
@@ -87,11 +87,11 @@ class DiskHistory:
         self.folder = f"history/{topic}/{partition}"
         self.places: list[Place] = []
         self.sizes: dict[int, int] = {}  # by file number
-        self.writing: list[Happening] = []
-        self.tail: list[Happening] = []
+        self.writing: list[HistoryRecord] = []
+        self.tail: list[HistoryRecord] = []
         self.dropped = 0
         self.written_end = 0  # number after that of the last record in the files
-        self._cached: tuple[Place, list[Happening]] | None = None
+        self._cached: tuple[Place, list[HistoryRecord]] | None = None
         self._closed: set[int] = set()  # files that the disk cannot open
 
     @property
@@ -103,20 +103,20 @@ class DiskHistory:
     def end(self) -> int:
         return self.written_end + len(self.writing) + len(self.tail)
 
-    def note(self, record: Happening) -> None:
+    def note(self, record: HistoryRecord) -> None:
         self.tail.append(record)
 
-    def history(self, offset: int, ring: KeyRing) -> list[Happening]:
-        found: list[Happening] = []
+    def history(self, offset: int, ring: KeyRing) -> list[HistoryRecord]:
+        found: list[HistoryRecord] = []
         for place in self.places:
             if place.first <= offset <= place.last:
                 found.extend(self.read(place, ring))
         return [record for record in [*found, *self.writing, *self.tail] if offset in record.offsets]
 
-    def happenings(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> Happened:
+    def read_history(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> StoredHistory:
         """Records from `start` to before `end`, until some are missing. Where the first ones are, it starts behind them."""
         start = max(start, self.first)
-        found: list[Happening] = []
+        found: list[HistoryRecord] = []
         for number, records in self._stretches(start, ring, report):
             if not found:
                 start = max(start, number)
@@ -124,9 +124,9 @@ class DiskHistory:
             if at >= min(start + count, end) or number > at:
                 break
             found.extend(records[at - number :])
-        return Happened(found[: max(0, min(count, end - start))], start, self.first, end)
+        return StoredHistory(found[: max(0, min(count, end - start))], start, self.first, end)
 
-    def _stretches(self, start: int, ring: KeyRing, report: Report) -> Iterator[tuple[int, list[Happening]]]:
+    def _stretches(self, start: int, ring: KeyRing, report: Report) -> Iterator[tuple[int, list[HistoryRecord]]]:
         """What can be read from there on: the number of the first record, and the records."""
         which = bisect_right(self.places, start, key=lambda place: place.start) - 1
         for place in islice(self.places, max(which, 0), None):
@@ -139,7 +139,7 @@ class DiskHistory:
             yield self._cached[0].start, self._cached[1]
         yield self.written_end, [*self.writing, *self.tail]
 
-    def read(self, place: Place, ring: KeyRing) -> list[Happening]:
+    def read(self, place: Place, ring: KeyRing) -> list[HistoryRecord]:
         content = read_file(self.disk, self.path(place.file), place.position, place.size)
         frame = next(iter(scan_frames(*content)), None)
         where = f"{self.path(place.file)} is damaged at byte {place.position}"
@@ -150,7 +150,7 @@ class DiskHistory:
         try:
             if place.head.sealed is not None:
                 body = ring.open(place.head.sealed, body, self._context(place.first))
-            return decode_happenings(body)
+            return decode_history(body)
         except CorruptionError as error:
             raise CorruptionError(f"{where}: {error}") from None
 
@@ -203,8 +203,8 @@ class DiskHistory:
             if ring is not None:
                 sealed, body = ring.seal(body, self._context(first))
             start = self.written_end + at
-            head = HappeningsHead(first, last, len(records), sealed, start)
-            frame = encode_frame(HAPPENINGS, first, _encode(head), body)
+            head = HistoryHead(first, last, len(records), sealed, start)
+            frame = encode_frame(HISTORY, first, _encode(head), body)
             places.append(Place(first, last, number, file.size(), len(frame), head, start))
             file.append(frame)
         return places
