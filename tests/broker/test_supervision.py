@@ -13,7 +13,7 @@ import pytest
 import ortoo
 from ortoo import LeaseLostError, Queue, UnavailableError
 from ortoo.broker import Broker
-from ortoo.engine import due, replay, settle
+from ortoo.engine import alarms, due, replay, settle
 from ortoo.model import limits
 from ortoo.model.names import TopicName
 from ortoo.model.records import CameDue, Record
@@ -34,14 +34,14 @@ def make_a_mistake(*_: Any) -> Never:
     raise KeyError("a mistake")
 
 
-def fail_for(monkeypatch: pytest.MonkeyPatch, kind: str, topic: str) -> None:
+def fail_for(monkeypatch: pytest.MonkeyPatch, kind: type, topic: str) -> None:
     """What is due of that kind goes wrong, for one topic."""
     whole = due._OF_TOPIC[kind]
 
-    def broken(draft: Any, found: Any, ids: list[int], budget: Any) -> None:
+    def broken(draft: Any, found: Any, alarm: Any, budget: Any) -> None:
         if found.name.name == topic:
             raise KeyError("a mistake")
-        whole(draft, found, ids, budget)
+        whole(draft, found, alarm, budget)
 
     monkeypatch.setitem(due._OF_TOPIC, kind, broken)
 
@@ -49,7 +49,7 @@ def fail_for(monkeypatch: pytest.MonkeyPatch, kind: str, topic: str) -> None:
 async def test_one_topic_whose_due_work_fails_is_suspended_and_the_others_go_on(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_for(monkeypatch, "delays", "bad")
+    fail_for(monkeypatch, alarms.DelaysDue, "bad")
     store = LastingStore()
     async with queue_on(store, clock) as queue:
         await queue.publish("bad", b"1", delay=5)
@@ -268,7 +268,7 @@ async def test_due_work_of_no_topic_that_fails_is_told(clock: ManualClock, monke
     async with queue_on(MemoryStore(), clock) as queue:
         await queue.begin("job", timeout=5)
         with monkeypatch.context() as broken:
-            broken.setitem(due._GLOBAL, "transactions", make_a_mistake)
+            broken.setitem(due._GLOBAL, alarms.TransactionsTimeOut, make_a_mistake)
             await clock.advance(10)
             [problem] = (await queue.stats()).problems
             assert "a mistake" in problem

@@ -5,9 +5,29 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.engine.alarms import Alarm, Alarms
+from ortoo.engine.alarms import (
+    Alarm,
+    Alarms,
+    DelaysDue,
+    ExpiriesDue,
+    LeasesRunOut,
+    MembersDue,
+    SharedIdsOutdated,
+    TopicAlarm,
+    WindowCloses,
+)
+from ortoo.model.names import GroupId, TopicId
 
-NAMES: list[Alarm] = [("leases",), ("dedup",), ("delays", 1, 0), ("delays", 1, 1), ("members", 2, 3), ("window", 2)]
+ONE, TWO = TopicId(1), TopicId(2)
+NAMES: list[Alarm] = [
+    LeasesRunOut(),
+    SharedIdsOutdated(),
+    DelaysDue(ONE, 0),
+    DelaysDue(ONE, 1),
+    ExpiriesDue(ONE, 0),
+    MembersDue(TWO, GroupId(3)),
+    WindowCloses(TWO),
+]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from(NAMES), st.integers(0, 50)),
@@ -30,13 +50,17 @@ def test_they_do_what_a_plain_dict_does(steps: list[tuple[str, Alarm, int]]) -> 
             alarms.forget(alarm)
             model.pop(alarm, None)
         elif what == "forget topic":
-            alarms.forget_topic(number)
-            model = {other: when for other, when in model.items() if len(other) == 1 or other[1] != number}
+            alarms.forget_topic(TopicId(number))
+            model = {
+                other: when
+                for other, when in model.items()
+                if not isinstance(other, TopicAlarm) or other.topic != number
+            }
+        elif (popped := alarms.pop(number)) is not None:
+            earliest = min(model.values())
+            assert model.pop(popped) == earliest <= number
         else:
-            due = sorted((when, other) for other, when in model.items() if when <= number)
-            assert alarms.pop(number) == (due[0][1] if due else None)
-            if due:
-                del model[due[0][1]]
+            assert all(when > number for when in model.values())
         assert alarms.next() == min(model.values(), default=None)
         assert len(alarms) == len(model)
 
@@ -44,16 +68,16 @@ def test_they_do_what_a_plain_dict_does(steps: list[tuple[str, Alarm, int]]) -> 
 def test_an_alarm_that_is_overtaken_again_and_again_leaves_nothing() -> None:
     alarms, far = Alarms(), 10**9
     for now in range(10_000):
-        alarms.set(("delays", 1, 0), far)
-        alarms.set(("delays", 1, 0), now)
-        assert alarms.pop(now) == ("delays", 1, 0)
+        alarms.set(DelaysDue(ONE, 0), far)
+        alarms.set(DelaysDue(ONE, 0), now)
+        assert alarms.pop(now) == DelaysDue(ONE, 0)
     assert len(alarms.heap) < 200
 
 
 def test_a_topic_that_is_gone_leaves_nothing() -> None:
     alarms = Alarms()
     for topic in range(1, 1_000):
-        alarms.set(("delays", topic, 0), 10**9)
-        alarms.forget_topic(topic)
+        alarms.set(DelaysDue(TopicId(topic), 0), 10**9)
+        alarms.forget_topic(TopicId(topic))
     assert len(alarms) == 0
     assert len(alarms.heap) < 200

@@ -20,7 +20,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ortoo.broker.coordinator import take_slice
 from ortoo.engine import Engine
-from ortoo.engine.alarms import Alarm
+from ortoo.engine.alarms import (
+    Alarm,
+    DelaysDue,
+    ExpiriesDue,
+    LeasesRunOut,
+    RetentionDue,
+    RetriesDue,
+    SharedIdsOutdated,
+    TopicAlarm,
+    TransactionsTimeOut,
+    WindowCloses,
+)
 from ortoo.engine.decision import Decision
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
@@ -487,7 +498,7 @@ class EngineMachine(RuleBasedStateMachine):
     def do_due(self) -> None:
         alarms = self.engine.state.alarms
         while (when := alarms.next()) is not None and when <= self.now:
-            alarm = alarms.heap[0][1]
+            alarm = alarms.heap[0][2]
             records = self.engine.tick(self.now)
             assert records is not None
             assert self.engine.suspended() == []
@@ -498,31 +509,33 @@ class EngineMachine(RuleBasedStateMachine):
 
     def model_due(self, alarm: Alarm, records: list[r.Record]) -> None:
         model, now = self.model, self.now
-        kind, ids = alarm[0], [int(part) for part in alarm[1:]]
-        if kind == "leases":
-            buried = dict.fromkeys(record.topic for record in records if isinstance(record, r.DeadLettered))
-            return model.leases_due(now, list(buried))
-        if kind == "transactions":
-            return model.transactions_due(now)
-        if alarm == ("dedup",):  # ids that nobody finds any more are forgotten, a few at a time
-            assert records == []
-            return None
-        topic = model.by_id(TopicId(ids[0]))
+        match alarm:
+            case LeasesRunOut():
+                buried = dict.fromkeys(record.topic for record in records if isinstance(record, r.DeadLettered))
+                return model.leases_due(now, list(buried))
+            case TransactionsTimeOut():
+                return model.transactions_due(now)
+            case SharedIdsOutdated():  # ids that nobody finds any more are forgotten, a few at a time
+                assert records == []
+                return None
+        assert isinstance(alarm, TopicAlarm)
+        topic = model.by_id(alarm.topic)
         if topic is None:
             return None
-        if kind == "retention":
-            return self.model_retention(topic, records)
-        if kind == "delays":
-            return model.delays_due(topic, ids[1], now)
-        if kind == "expiries":
-            return model.expiries_due(topic, ids[1], now)
-        if kind == "window":
-            return model.window_due(topic, now)
-        group = next((group for group in topic.groups.values() if group.id == ids[-1]), None)
+        match alarm:
+            case RetentionDue():
+                return self.model_retention(topic, records)
+            case DelaysDue():
+                return model.delays_due(topic, alarm.partition, now)
+            case ExpiriesDue():
+                return model.expiries_due(topic, alarm.partition, now)
+            case WindowCloses():
+                return model.window_due(topic, now)
+        group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
-        if kind == "retries":
-            return model.retries_due(group, ids[1], now)
+        if isinstance(alarm, RetriesDue):
+            return model.retries_due(group, alarm.partition, now)
         given_up = (r.Released, r.Dropped, r.DeadLettered)
         revoked = [record.partition for record in records if isinstance(record, given_up)]
         return model.members_due(topic, group, revoked, now)

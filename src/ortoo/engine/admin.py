@@ -23,6 +23,7 @@ from ortoo.model.names import check_name
 from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
 from ortoo.model.topic import TopicConfig, differing_settings, topic_config
 
+from .alarms import MembersDue
 from .bury import Death, bury
 from .decision import Decision, Draft, check_secrecy
 from .group import Group
@@ -137,7 +138,7 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
     joined = group.members.touch(command.consumer, now, command.session_ms)
     if joined and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions, now)
-    state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+    state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
     return Decision([], group.members.owned(command.consumer))
 
 
@@ -169,7 +170,7 @@ def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], 
     if known and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), draft.now)
         draft.state.reassigned.add(topic.name)
-        draft.state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+        draft.state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
 
 
 def _held_by_others(group: Group, consumers: Collection[str]) -> dict[int, str]:

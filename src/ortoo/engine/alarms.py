@@ -1,4 +1,4 @@
-"""Which part of the state has something due, and when. An alarm is a name; setting it earlier wins.
+"""Which part of the state has something due, and when. Setting an alarm earlier wins.
 
 What was set and is overtaken stays in the heap as a stale entry, and is skipped. An alarm may be overtaken again and again
 long before its old time comes, so the heap is built anew when most of it is stale.
@@ -7,19 +7,84 @@ long before its old time comes, so the heap is built anew when most of it is sta
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import count
 
-Alarm = tuple[str | int, ...]  # ("delays", topic, partition) and the like; see due.py
+import msgspec
+
+from ortoo.model.names import GroupId, TopicId
+
+
+class LeasesRunOut(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class TransactionsTimeOut(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class SharedIdsOutdated(msgspec.Struct, frozen=True, gc=False):
+    """Dedup ids that are shared no longer are forgotten."""
+
+
+class ConsumersUnparked(msgspec.Struct, frozen=True, gc=False):
+    """Consumers that waited for many topics wait no longer."""
+
+
+class DelaysDue(msgspec.Struct, frozen=True, gc=False):
+    """Delayed messages come due."""
+
+    topic: TopicId
+    partition: int
+
+
+class RetriesDue(msgspec.Struct, frozen=True, gc=False):
+    """Failed messages come back."""
+
+    topic: TopicId
+    partition: int
+    group: GroupId
+
+
+class ExpiriesDue(msgspec.Struct, frozen=True, gc=False):
+    """Times to live and longest waits run out."""
+
+    topic: TopicId
+    partition: int
+
+
+class MembersDue(msgspec.Struct, frozen=True, gc=False):
+    """Consumers fall silent; partitions that move are handed over."""
+
+    topic: TopicId
+    group: GroupId
+
+
+class WindowCloses(msgspec.Struct, frozen=True, gc=False):
+    topic: TopicId
+
+
+class RetentionDue(msgspec.Struct, frozen=True, gc=False):
+    """The logs are trimmed, from that partition on, and old dedup ids forgotten."""
+
+    topic: TopicId
+    partition: int = 0
+
+
+GlobalAlarm = LeasesRunOut | TransactionsTimeOut | SharedIdsOutdated | ConsumersUnparked
+TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | MembersDue | WindowCloses | RetentionDue
+Alarm = GlobalAlarm | TopicAlarm
 
 _FEW = 64  # entries that are not worth building anew
 
 
 class Alarms:
-    __slots__ = ("_count", "_when", "heap")
+    __slots__ = ("_count", "_numbers", "_when", "heap")
 
     def __init__(self) -> None:
-        self.heap: list[tuple[int, Alarm]] = []
-        self._when: dict[str | int, dict[Alarm, int]] = {}  # by topic; those of no topic by their name
+        self.heap: list[tuple[int, int, Alarm]] = []  # a number tells apart those that are due together
+        self._when: dict[TopicId | None, dict[Alarm, int]] = {}  # by topic; None: those of no topic
         self._count = 0
+        self._numbers = count()
 
     def __len__(self) -> int:
         return self._count
@@ -32,9 +97,10 @@ class Alarms:
         if before is None or when < before:
             self._count += before is None
             of_topic[alarm] = when
-            heappush(self.heap, (when, alarm))
+            heappush(self.heap, (when, next(self._numbers), alarm))
             if len(self.heap) > 2 * self._count + _FEW:
-                self.heap = [(when, alarm) for alarms in self._when.values() for alarm, when in alarms.items()]
+                alarms = [pair for of_topic in self._when.values() for pair in of_topic.items()]
+                self.heap = [(when, next(self._numbers), alarm) for alarm, when in alarms]
                 heapify(self.heap)
 
     def forget(self, alarm: Alarm) -> None:
@@ -44,7 +110,7 @@ class Alarms:
             if not of_topic:
                 del self._when[_owner(alarm)]
 
-    def forget_topic(self, topic: int) -> None:
+    def forget_topic(self, topic: TopicId) -> None:
         self._count -= len(self._when.pop(topic, ()))
 
     def next(self) -> int | None:
@@ -55,15 +121,20 @@ class Alarms:
         self._skip_stale()
         if not self.heap or self.heap[0][0] > now:
             return None
-        alarm = heappop(self.heap)[1]
+        alarm = heappop(self.heap)[2]
         self.forget(alarm)
         return alarm
 
     def _skip_stale(self) -> None:
-        heap = self.heap
-        while heap and self._when.get(_owner(heap[0][1]), {}).get(heap[0][1]) != heap[0][0]:
-            heappop(heap)
+        while self.heap and not self._is_set(self.heap[0]):
+            heappop(self.heap)
+
+    def _is_set(self, entry: tuple[int, int, Alarm]) -> bool:
+        """Whether it was neither set earlier since, nor forgotten."""
+        when, _, alarm = entry
+        of_topic = self._when.get(_owner(alarm))
+        return of_topic is not None and of_topic.get(alarm) == when
 
 
-def _owner(alarm: Alarm) -> str | int:
-    return alarm[1] if len(alarm) > 1 else alarm[0]
+def _owner(alarm: Alarm) -> TopicId | None:
+    return alarm.topic if isinstance(alarm, TopicAlarm) else None

@@ -1,25 +1,29 @@
-"""Deciding what time alone has made due. One alarm at a time, so that each decision sees the state the last one left.
-
-("delays", topic, partition)           delayed messages come due
-("retries", topic, partition, group)   failed messages come back
-("expiries", topic, partition)         times to live and longest waits run out
-("leases",)                            leases run out
-("members", topic, group)              consumers fall silent; partitions that move are handed over
-("window", topic)                      a window buffer closes
-("unparked",)                          consumers that waited for many topics wait no longer
-("transactions",)                      named transactions time out, and are forgotten
-("dedup",)                             ids that are shared no longer are forgotten
-("retention", topic, partition)        the logs are trimmed, from that partition on, and old dedup ids forgotten
-"""
+"""Deciding what time alone has made due. One alarm at a time, so that each decision sees the state the last one left."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ortoo.model import limits
-from ortoo.model.names import INBOX_LABELS, GroupId, LeaseId, TopicId
+from ortoo.model.names import INBOX_LABELS, LeaseId
 from ortoo.model.records import CameDue, Expired, GroupDeleted, TopicDeleted, TransactionEnded, WindowClosed
 
 from .admin import leave
-from .alarms import Alarm
+from .alarms import (
+    Alarm,
+    ConsumersUnparked,
+    DelaysDue,
+    ExpiriesDue,
+    LeasesRunOut,
+    MembersDue,
+    RetentionDue,
+    RetriesDue,
+    SharedIdsOutdated,
+    TopicAlarm,
+    TransactionsTimeOut,
+    WindowCloses,
+)
 from .bury import Death, bury, how_many_expire
 from .decision import Draft
 from .group import Group
@@ -36,25 +40,23 @@ _TRANSACTION_COST = 5  # of one that times out, in messages
 
 def decide_due(draft: Draft, alarm: Alarm, budget: Budget) -> None:
     """What the alarm is about, or as much of it as the budget allows; then the alarm is set again, and due at once."""
-    state = draft.state
-    kind, ids = str(alarm[0]), [int(part) for part in alarm[1:]]
     budget.left -= 1
-    if kind in _GLOBAL:
-        _GLOBAL[kind](draft, budget)
-    else:
-        topic = state.topics.get(TopicId(ids[0]))
-        if topic is not None and not _is_troubled(topic, kind, ids):  # else deleted since the alarm was set
-            draft.topic = topic
-            _OF_TOPIC[kind](draft, topic, ids[1:], budget)
+    if not isinstance(alarm, TopicAlarm):
+        _GLOBAL[type(alarm)](draft, budget)
+        return
+    topic = draft.state.topics.get(alarm.topic)
+    if topic is not None and not _is_unusable(topic, alarm):  # else deleted since the alarm was set
+        draft.topic = topic
+        _OF_TOPIC[type(alarm)](draft, topic, alarm, budget)
 
 
-def _is_troubled(topic: Topic, kind: str, ids: list[int]) -> bool:
+def _is_unusable(topic: Topic, alarm: TopicAlarm) -> bool:
     """Nothing is decided of a partition that the store cannot vouch for."""
     if topic.suspended is not None:
         return True
-    if kind in ("delays", "retries", "expiries"):
-        return topic.partitions[ids[1]].quarantine_reason is not None
-    return kind != "retention" and topic.quarantine_reason is not None
+    if isinstance(alarm, DelaysDue | RetriesDue | ExpiriesDue):
+        return topic.partitions[alarm.partition].quarantine_reason is not None
+    return not isinstance(alarm, RetentionDue) and topic.quarantine_reason is not None
 
 
 def _look(wheel: Wheel, draft: Draft, alarm: Alarm, budget: Budget, cost: int = 1) -> tuple[list[Pair], Pair | None]:
@@ -66,26 +68,24 @@ def _look(wheel: Wheel, draft: Draft, alarm: Alarm, budget: Budget, cost: int = 
     return due, None if is_all or not due else due[-1]
 
 
-def _delays(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
-    partition = topic.partitions[ids[0]]
-    alarm = ("delays", topic.id, partition.index)
+def _delays(draft: Draft, topic: Topic, alarm: DelaysDue, budget: Budget) -> None:
+    partition = topic.partitions[alarm.partition]
     due, upto = _look(partition.delays, draft, alarm, budget, 1 + len(topic.groups))
     if due:
         draft.records.append(CameDue(draft.now, topic.id, partition.index, None, upto))
 
 
-def _retries(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
-    group = topic.groups.get(GroupId(ids[1]))
+def _retries(draft: Draft, topic: Topic, alarm: RetriesDue, budget: Budget) -> None:
+    group = topic.groups.get(alarm.group)
     if group is None:
         return
-    due, upto = _look(group.feeds[ids[0]].retries, draft, ("retries", topic.id, ids[0], group.id), budget)
+    due, upto = _look(group.feeds[alarm.partition].retries, draft, alarm, budget)
     if due:
-        draft.records.append(CameDue(draft.now, topic.id, ids[0], group.id, upto))
+        draft.records.append(CameDue(draft.now, topic.id, alarm.partition, group.id, upto))
 
 
-def _expiries(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
-    partition = topic.partitions[ids[0]]
-    alarm = ("expiries", topic.id, partition.index)
+def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) -> None:
+    partition = topic.partitions[alarm.partition]
     due, upto = _look(partition.expiries, draft, alarm, budget, 1 + 2 * len(topic.groups))
     if not due:
         return
@@ -113,8 +113,8 @@ def _expiries(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> Non
     bury(draft, topic, deaths, has_room=True)
 
 
-def _members(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
-    group = topic.groups.get(GroupId(ids[0]))
+def _members(draft: Draft, topic: Topic, alarm: MembersDue, budget: Budget) -> None:
+    group = topic.groups.get(alarm.group)
     if group is None:
         return
     members = group.members
@@ -130,7 +130,7 @@ def _members(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None
             return
     until = draft.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
     if group.ephemeral and not members.alive_until and until > draft.now:
-        draft.state.alarms.set(("members", topic.id, group.id), until)
+        draft.state.alarms.set(alarm, until)
         return
     if group.ephemeral and not members.alive_until:
         draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
@@ -140,7 +140,7 @@ def _members(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None
             _revoke(draft, topic, group, partition)
             members.hand_over(partition)
             draft.state.reassigned.add(topic.name)
-    draft.state.alarms.set(("members", topic.id, group.id), members.next_deadline())
+    draft.state.alarms.set(alarm, members.next_deadline())
 
 
 def _revoke(draft: Draft, topic: Topic, group: Group, partition: int) -> None:
@@ -150,7 +150,7 @@ def _revoke(draft: Draft, topic: Topic, group: Group, partition: int) -> None:
     bury(draft, topic, deaths)
 
 
-def _window(draft: Draft, topic: Topic, _: list[int], __: Budget) -> None:
+def _window(draft: Draft, topic: Topic, alarm: WindowCloses, _: Budget) -> None:
     since, seconds = topic.window_since, topic.config.window_seconds
     if since is None:
         return
@@ -158,7 +158,7 @@ def _window(draft: Draft, topic: Topic, _: list[int], __: Budget) -> None:
     if closes <= draft.now or not seconds:
         draft.records.append(WindowClosed(draft.now, topic.id))
     else:
-        draft.state.alarms.set(("window", topic.id), closes)
+        draft.state.alarms.set(alarm, closes)
 
 
 def _leases(draft: Draft, budget: Budget) -> None:
@@ -203,7 +203,7 @@ def _leases(draft: Draft, budget: Budget) -> None:
             state.leases_due.add(when, lease.id)
     for topic, lease in begun:
         state.leases_due.add(stuck.get(topic, lease.until), lease.id)
-    state.alarms.set(("leases",), state.leases_due.next())
+    state.alarms.set(LeasesRunOut(), state.leases_due.next())
 
 
 def _transactions(draft: Draft, budget: Budget) -> None:
@@ -217,7 +217,7 @@ def _transactions(draft: Draft, budget: Budget) -> None:
             draft.records.append(TransactionEnded(draft.now, namespace, name, committed=False))
         else:
             left.append(transaction.until)
-    state.alarms.set(("transactions",), min(left, default=None))
+    state.alarms.set(TransactionsTimeOut(), min(left, default=None))
 
 
 def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
@@ -227,41 +227,46 @@ def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
     return not any(group.members.alive_until for group in topic.groups.values())
 
 
-def _retention(draft: Draft, topic: Topic, ids: list[int], budget: Budget) -> None:
+def _retention(draft: Draft, topic: Topic, alarm: RetentionDue, budget: Budget) -> None:
     if _is_abandoned(draft.state, topic, draft.now):
         draft.records.append(TopicDeleted(draft.now, topic.id))
         return
-    records, rest = retain(topic, ids[0], draft.now, budget)
+    records, rest = retain(topic, alarm.partition, draft.now, budget)
     draft.records.extend(records)
     if rest is None and draft.state.prune_dedup_ids(
         topic, draft.now, max(1, budget.left)
     ):  # nobody can see these any more
         budget.left, rest = 0, len(topic.partitions)
     if rest is None:
-        draft.state.alarms.set(("retention", topic.id, 0), draft.now + limits.RETENTION_INTERVAL_MS)
+        draft.state.alarms.set(RetentionDue(topic.id), draft.now + limits.RETENTION_INTERVAL_MS)
     else:
-        draft.state.alarms.set(("retention", topic.id, rest), draft.now)
+        draft.state.alarms.set(RetentionDue(topic.id, rest), draft.now)
 
 
 def _dedup(draft: Draft, budget: Budget) -> None:
     """Ids of topics that were deleted, or share them no longer, are forgotten by those they were shared with."""
     budget.left -= draft.state.unshare_dedup_ids(max(1, budget.left))
-    draft.state.alarms.set(("dedup",), draft.now if draft.state.unshared else None)
+    draft.state.alarms.set(SharedIdsOutdated(), draft.now if draft.state.unshared else None)
 
 
 def _unparked(draft: Draft, budget: Budget) -> None:
     state = draft.state
     while state.unparking and budget.left > 0:
         budget.left -= state.unpark(draft.now, budget.left)
-    state.alarms.set(("unparked",), draft.now if state.unparking else None)
+    state.alarms.set(ConsumersUnparked(), draft.now if state.unparking else None)
 
 
-_GLOBAL = {"leases": _leases, "transactions": _transactions, "dedup": _dedup, "unparked": _unparked}
-_OF_TOPIC = {
-    "delays": _delays,
-    "retries": _retries,
-    "expiries": _expiries,
-    "members": _members,
-    "window": _window,
-    "retention": _retention,
+_GLOBAL: dict[type, Callable[[Draft, Budget], None]] = {
+    LeasesRunOut: _leases,
+    TransactionsTimeOut: _transactions,
+    SharedIdsOutdated: _dedup,
+    ConsumersUnparked: _unparked,
+}
+_OF_TOPIC: dict[type, Callable[[Draft, Topic, Any, Budget], None]] = {
+    DelaysDue: _delays,
+    RetriesDue: _retries,
+    ExpiriesDue: _expiries,
+    MembersDue: _members,
+    WindowCloses: _window,
+    RetentionDue: _retention,
 }

@@ -136,7 +136,7 @@ class Engine:
             f"topic {str(name)!r} is suspended until the queue is opened again: {reason}"
             for name, reason in self.suspended()
         ]
-        return suspended + [f"{alarm[0]}: {reason}" for alarm, reason in self.failing.items()]
+        return suspended + [f"{type(alarm).__name__}: {reason}" for alarm, reason in self.failing.items()]
 
     def committing(self) -> list[Name]:
         """Transactions whose commit has begun, and can go on."""

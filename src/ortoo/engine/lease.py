@@ -14,6 +14,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
 
+from .alarms import ConsumersUnparked, MembersDue
 from .decision import Decision, Draft
 from .feed import Feed
 from .group import Group
@@ -146,7 +147,7 @@ def _check_topic(topic: Topic, command: Lease) -> None:
 
 def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[Feed]:
     """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
-    members, alarm = group.members, ("members", topic.id, group.id)
+    members, alarm = group.members, MembersDue(topic.id, group.id)
     joined = members.touch(command.consumer, draft.now)
     draft.state.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
@@ -183,7 +184,7 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
                 state.unpark_in(topic, group, command.consumer, now)
         else:
             state.unparking.append((command.consumer, waiting))
-            state.alarms.set(("unparked",), now)
+            state.alarms.set(ConsumersUnparked(), now)
 
     return unpark
 

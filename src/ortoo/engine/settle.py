@@ -16,6 +16,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Acked, Extended, Record, Released, ReleaseReason, Retried, RetryReason
 from ortoo.model.replies import Settled
 
+from .alarms import MembersDue
 from .bury import Death, bury
 from .decision import Decision, Draft
 from .feed import Feed
@@ -270,7 +271,7 @@ def _keep_alive(state: State, held: Held, now: int) -> None:
     topic, group = held.topic, held.group
     if group.members.touch(held.lease.consumer, now) and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions, now)
-    state.alarms.set(("members", topic.id, group.id), group.members.next_deadline())
+    state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
 
 
 def decide_extend(state: State, command: Extend, now: int) -> Decision:

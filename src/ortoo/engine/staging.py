@@ -5,13 +5,14 @@ from __future__ import annotations
 from ortoo.model import records as r
 from ortoo.model.names import TopicId
 
+from .alarms import TransactionsTimeOut
 from .state import State
 from .transaction import Committing, Transaction
 
 
 def transaction_began(state: State, record: r.TransactionBegan) -> None:
     state.transactions[record.namespace, record.transaction] = Transaction(record.until)
-    state.alarms.set(("transactions",), record.until)
+    state.alarms.set(TransactionsTimeOut(), record.until)
 
 
 def staged(state: State, record: r.Staged) -> None:

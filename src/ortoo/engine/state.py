@@ -13,7 +13,7 @@ from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, To
 from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
-from .alarms import Alarms
+from .alarms import Alarms, LeasesRunOut, MembersDue, SharedIdsOutdated
 from .copies import CopyRoom
 from .dedup import Seen, SharedIds
 from .group import Group
@@ -191,7 +191,7 @@ class State:
 
     def unpark_in(self, topic: Topic, group: Group, consumer: str, now: int) -> None:
         group.members.unpark(consumer, now)
-        self.alarms.set(("members", topic.id, group.id), group.members.alive_until.get(consumer))
+        self.alarms.set(MembersDue(topic.id, group.id), group.members.alive_until.get(consumer))
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)
@@ -229,7 +229,7 @@ class State:
     def watch_lease(self, lease: LeaseId, until: int) -> None:
         """It runs out then, unless it is settled or extended: what the wheel has of those is swept away in time."""
         self.leases_due.add(until, lease)
-        self.alarms.set(("leases",), until)
+        self.alarms.set(LeasesRunOut(), until)
         if len(self.leases_due) > 2 * len(self.lease_groups) + _FEW:
             self.leases_due.sweep(64, self._is_watched)
 
@@ -250,7 +250,7 @@ class State:
         for _, group in self.groups():
             for lease in group.leases.values():
                 self.leases_due.add(max(lease.until, now), lease.id)
-        self.alarms.set(("leases",), self.leases_due.next())
+        self.alarms.set(LeasesRunOut(), self.leases_due.next())
 
     def forget_ended(self, now: int) -> None:
         """Transactions that ended too long ago, or too many ago, to be remembered; the oldest first."""
@@ -336,7 +336,7 @@ class State:
         seen = topic.dedup.clear([partition.end for partition in topic.partitions])
         if seen:
             self.unshared.append((topic.name.namespace, topic.id, seen))
-            self.alarms.set(("dedup",), self.now)
+            self.alarms.set(SharedIdsOutdated(), self.now)
 
     def unshare_dedup_ids(self, limit: int) -> int:
         """So many ids at most, of those that `forget_dedup_ids` left; returns how many."""
