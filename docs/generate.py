@@ -15,6 +15,7 @@ from ortoo import TopicConfig
 from ortoo.app.families import SECTIONS
 from ortoo.app.options import Option, options
 from ortoo.cli.reference import commands_reference, exit_codes_table, shared_options
+from ortoo.engine.lifecycle import LIFE, STATES
 from ortoo.model import limits
 from ortoo.model.topic import _BOUNDS
 
@@ -354,6 +355,17 @@ def limits_table() -> str:
     return "\n".join(["| what | limit |", "|---|---|", *rows])
 
 
+def life_table() -> str:
+    """What each kind of record makes of each state of a message."""
+    head = ["", *STATES]
+    rows = [
+        [f"`{record.__name__}`", *(", ".join(changes.get(state, ())) for state in STATES)]
+        for record, changes in LIFE.items()
+    ]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """The page with what stands between its two markers replaced."""
     begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"\n<!-- {name}: end -->"
@@ -366,12 +378,13 @@ def with_table(page: str, name: str, table: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page as it should be."""
-    operations = DOCS / "operations.md"
+    operations, guide = DOCS / "operations.md", DOCS / "guide.md"
     text = with_table(operations.read_text(encoding="utf-8"), "limits", limits_table())
     return {
         DOCS / "topic-settings.md": topic_settings(),
         DOCS / "configuration.md": configuration(),
         operations: with_table(text, "metrics", metrics_tables()),
+        guide: with_table(guide.read_text(encoding="utf-8"), "life", life_table()),
         DOCS / "cli.md": command_line((DOCS / "cli.md").read_text(encoding="utf-8")),
     }
 
