@@ -247,10 +247,10 @@ async def test_an_answer_that_makes_no_sense_fails_its_callers_and_holds_up_nobo
 
     gatherer = Gatherer(send)
     async with asyncio.timeout(60):
-        first = [asyncio.create_task(gatherer.add(topic, Message(b"x"))) for _ in range(3)]
+        first = [asyncio.ensure_future(gatherer.add(topic, Message(b"x"))) for _ in range(3)]
         for task in first:
             with pytest.raises(AttributeError):
                 await task
-        second = [asyncio.create_task(gatherer.add(topic, Message(b"y"))) for _ in range(3)]
-        assert [(await task).offset for task in second] == [0, 0, 1]
+        second = [asyncio.ensure_future(gatherer.add(topic, Message(b"y"))) for _ in range(3)]
+        assert [(await task).offset for task in second] == [0, 1, 2]
         await gatherer.drain()

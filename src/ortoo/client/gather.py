@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
@@ -60,6 +60,19 @@ class Gathering:
         self.headers += headers
 
 
+class Turn:
+    """Whether somebody is alone: the first of a turn of the event loop is, and goes on to be until another comes."""
+
+    def __init__(self) -> None:
+        self._first: dict[Hashable, asyncio.Task[Any] | None] = {}
+
+    def is_alone(self, where: Hashable) -> bool:
+        if not self._first:
+            asyncio.get_running_loop().call_soon(self._first.clear)
+        task = asyncio.current_task()
+        return self._first.setdefault(where, task) is task
+
+
 class InFlight:
     """Calls that were made at once, without company, and are under way."""
 
@@ -99,16 +112,17 @@ class Gatherer:
         self._answering: set[TopicName] = set()  # those with a batch of several callers under way
         self._in_flight = InFlight()
         self._alone: set[TopicName] = set()  # topics that one of these publishes to
+        self._crowded: set[TopicName] = set()  # topics that several published to when a batch last left
+        self._turn = Turn()
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
         self._tasks = Background()
 
-    async def add(self, topic: TopicName, message: Message) -> Sent:
-        if not self._linger and self._may_go(topic):
-            return (await self._go(topic, to_outgoing([message])))[0]
+    def add(self, topic: TopicName, message: Message) -> Awaitable[Sent]:
+        if topic not in self._line and not self._linger and self._may_go(topic):
+            return self._go_alone(topic, message)
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
         headers = len(message.headers) if isinstance(message.headers, dict) else 0
-        sent: Sent = await self._add(topic, message, 1, size, headers)
-        return sent
+        return self._add(topic, message, 1, size, headers)
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> SentMessages:
         if self._may_go(topic, len(batch)):
@@ -121,7 +135,12 @@ class Gatherer:
         """Who publishes alone goes at once, and does not wait; those who come meanwhile go together. Nobody is overtaken."""
         if topic in self._line or topic in self._leaving or topic in self._answering:
             return False
-        return topic not in self._alone or count >= _LARGE
+        if count >= _LARGE:
+            return True
+        return topic not in self._alone and topic not in self._crowded and self._turn.is_alone(topic)
+
+    async def _go_alone(self, topic: TopicName, message: Message) -> Sent:
+        return (await self._go(topic, to_outgoing([message])))[0]
 
     async def _go(self, topic: TopicName, batch: Outgoing) -> SentMessages:
         is_first = topic not in self._alone
@@ -159,8 +178,10 @@ class Gatherer:
         while line and line[0].is_due and topic not in self._answering:
             entries = line.popleft().entries
             self._leaving[topic] += 1
+            self._crowded.discard(topic)
             if len(entries) > 1:
                 self._answering.add(topic)
+                self._crowded.add(topic)
             self._tasks.start(self._leave(topic, entries))
         if not line:
             self._line.pop(topic, None)
@@ -233,11 +254,17 @@ def _sift(entries: list[Entry]) -> list[Entry]:
 
 
 def _tell(entries: list[Entry], placed: Placed) -> None:
-    sent, at = SentMessages(placed), 0
+    singles: list[Sent] | None = None
+    at = 0
     for what, future in entries:
         upto = at + (1 if type(what) is Message else len(what))  # type: ignore[arg-type]
-        if not future.done():
-            future.set_result(sent[at] if type(what) is Message else SentMessages(placed.part(at, upto)))
+        if future.done():
+            pass
+        elif type(what) is Message:
+            singles = singles or SentMessages(placed).to_list()
+            future.set_result(singles[at])
+        else:
+            future.set_result(SentMessages(placed.part(at, upto)))
         at = upto
 
 
@@ -249,10 +276,13 @@ class AckGatherer:
         self._open: list[Acking] = []
         self._tasks = Background()
         self._in_flight = InFlight()
+        self._is_crowded = False  # several acked when a batch last left
+        self._turn = Turn()
 
     async def ack(self, runs: list[Run]) -> Settled:
         """The answer is as if these had been acked alone."""
-        if not self._open and not self._in_flight.count:
+        is_free = not (self._open or self._in_flight.count or self._is_crowded)
+        if is_free and self._turn.is_alone(None):
             command, self._in_flight.count = Settle("ack", runs), 1
             try:
                 return await (self._call(command) if len(runs) == 1 else settle(self._call, command))
@@ -267,6 +297,7 @@ class AckGatherer:
 
     def _flush(self) -> None:
         batch, self._open = self._open, []
+        self._is_crowded = len(batch) > 1
         if batch:
             self._tasks.start(self._settle(batch))
 
