@@ -15,7 +15,7 @@ from ortoo.app.clock import SystemClock
 from ortoo.broker import Access, Broker, Budget, Gate, Presence, Share
 from ortoo.broker import budget as budgets
 from ortoo.doors.http import HttpDoor, body
-from ortoo.doors.http.problems import Refusal
+from ortoo.doors.http.answers import Refusal
 from ortoo.doors.tcp import TcpDoor, server, session
 from ortoo.model.commands import Settle
 from ortoo.model.errors import TooManyError

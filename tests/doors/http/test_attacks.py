@@ -13,7 +13,8 @@ from random import Random
 import pytest
 from uvicorn import Config
 
-from ortoo.doors.http import body, connection, door, websocket
+from ortoo.doors.http import body, connection, websocket
+from ortoo.doors.http import server as http_server
 from ortoo.model.settings import LimitSettings
 from tests.doors.honest import LONG, WebClient, run_tcp_client
 from tests.doors.http.attacks import ANNOUNCED, BIG, TOKEN, Attack, Attacker
@@ -159,9 +160,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture)
     monkeypatch.setattr(connection, "HEAD_SECONDS", 2.0)
     monkeypatch.setattr(connection, "UNREAD_SECONDS", 1.0)
     monkeypatch.setattr(websocket, "PIECE_SECONDS", 1.0)
-    monkeypatch.setattr(door, "_SWEEP_TICKS", 1)
-    monkeypatch.setattr(door, "_KEEP_ALIVE_SECONDS", 2)
-    monkeypatch.setattr(door, "Config", partial(Config, ws_ping_interval=1, ws_ping_timeout=1))
+    monkeypatch.setattr(http_server, "_SWEEP_TICKS", 1)
+    monkeypatch.setattr(http_server, "_KEEP_ALIVE_SECONDS", 2)
+    monkeypatch.setattr(http_server, "Config", partial(Config, ws_ping_interval=1, ws_ping_timeout=1))
     caplog.set_level(logging.DEBUG)
 
 

@@ -15,7 +15,7 @@ import zstandard
 
 from ortoo import OrtooError
 from ortoo.broker import Share
-from ortoo.doors.http import body, problems
+from ortoo.doors.http import answers, body
 from ortoo.model import errors
 from ortoo.model.settings import HttpSettings, LimitSettings
 from tests.doors.http.home import Home, serving, until
@@ -42,8 +42,8 @@ def tree(kind: type[OrtooError] = OrtooError) -> set[type[OrtooError]]:
 
 
 def test_every_error_has_a_status_of_its_own() -> None:
-    assert set(problems.STATUS) == tree()
-    faults = {kind: problems.STATUS[kind] for kind in tree()}
+    assert set(answers.STATUS) == tree()
+    faults = {kind: answers.STATUS[kind] for kind in tree()}
     for kind, status in faults.items():
         if issubclass(kind, errors.RequestError):
             assert 400 <= status < 500, kind
@@ -55,7 +55,7 @@ def test_an_error_that_is_not_listed_has_the_status_of_its_nearest_kind() -> Non
     class Special(errors.NotFoundError):
         pass
 
-    assert problems.status_of(Special("x")) == 404
+    assert answers.status_of(Special("x")) == 404
 
 
 async def test_unknown_paths_and_methods(home: Home) -> None:

@@ -15,7 +15,8 @@ import pytest
 import zstandard
 from websockets.asyncio.client import connect
 
-from ortoo.doors.http import counting, rendering, shapes
+from ortoo.doors.http import messages, shapes
+from ortoo.doors.http.body import _Body, check_counts, could_have_many
 from ortoo.doors.http.connection import HEAD_BYTES_MAX, Connection
 from ortoo.doors.http.routing import Endpoint, Route
 from ortoo.doors.http.table import ROUTES
@@ -115,19 +116,19 @@ def test_texts_are_refused_however_often_their_field_is_there(name: str, how: st
     escaped = f"\\u{ord(name[0]):04x}{name[1:]}"
     again = {"twice": f',"{name}":null', "escaped": f',"{escaped}":null', "malformed": "]]"}[how].encode()
     with pytest.raises((InvalidError, msgspec.DecodeError)):
-        counting.check_counts(b"{%b%b}" % (many(name, 300_000), again))
+        check_counts(b"{%b%b}" % (many(name, 300_000), again))
     message = b'{"messages":[{%b%b}]}' % (many(name, 300_000), again)
     with pytest.raises((InvalidError, msgspec.DecodeError)):
-        counting.check_counts(message)
+        check_counts(message)
 
 
 def test_texts_that_are_full_of_quotes_are_no_fields() -> None:
     text = b'"%b"' % (b'\\"' * 2_000)
     each = b'{"value":{"a":%b},"key":%b,"dedup_id":"\\"","headers":{"\\"":%b}}' % (text, text, text)
     body = b'{"messages":[%b]}' % b",".join([each] * 1_000)
-    assert counting.could_have_many(body)
-    counting.check_counts(body)
-    counting.check_counts(b'{"receipts":[],"error":"%b"}' % (b'\\"' * 500_000))
+    assert could_have_many(body)
+    check_counts(body)
+    check_counts(b'{"receipts":[],"error":"%b"}' % (b'\\"' * 500_000))
 
 
 def holds_many(hint: Any) -> bool:
@@ -139,7 +140,7 @@ def test_whatever_may_be_many_in_a_large_body_is_counted(route: Route) -> None:
     assert route.body is not None
     for name, hint in get_type_hints(route.body).items():
         if holds_many(hint) and Endpoint(route).bytes_max != shapes.BODY_BYTES_MAX:
-            assert name in counting._Body.__struct_fields__
+            assert name in _Body.__struct_fields__
 
 
 async def test_more_receipts_than_a_lease_can_have_are_refused(home: Home) -> None:
@@ -277,10 +278,10 @@ async def test_a_large_answer_is_written_a_part_at_a_time(home: Home) -> None:
         return msgspec.json.encode(views)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rendering, "_encode", watched)
+        patch.setattr(messages, "_encode", watched)
         response = await home.client.post("/v1/topics/t/groups/g/lease", json={"max_messages": 100})
-    messages = response.json()["messages"]
-    assert [b64decode(message["value_base64"])[:1] for message in messages] == [bytes([n]) for n in range(30)] + [b"l"]
+    leased = response.json()["messages"]
+    assert [b64decode(message["value_base64"])[:1] for message in leased] == [bytes([n]) for n in range(30)] + [b"l"]
     assert max(parts) <= 5
     assert sum(parts) == 31
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ortoo.doors.http import inboxes
+from ortoo.doors.http import publishing
 from tests.doors.http.home import Home, until
 
 ASK = {"value": 1, "timeout": 0.01}
@@ -17,7 +17,7 @@ def replies(home: Home) -> int:
 
 
 async def test_inboxes_of_many_namespaces_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inboxes, "INBOXES_MAX", 3)
+    monkeypatch.setattr(publishing, "INBOXES_MAX", 3)
     for number in range(12):
         assert (await home.post(f"/v1/topics/t/request?namespace=n{number}", ASK)).status_code == 504
         await until(lambda: replies(home) <= 3)
@@ -31,7 +31,7 @@ async def test_inboxes_of_many_namespaces_are_bounded(home: Home, monkeypatch: p
 async def test_with_every_inbox_in_use_another_namespace_waits_its_turn(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inboxes, "INBOXES_MAX", 1)
+    monkeypatch.setattr(publishing, "INBOXES_MAX", 1)
     await home.queue.create_topic("t", namespace="busy")
     asking = asyncio.create_task(home.post("/v1/topics/t/request?namespace=busy", {"value": 1, "timeout": 60}))
     [request] = await home.queue.lease("t", namespace="busy", wait=60)
@@ -43,7 +43,7 @@ async def test_with_every_inbox_in_use_another_namespace_waits_its_turn(
 
 
 async def test_an_inbox_that_nobody_uses_goes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inboxes, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(publishing, "IDLE_SECONDS", 0.01)
     await home.post("/v1/topics/t/request", ASK)
     await until(lambda: replies(home) == 0)
     assert not home.broker.waiters

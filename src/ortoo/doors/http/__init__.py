@@ -1,5 +1,5 @@
 """The HTTP and WebSocket door. README.md beside this file describes the protocol."""
 
-from .door import HttpDoor
+from .server import HttpDoor
 
 __all__ = ["HttpDoor"]

@@ -1,27 +1,52 @@
-"""The edge of the door: from a request to its handler, and from whatever happens there to an answer."""
+"""The edge of the door: from a request to its handler, and from whatever happens there to an answer.
+
+Everything is let in here, WebSockets too: `read_head`, then `Origins`, then the token.
+"""
 
 from __future__ import annotations
 
+import binascii
 import logging
+import re
+from base64 import urlsafe_b64decode
+from ipaddress import ip_address
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
-from ortoo.model.errors import InvalidError, OrtooError
+from ortoo.model.errors import ClosedError, ForbiddenError, InvalidError, OrtooError, UnauthenticatedError
+from ortoo.model.settings import HttpSettings
 
-from .body import BodyReader, check_content_type, parse_body, parse_query
-from .call import Answer, Call, Reply, Scope, Send, Streaming
-from .coding import WORTHWHILE_BYTES, choose, encode, encode_stream
+from .answers import (
+    PROBLEM_TYPE,
+    WORTHWHILE_BYTES,
+    Answer,
+    Headers,
+    Refusal,
+    Reply,
+    Streaming,
+    choose_coding,
+    compress,
+    compress_stream,
+    encode_problem,
+    problem_headers,
+    to_problem,
+    unexpected,
+)
+from .body import BodyReader, check_content_type, check_nests, parse_body
+from .call import Call, ClientGone, HttpServices, Receive, Scope, Send
 from .connection import Connection
-from .counting import check_nests
-from .handshake import Handshake, bearer_token
-from .head import read_head
-from .origin import Origins
-from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem, unexpected
-from .routing import Endpoint, Router
-from .services import ClientGone, HttpServices, Receive
+from .routing import Endpoint, Router, parse_query
+from .stream import Session
 
 log = logging.getLogger("ortoo.http")
+
+STREAM_PATH = b"/v1/stream"
+SUBPROTOCOL = "ortoo"
+_TOKEN_PREFIX = "bearer."
+_END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
+_AUTHORITY = re.compile(r"(\[[^\[\]@/]*\]|[^:\[\]@/]*)(?::\d*)?")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,7 +79,7 @@ class App:
                 return
             except Exception:  # a mistake of ours must not take the connection, or the door, with it
                 log.exception("a request failed: %s %s", scope["method"], scope["path"])
-                answer = Answer(encode_problem(unexpected()), 500, CONTENT_TYPE)
+                answer = Answer(encode_problem(unexpected()), 500, PROBLEM_TYPE)
             await self._send(answer, headers, scope, send)
         finally:
             intake.close()
@@ -105,12 +130,12 @@ class App:
         head += self._origins.headers(headers)
         if isinstance(answer, Streaming):
             connection: Connection = scope["state"]["connection"]
-            await _send_stream(answer, head, choose(headers.get(b"accept-encoding")), connection, send)
+            await _send_stream(answer, head, choose_coding(headers.get(b"accept-encoding")), connection, send)
             return
         body = answer.body
         head += answer.headers
-        if len(body) >= WORTHWHILE_BYTES and (coding := choose(headers.get(b"accept-encoding"))) is not None:
-            body = await encode(coding, body)
+        if len(body) >= WORTHWHILE_BYTES and (coding := choose_coding(headers.get(b"accept-encoding"))) is not None:
+            body = await compress(coding, body)
             head += [(b"content-encoding", coding.encode()), (b"vary", b"accept-encoding")]
         if answer.status == 204:
             del head[0]
@@ -125,7 +150,7 @@ async def _send_stream(
 ) -> None:
     chunks = answer.chunks
     if coding is not None:
-        chunks = encode_stream(coding, chunks)
+        chunks = compress_stream(coding, chunks)
         head += [(b"content-encoding", coding.encode()), (b"vary", b"accept-encoding")]
     await send({"type": "http.response.start", "status": answer.status, "headers": head})
     try:
@@ -148,7 +173,7 @@ def _methods(endpoints: dict[str, Endpoint]) -> str:
 
 def _problem_answer(error: OrtooError | Refusal) -> Answer:
     problem = to_problem(error)
-    return Answer(encode_problem(problem), problem.status, CONTENT_TYPE, problem_headers(error, problem.status))
+    return Answer(encode_problem(problem), problem.status, PROBLEM_TYPE, problem_headers(error, problem.status))
 
 
 def _to_answer(reply: Reply, endpoint: Endpoint) -> Answer | Streaming:
@@ -159,3 +184,169 @@ def _to_answer(reply: Reply, endpoint: Endpoint) -> Answer | Streaming:
     if reply is None:
         return Answer(b"", 204)
     return Answer(_encode(reply), endpoint.route.status)
+
+
+# -- letting in
+
+
+def read_head(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by name. A proxy may have read an ambiguous head otherwise than we do, so that one is refused."""
+    pairs: Headers = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        for name in (b"host", b"origin", b"authorization", b"transfer-encoding", b"content-encoding"):
+            if sum(given == name for given, _ in pairs) > 1:
+                raise Refusal(400, f"the header {name.decode()} is given twice", _END)
+    if b"host" not in headers and scope["http_version"] == "1.1":
+        raise Refusal(400, "the header host is missing", _END)
+    coding = headers.get(b"transfer-encoding", b"chunked")
+    if coding.strip().lower() != b"chunked":
+        raise Refusal(501, f"transfer-encoding may be chunked, not {coding!r}; see content-encoding", _END)
+    return headers
+
+
+def bearer_token(headers: dict[bytes, bytes]) -> str | None:
+    given = headers.get(b"authorization")
+    if given is None:
+        return None
+    scheme, _, token = given.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer":
+        raise UnauthenticatedError("this server takes `Authorization: Bearer TOKEN`")
+    return token.strip()
+
+
+def offered_token(subprotocols: list[str]) -> str | None:
+    """A page cannot set headers on a WebSocket, so that its token comes as one of the subprotocols, in base64url."""
+    for offered in subprotocols:
+        if offered.startswith(_TOKEN_PREFIX):
+            text = offered.removeprefix(_TOKEN_PREFIX)
+            try:
+                return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+            except (binascii.Error, ValueError):
+                raise UnauthenticatedError("the token of the subprotocol is not base64url") from None
+    return None
+
+
+class Origins:
+    """Browsers: which sites' pages may call (CORS), under which names this server answers, and keeping out everyone else.
+
+    Without a token, whoever can reach this server may call it, and every browser of the machine can. Two things keep the pages of
+    other sites out. `Origin` tells whose page it is; but a name may have been pointed here by someone else (DNS rebinding), and
+    then a page of theirs is, to the browser, a page of this server. So `Host` must be an address, which nobody else can point
+    here, or a name that was configured. With a token neither matters: a page that has it was given it.
+    """
+
+    def __init__(self, settings: HttpSettings, needs_token: bool) -> None:
+        self._everyone = "*" in settings.cors_origins
+        self._allowed = frozenset(origin.rstrip("/").encode() for origin in settings.cors_origins)
+        self._any_name = needs_token or "*" in settings.allowed_hosts
+        self._names = frozenset(map(_canonical, ("localhost", settings.host, *settings.allowed_hosts)))
+        self._known: bytes | None = None  # the host that was checked last: most often it is the same
+
+    def is_allowed(self, origin: bytes) -> bool:
+        return self._everyone or origin in self._allowed
+
+    def check(self, method: str, headers: dict[bytes, bytes]) -> None:
+        """Browsers send the requests of any page, even if it cannot read the answer; so they are refused before they act."""
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if host is not None and host != self._known:  # no browser leaves it out
+            self._check_host(host)
+            self._known = host
+        if origin is None or method == "OPTIONS" or self.is_allowed(origin) or _is_own(origin, host):
+            return
+        raise ForbiddenError(
+            f"pages of {origin.decode('latin-1')} may not call this server; http.cors_origins lists those that may"
+        )
+
+    def _check_host(self, host: bytes) -> None:
+        text = host.decode("latin-1")
+        match = _AUTHORITY.fullmatch(text)
+        if match is None:
+            raise Refusal(400, f"the header host is a name or an address, and a port, not {text!r}")
+        name = _canonical(match[1])
+        if not (self._any_name or name in self._names or _is_address(name)):
+            raise Refusal(
+                421,
+                f"this server does not answer to the name {name!r}: add it to http.allowed_hosts, set a token, or use "
+                "an address",
+                code=ForbiddenError.code,
+            )
+
+    def headers(self, headers: dict[bytes, bytes]) -> Headers:
+        """What tells a browser that the page may read the answer; nothing unless it is configured."""
+        origin = headers.get(b"origin")
+        if origin is None or not self._allowed:
+            return []
+        if not self.is_allowed(origin):
+            return [(b"vary", b"origin")]
+        return [
+            (b"access-control-allow-origin", b"*" if self._everyone else origin),
+            (b"access-control-expose-headers", b"retry-after, www-authenticate"),
+            (b"vary", b"origin"),
+        ]
+
+    def preflight(self, headers: dict[bytes, bytes], methods: str) -> Headers:
+        if b"access-control-request-method" not in headers or not self.is_allowed(headers.get(b"origin", b"")):
+            return []
+        return [
+            (b"access-control-allow-methods", methods.encode()),
+            (b"access-control-allow-headers", b"authorization, content-type, content-encoding, accept"),
+            (b"access-control-max-age", b"600"),
+        ]
+
+
+def _is_own(origin: bytes, host: bytes | None) -> bool:
+    """Whether the page came from this very server, as the browser sees it."""
+    return bool(host) and origin.partition(b"://")[2] == host
+
+
+def _canonical(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+# -- WebSockets
+
+
+class Handshake:
+    """Letting a WebSocket in, and then its session."""
+
+    def __init__(self, services: HttpServices, origins: Origins) -> None:
+        self._desk = services
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        try:
+            session = self._admit(scope, receive, send)
+        except (OrtooError, Refusal) as error:
+            await _refuse(error, send)
+            return
+        chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None
+        await send({"type": "websocket.accept", "subprotocol": chosen})
+        await session.run()
+
+    def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
+        headers = read_head(scope)
+        self._origins.check("GET", headers)
+        if scope["raw_path"] != STREAM_PATH:
+            raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
+        token = bearer_token(headers) or offered_token(scope["subprotocols"])
+        link = self._desk.gate.admit(token)
+        if self._desk.is_closing:
+            raise ClosedError("the server stops")
+        return Session(self._desk, link, f"ws-{uuid4().hex}", receive, send)
+
+
+async def _refuse(error: OrtooError | Refusal, send: Send) -> None:
+    problem = to_problem(error)
+    headers = [(b"content-type", PROBLEM_TYPE), *problem_headers(error, problem.status)]
+    await send({"type": "websocket.http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": encode_problem(problem)})

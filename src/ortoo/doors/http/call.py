@@ -1,58 +1,130 @@
-"""One request on its way to a handler, and what a handler may give back."""
+"""One request on its way to a handler, and what all requests of a door share."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.client import Queue
+from ortoo.model.analytics import Report
+from ortoo.model.message import Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
+from ortoo.model.settings import HttpSettings
 
-from .problems import Headers
-from .services import HttpServices, Receive
-
-JSON = b"application/json"
+T = TypeVar("T")
+Metrics = Callable[[], Awaitable[bytes]]
+Ready = Callable[[], str | None]
+Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Scope = dict[str, Any]
+
+
+class ClientGone(Exception):
+    """The client went away; there is nobody to answer."""
+
+
+class Caller(Protocol):
+    """The client's end of a request."""
+
+    @property
+    def receive(self) -> Receive: ...
+
+    @property
+    def is_gone(self) -> bool: ...
+
+
+class Described(Protocol):
+    """The description of the door, for programs and for people."""
+
+    @property
+    def json(self) -> bytes: ...
+
+    @property
+    def html(self) -> bytes: ...
+
+
+class Reported(Protocol):
+    """What the analytics job found."""
+
+    async def report(self) -> Report: ...
+
+
+class ReplyInboxes(Protocol):
+    """Where the answers to requests come in."""
+
+    async def ask(self, namespace: str, message: Message, topic: str, timeout: float) -> Received: ...
+
+    async def close(self) -> None: ...
+
+
+class HttpServices:
+    """The gate, the settings, the long polls that wait, and what else handlers need."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        settings: HttpSettings,
+        metrics: Metrics,
+        ready: Ready,
+        description: Described,
+        analytics: Reported,
+        inboxes: ReplyInboxes,
+    ) -> None:
+        self.gate = gate
+        self.settings = settings
+        self.metrics = metrics
+        self.ready = ready
+        self.description = description
+        self.analytics = analytics
+        self.inboxes = inboxes
+        self.is_closing = False
+        self._waiting: set[asyncio.Task[Any]] = set()
+
+    async def wait_for(
+        self, caller: Caller, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]
+    ) -> T | None:
+        """Waits for work that may take long. None when the door closed first; ClientGone when the client left.
+
+        `undo` takes back what was done for a client that had left by then.
+        """
+        task = asyncio.create_task(work)
+        watch = asyncio.create_task(_until_gone(caller.receive))
+        self._waiting.add(task)
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            if watch.done():
+                raise ClientGone
+            return None if task.cancelled() else task.result()
+        finally:
+            self._waiting.discard(task)
+            watch.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+            if caller.is_gone and not task.cancelled() and task.exception() is None:
+                await undo(task.result())
+
+    def end_waiting(self) -> None:
+        """Ends what waits; from now on nothing waits."""
+        self.is_closing = True
+        for task in self._waiting:
+            task.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class InNamespace(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The query parameters that every route takes."""
 
     namespace: str = DEFAULT_NAMESPACE
-
-
-class Answer:
-    """An answer that is complete. `body` is what goes out, before any compression."""
-
-    __slots__ = ("body", "content_type", "headers", "status")
-
-    def __init__(
-        self, body: bytes, status: int = 200, content_type: bytes = JSON, headers: Headers | None = None
-    ) -> None:
-        self.body = body
-        self.status = status
-        self.content_type = content_type
-        self.headers = headers or []
-
-
-class Streaming:
-    """An answer that is made while it is sent, as fast as the client reads."""
-
-    __slots__ = ("chunks", "content_type", "status")
-
-    def __init__(self, chunks: AsyncIterator[bytes], content_type: bytes) -> None:
-        self.chunks = chunks
-        self.content_type = content_type
-        self.status = 200
-
-
-# A handler gives bytes (JSON already), a struct (to be written as JSON), None (204 No Content), or a whole answer.
-Reply = bytes | msgspec.Struct | Answer | Streaming | None
 
 
 class Call:

@@ -24,7 +24,7 @@ from ortoo.broker.gate import Gate
 from ortoo.doors.unsent import unsent
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
 
-from .problems import CONTENT_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
+from .answers import PROBLEM_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
 
 HEAD_BYTES_MAX = 64 * 1024  # of a request; trailers and what else stands between pieces of a body have no more, either
 HEADERS_MAX = 1_000  # of a request
@@ -43,7 +43,7 @@ def to_answer(error: OrtooError | Refusal, default_headers: Headers) -> bytes:
     problem = to_problem(error)
     body = encode_problem(problem)
     headers = [
-        (b"content-type", CONTENT_TYPE),
+        (b"content-type", PROBLEM_TYPE),
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
         *problem_headers(error, problem.status),

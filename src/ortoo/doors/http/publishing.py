@@ -1,23 +1,48 @@
-"""Publishing: JSON messages to columns, a batch at a time."""
+"""Publishing: alone, as a request that waits for its answer, or in a transaction. JSON becomes columns, a batch at a time."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.client import Queue
+from ortoo.client.inbox import Inbox
+from ortoo.client.settling import to_runs
+from ortoo.client.stream import Stream
 from ortoo.model.batch import Outgoing, check_outgoing
-from ortoo.model.commands import Publish
-from ortoo.model.errors import InvalidError
-from ortoo.model.message import PRIORITY_NAMES
+from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
+from ortoo.model.errors import ClosedError, InvalidError, OrtooError, TooManyError
+from ortoo.model.message import PRIORITY_NAMES, Message, Received
+from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
 from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .call import Call
-from .shapes import NewMessage, Placement, Placements, PublishBody
+from .messages import render
+from .shapes import (
+    Affected,
+    BeginBody,
+    CommitBody,
+    MessageView,
+    NewMessage,
+    Placement,
+    Placements,
+    PublishBody,
+    RequestBody,
+    StageBody,
+    TransactionBody,
+    TransactionPublish,
+    TransactionView,
+)
+
+INBOXES_MAX = 100
+IDLE_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode
 _value, _base64, _key, _headers, _priority = map(attrgetter, ("value", "value_base64", "key", "headers", "priority"))
@@ -105,3 +130,163 @@ def to_placements(batches: Sequence[Placed]) -> Placements:
         duplicates = placed.duplicates or [False] * count
         results += map(Placement, ids, placed.partitions, placed.offsets, duplicates)
     return Placements(results)
+
+
+# -- transactions: acks and publishes together, and named ones that several clients fill
+
+
+def _to_publish(publish: TransactionPublish, namespace: str) -> Publish:
+    return Publish(TopicName(publish.namespace or namespace, publish.topic), to_columns(publish.messages))
+
+
+async def transact(call: Call) -> Placements:
+    body: TransactionBody = call.body
+    publishes = [_to_publish(publish, call.namespace) for publish in body.publishes]
+    placed: list[Placed] = await call.link.call(Transact(to_runs(body.acks), publishes))
+    return to_placements(placed)
+
+
+async def begin(call: Call) -> TransactionView:
+    body: BeginBody = call.body
+    name = call.params["name"]
+    await call.link.call(Begin(name, call.namespace, round(body.timeout * 1000)))
+    return TransactionView(name, call.namespace)
+
+
+async def stage(call: Call) -> None:
+    body: StageBody = call.body
+    publish = _to_publish(body, call.namespace)
+    await call.link.call(Stage(call.params["name"], body.part, publish, call.namespace))
+
+
+async def commit(call: Call) -> Affected:
+    body: CommitBody = call.body
+    return Affected(await call.link.call(Commit(call.params["name"], body.parts, call.namespace)))
+
+
+async def abort(call: Call) -> None:
+    await call.link.call(Abort(call.params["name"], call.namespace))
+
+
+# -- requests; a consumer answers by publishing to the topic that the request's `reply-to` header names
+
+
+async def request(call: Call) -> MessageView:
+    body: RequestBody = call.body
+    message = Message(_request_value(body), body.key, body.headers, ttl=max(body.timeout, 0.001))
+    asking = call.services.inboxes.ask(call.namespace, message, call.params["topic"], body.timeout)
+    answer = await call.services.wait_for(call, asking, _is_dropped)
+    if answer is None:
+        raise ClosedError("the server stops; nobody has answered yet")
+    return render(answer)
+
+
+def _request_value(body: RequestBody) -> bytes:
+    match body.value, body.value_base64:
+        case Raw() as raw, value if not isinstance(value, bytes):
+            return JsonBytes(bytes(raw))
+        case value, bytes(binary) if not isinstance(value, Raw):
+            return binary
+    raise InvalidError("give value or value_base64, one of them")
+
+
+async def _is_dropped(answer: Received) -> None:
+    """Nobody is there to read it."""
+
+
+class JsonBytes(bytes):
+    """A value that was sent as JSON, to be kept byte for byte."""
+
+
+class _Asking:
+    """The queue as an inbox sees it; what it publishes keeps its JSON as it came."""
+
+    def __init__(self, link: AuthorizedLink, namespace: str) -> None:
+        self._link = link
+        self._queue = Queue(link, namespace=namespace)
+
+    async def create_topic(self, topic: str, /, **settings: Any) -> Any:
+        return await self._queue.create_topic(topic, **settings)
+
+    async def delete_topic(self, topic: str, *, namespace: str) -> None:
+        await self._queue.delete_topic(topic, namespace=namespace)
+
+    def consume(self, topic: str, *, auto_ack: bool, namespace: str) -> Stream[Received]:
+        return self._queue.consume(topic, auto_ack=auto_ack, namespace=namespace)
+
+    async def publish_many(self, topic: str, messages: list[Message], *, namespace: str) -> None:
+        [message] = messages
+        assert isinstance(message.value, bytes)
+        batch = Outgoing(
+            [bytes(message.value)],
+            keys=None if message.key is None else [message.key],
+            headers=[message.headers],
+            ttls=[message.ttl],
+            json=[True] if isinstance(message.value, JsonBytes) else None,
+        )
+        check_outgoing(batch)
+        await self._link.publish(Publish(TopicName(namespace, topic), batch))
+
+
+class _Held:
+    """An inbox, and whether it is in use."""
+
+    __slots__ = ("asking", "inbox", "timer")
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+        self.asking = 0
+        self.timer: asyncio.TimerHandle | None = None  # runs while nobody asks
+
+
+class Inboxes:
+    """One for each namespace that requests are made in; all callers share it. One that nobody uses any more goes."""
+
+    def __init__(self, link: AuthorizedLink) -> None:
+        self._link = link
+        self._held: dict[str, _Held] = {}  # those unused come in the order in which they were used last
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def ask(self, namespace: str, message: Message, topic: str, timeout: float) -> Received:
+        held = self._held.pop(namespace, None)
+        if held is None:
+            self._make_room()
+            held = _Held(Inbox(_Asking(self._link, namespace), namespace))
+        self._held[namespace] = held
+        if held.timer is not None:
+            held.timer.cancel()
+        held.asking += 1
+        try:
+            return await held.inbox.ask(message, topic, timeout)
+        finally:
+            held.asking -= 1
+            if not held.asking and self._held.get(namespace) is held:
+                held.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, namespace)
+
+    def _make_room(self) -> None:
+        if len(self._held) < INBOXES_MAX:
+            return
+        unused = next((namespace for namespace, held in self._held.items() if not held.asking), None)
+        if unused is None:
+            raise TooManyError(f"requests are under way in {INBOXES_MAX} namespaces already; try again later")
+        self._let_go(unused)
+
+    def _let_go(self, namespace: str) -> None:
+        held = self._held.pop(namespace)
+        if held.timer is not None:
+            held.timer.cancel()
+        task = asyncio.get_running_loop().create_task(_close(held.inbox), name="ortoo-inbox-close")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for namespace in list(self._held):
+            self._let_go(namespace)
+        await asyncio.gather(*self._closing)
+
+
+async def _close(inbox: Inbox) -> None:
+    try:
+        await inbox.close()
+    except OrtooError:
+        pass  # the queue is away already, and the inbox with it

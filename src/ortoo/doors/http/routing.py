@@ -1,17 +1,18 @@
-"""Routes as data, and finding the one that a path means. The table itself is in table.py."""
+"""Routes as data, finding the one that a path means, and reading its query. The table itself is in table.py."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 
-from ortoo.model.errors import OrtooError
+from ortoo.model.errors import InvalidError, OrtooError
+from ortoo.model.names import check_name
 
-from .call import Call, InNamespace, Reply
-from .problems import Refusal
+from .answers import Refusal, Reply
+from .call import Call, InNamespace
 from .shapes import BODY_BYTES_MAX, CARRYING, LIST_BYTES_MAX, LISTING
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -117,3 +118,23 @@ def _decoded(segment: bytes) -> str:
         return (unquote_to_bytes(segment) if b"%" in segment else segment).decode()
     except UnicodeDecodeError:
         raise Refusal(400, f"the path segment {segment!r} is not UTF-8 once its % escapes are read") from None
+
+
+def parse_query(kind: type[InNamespace], query: bytes) -> InNamespace:
+    if not query:
+        return kind()
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
+    except ValueError as error:
+        raise InvalidError(f"the query cannot be read: {error}") from None
+    values = dict(pairs)
+    for name in values.keys() - set(kind.__struct_fields__):
+        raise InvalidError(f"there is no query parameter {name!r} here; there are {', '.join(kind.__struct_fields__)}")
+    if len(values) != len(pairs):
+        raise InvalidError("a query parameter is given twice")
+    try:
+        parsed = msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"query: {error}") from None
+    check_name("a namespace", parsed.namespace)
+    return parsed

@@ -1,40 +1,132 @@
-"""The server itself: is it there, is it ready, its metrics, and the description of this interface."""
+"""The HTTP door: it listens, it closes. What comes in through it is served in app.py and stream.py."""
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+import ssl
+from email.utils import formatdate
+from importlib.metadata import version
+from typing import Any
 
-from .call import Answer, Call
-from .problems import Refusal
-from .shapes import Health, Readiness
+from uvicorn import Config
+from uvicorn.server import ServerState
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from ortoo.broker.gate import Gate
+from ortoo.model.errors import ConfigError
+from ortoo.model.settings import HttpSettings
 
-_encode = msgspec.json.Encoder().encode
+from .app import App
+from .call import HttpServices, Metrics, Ready, Receive, Scope, Send
+from .connection import Connection
+from .monitoring import Analytics
+from .openapi import Description
+from .publishing import Inboxes
+from .routing import Router
+from .table import ROUTES
+from .websocket import Socket
 
-
-async def health(call: Call) -> Health:
-    return Health("ok")
-
-
-async def ready(call: Call) -> Answer:
-    reason = "the server is stopping" if call.services.is_closing else call.services.ready()
-    if reason is None:
-        return Answer(_encode(Readiness("ready")))
-    return Answer(_encode(Readiness("not ready", reason)), 503)
-
-
-async def metrics(call: Call) -> Answer:
-    return Answer(await call.services.metrics(), content_type=METRICS_TYPE.encode())
-
-
-async def upgrade_required(call: Call) -> Answer:
-    raise Refusal(426, "this is a WebSocket: connect with ws:// or wss://", [(b"upgrade", b"websocket")])
+_SWEEP_TICKS = 10
+_KEEP_ALIVE_SECONDS = 75
+_INBOX_SECONDS = 1.0  # to tidy up after requests and their answers
 
 
-async def openapi(call: Call) -> Answer:
-    return Answer(call.services.description.json)
+class HttpDoor:
+    """Runs in the event loop of whoever opens it; takes no signals and configures no logging."""
 
+    def __init__(
+        self,
+        gate: Gate,
+        settings: HttpSettings,
+        *,
+        tls: ssl.SSLContext | None = None,
+        metrics: Metrics,
+        ready: Ready,
+        lake: str | None = None,
+    ) -> None:
+        self._gate = gate
+        self._settings = settings
+        self._tls = tls
+        description = Description(ROUTES, version("ortoo"))
+        self._desk = HttpServices(gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host()))
+        self._app = App(self._desk, Router(ROUTES))
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
 
-async def docs(call: Call) -> Answer:
-    return Answer(call.services.description.html, content_type=b"text/html; charset=utf-8")
+    async def open(self) -> None:
+        """Listening when it returns. ConfigError when the address cannot be had."""
+        host, port = self._settings.host, self._settings.port
+        config = Config(
+            self._serve,
+            http=Connection,
+            ws=Socket,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            ws_max_size=self._settings.max_body_bytes,
+            ws_per_message_deflate=False,
+        )
+        config.load()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(config, self._state, self._gate), host, port, ssl=self._tls, backlog=4096
+            )
+        except OSError as error:
+            raise ConfigError(f"HTTP cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self._tick()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, as bound."""
+        assert self._server is not None, "the door is not open"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            pass  # by `close`, when the time was over; the connection is cut already
+
+    def _tick(self) -> None:
+        """Once a second: the date for answers, and now and then a look at who sits there idle."""
+        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), (b"server", b"ortoo")]
+        self._ticks += 1
+        loop = asyncio.get_running_loop()
+        if self._ticks % _SWEEP_TICKS == 0:
+            now = loop.time()
+            for connection in list(self._state.connections):
+                connection.sweep(now)  # type: ignore[union-attr]
+        self._timer = loop.call_later(1.0, self._tick)
+
+    async def close(self, grace: float = 10.0) -> None:
+        """Stops listening, ends long polls and WebSockets, lets other requests finish for `grace` seconds, then ends all."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        self._desk.end_waiting()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=grace)
+        await self._end_all()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _end_all(self) -> None:
+        for left in list(self._state.connections):
+            left.transport.abort()
+        await asyncio.sleep(0)  # lets the connections know
+        tasks: list[asyncio.Task[Any]] = list(self._state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await asyncio.wait_for(self._desk.inboxes.close(), _INBOX_SECONDS)
+        except TimeoutError:
+            pass  # retention removes what is left of them

@@ -25,13 +25,13 @@ from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic
 from ortoo.model.replies import LeasedRun
 
-from . import commands as said
+from . import websocket_messages as said
+from .answers import Answer, Refusal, to_problem, unexpected
 from .body import parse_body
-from .leasing import STARTS, Action, give_back, settle_receipts
-from .problems import to_problem, unexpected
+from .call import Call, HttpServices, Receive
+from .leases import STARTS, Action, give_back, settle_receipts
+from .messages import encode_runs
 from .publishing import to_columns, to_placements
-from .rendering import encode_runs
-from .services import HttpServices, Receive
 from .shapes import BODY_BYTES_MAX, SettleBody
 
 log = logging.getLogger("ortoo.http")
@@ -39,6 +39,10 @@ log = logging.getLogger("ortoo.http")
 _SUBSCRIPTIONS_MAX = 1_000
 _ROOM_SECONDS = 30.0  # what a client said waits for room among what others said
 _AT_ONCE_MAX = 64  # of what a client said, being done; the next is read when one is done
+
+
+async def upgrade_required(call: Call) -> Answer:
+    raise Refusal(426, "this is a WebSocket: connect with ws:// or wss://", [(b"upgrade", b"websocket")])
 
 
 class PushSubscription:

@@ -11,7 +11,7 @@ from ortoo.model.analytics import Report
 from ortoo.model.errors import ExistsError, NotFoundError, TooManyError
 from ortoo.model.replies import GroupInfo, Stats, Trace
 
-from . import analytics, groups, leasing, messages, publishing, replay, requests, server, shapes, topics, transactions
+from . import leases, messages, monitoring, openapi, publishing, shapes, stream, topics
 from .routing import Route
 
 _get, _post, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PATCH", "DELETE"))
@@ -84,7 +84,7 @@ _MESSAGES = [
     ),
     _get(
         f"{_TOPIC}/messages",
-        replay.read,
+        messages.read,
         "Read a topic without a group, oldest first: pages of JSON, or everything as NDJSON",
         query=shapes.ReplayQuery,
         answer=shapes.MessagePage,
@@ -93,7 +93,7 @@ _MESSAGES = [
     ),
     _post(
         f"{_TOPIC}/request",
-        requests.ask,
+        publishing.request,
         "Publish a request and wait for the answer",
         body=shapes.RequestBody,
         answer=shapes.MessageView,
@@ -126,7 +126,7 @@ _MESSAGES = [
     ),
 ]
 
-_ACTIONS: dict[leasing.Action, str] = {
+_ACTIONS: dict[leases.Action, str] = {
     "ack": "Done with these",
     "ack_through": "Done with everything of these leases and partitions up to and including these",
     "nack": "These failed: deliver them again, later",
@@ -138,7 +138,7 @@ _ACTIONS: dict[leasing.Action, str] = {
 _LEASES = [
     _post(
         f"{_GROUP}/lease",
-        leasing.lease,
+        leases.lease,
         "Lease messages, waiting for the first if asked to; an empty list when none came",
         body=shapes.LeaseBody,
         body_optional=True,
@@ -147,7 +147,7 @@ _LEASES = [
     ),
     _post(
         "/v1/lease",
-        leasing.lease_anywhere,
+        leases.lease_anywhere,
         "Lease across every topic that has these labels, the most urgent topic first",
         body=shapes.LeaseAnywhereBody,
         answer=shapes.MessageList,
@@ -156,7 +156,7 @@ _LEASES = [
     *(
         _post(
             f"{where}/{action}",
-            leasing.settle(action),
+            leases.settle(action),
             summary,
             body=shapes.SettleBody,
             answer=shapes.SettleResults,
@@ -167,11 +167,13 @@ _LEASES = [
 ]
 
 _GROUPS = [
-    _get(f"{_TOPIC}/groups", groups.list_all, "List the groups of a topic", answer=shapes.GroupList, errors=_UNKNOWN),
-    _get(_GROUP, groups.show, "Show a group: backlog, leases, consumers", answer=GroupInfo, errors=_UNKNOWN),
+    _get(
+        f"{_TOPIC}/groups", topics.list_groups, "List the groups of a topic", answer=shapes.GroupList, errors=_UNKNOWN
+    ),
+    _get(_GROUP, topics.show_group, "Show a group: backlog, leases, consumers", answer=GroupInfo, errors=_UNKNOWN),
     _post(
         _GROUP,
-        groups.create,
+        topics.create_group,
         "Create a group",
         body=shapes.NewGroup,
         body_optional=True,
@@ -179,17 +181,17 @@ _GROUPS = [
         status=201,
         errors=(NotFoundError, ExistsError, TooManyError),
     ),
-    _delete(_GROUP, groups.delete, "Delete a group and its state", errors=_UNKNOWN),
+    _delete(_GROUP, topics.delete_group, "Delete a group and its state", errors=_UNKNOWN),
     _post(
         f"{_GROUP}/seek",
-        groups.seek,
+        topics.seek,
         "Move a group to another place, or make a stretch deliverable again",
         body=shapes.SeekBody,
         errors=_UNKNOWN,
     ),
     _get(
         f"{_GROUP}/messages",
-        groups.messages,
+        topics.list_group_messages,
         "List messages by their state in a group",
         query=shapes.StateQuery,
         answer=shapes.MessageList,
@@ -197,7 +199,7 @@ _GROUPS = [
     ),
     _post(
         f"{_GROUP}/heartbeat",
-        groups.heartbeat,
+        topics.heartbeat,
         "A consumer's sign of life without leasing",
         body=shapes.HeartbeatBody,
         answer=shapes.Owned,
@@ -205,14 +207,14 @@ _GROUPS = [
     ),
     _post(
         f"{_GROUP}/leave",
-        groups.leave,
+        topics.leave,
         "A consumer leaves the group: its leases return at once",
         body=shapes.LeaveBody,
         errors=_UNKNOWN,
     ),
     _post(
         "/v1/leave",
-        groups.leave_anywhere,
+        topics.leave_anywhere,
         "A consumer leaves every group, or those of one topic",
         body=shapes.LeaveAnywhereBody,
         errors=_UNKNOWN,
@@ -250,7 +252,7 @@ _DEAD_LETTERS = [
 _TRANSACTIONS = [
     _post(
         "/v1/transactions",
-        transactions.transact,
+        publishing.transact,
         "Acks and publishes that happen together or not at all",
         body=shapes.TransactionBody,
         answer=shapes.Placements,
@@ -258,7 +260,7 @@ _TRANSACTIONS = [
     ),
     _post(
         _TRANSACTION,
-        transactions.begin,
+        publishing.begin,
         "Open, or join, a named transaction",
         body=shapes.BeginBody,
         body_optional=True,
@@ -267,14 +269,14 @@ _TRANSACTIONS = [
     ),
     _post(
         f"{_TRANSACTION}/stage",
-        transactions.stage,
+        publishing.stage,
         "Add messages to a named transaction; nobody sees them until it is committed",
         body=shapes.StageBody,
         errors=(NotFoundError, ExistsError, TooManyError, errors.FullError),
     ),
     _post(
         f"{_TRANSACTION}/commit",
-        transactions.commit,
+        publishing.commit,
         "Publish what was staged, all at once; committing again changes nothing",
         body=shapes.CommitBody,
         body_optional=True,
@@ -283,7 +285,7 @@ _TRANSACTIONS = [
     ),
     _post(
         f"{_TRANSACTION}/abort",
-        transactions.abort,
+        publishing.abort,
         "Drop what was staged",
         errors=(NotFoundError, ExistsError),
     ),
@@ -292,21 +294,21 @@ _TRANSACTIONS = [
 _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
-    _get("/v1/stats", topics.stats, "Totals, and what an operator should know", answer=Stats),
+    _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", answer=Stats),
     _get(
         "/v1/analytics/history",
-        analytics.history,
+        monitoring.analytics_history,
         "What `ortoo pipeline analyze` found in the lake: by hour, topic and group",
         query=shapes.AnalyticsQuery,
         answer=Report,
         errors=(NotFoundError, errors.CorruptionError),
     ),
-    _get("/v1/stream", server.upgrade_required, "A WebSocket: messages pushed as long as there is credit"),
-    _open("/health", server.health, "Whether the server is there", answer=shapes.Health),
-    _open("/ready", server.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
-    _get("/metrics", server.metrics, "Metrics for Prometheus", media_types=(server.METRICS_TYPE,)),
-    _open("/openapi.json", server.openapi, "This description", media_types=("application/json",)),
-    _open("/docs", server.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
+    _get("/v1/stream", stream.upgrade_required, "A WebSocket: messages pushed as long as there is credit"),
+    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
+    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _get("/metrics", monitoring.metrics, "Metrics for Prometheus", media_types=(monitoring.METRICS_TYPE,)),
+    _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
+    _open("/docs", openapi.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
 ]
 
 ROUTES: list[Route] = [

@@ -1,4 +1,4 @@
-"""Topics and their dead letters."""
+"""Topics, their dead letters, their groups, and the consumers of these."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.history import to_events
 from ortoo.model.masking import shown_settings
 from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetStats, GetTopic, ScanHistory
-from ortoo.model.replies import Stats, TopicInfo
+from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ScanHistory
+from ortoo.model.replies import GroupInfo, TopicInfo
 
 from .call import Call
-from .rendering import render
+from .messages import render
 from .shapes import (
     Affected,
     ArchivedBody,
     DeadLettersQuery,
+    GroupList,
+    HeartbeatBody,
     HistoryList,
     HistoryQuery,
+    LeaveAnywhereBody,
+    LeaveBody,
     MessageList,
+    NewGroup,
     Offsets,
     OffsetsQuery,
+    Owned,
     RedriveBody,
+    SeekBody,
+    StateQuery,
     TopicSettings,
     TopicView,
 )
@@ -96,10 +104,6 @@ async def mark_archived(call: Call) -> Offsets:
     return Offsets(await call.queue.mark_archived(call.params["topic"], body.ends))
 
 
-async def stats(call: Call) -> Stats:
-    return await call.link.ask(GetStats())
-
-
 # -- dead letters
 
 
@@ -126,3 +130,64 @@ async def delete_dead_letter(call: Call) -> None:
 
 async def purge_dead_letters(call: Call) -> Affected:
     return Affected(await call.queue.purge_dead_letters(call.params["topic"]))
+
+
+# -- groups and their consumers
+
+
+async def list_groups(call: Call) -> GroupList:
+    return GroupList((await call.link.ask(GetTopic(call.topic))).groups)
+
+
+async def show_group(call: Call) -> GroupInfo:
+    return await call.queue.group(call.params["topic"], call.params["group"])
+
+
+async def create_group(call: Call) -> GroupInfo:
+    body: NewGroup = call.body
+    topic, group = call.params["topic"], call.params["group"]
+    await call.queue.create_group(
+        topic, group, body.start, offset=body.offset, time=body.time, ephemeral=body.ephemeral
+    )
+    return await call.queue.group(topic, group)
+
+
+async def delete_group(call: Call) -> None:
+    await call.queue.delete_group(call.params["topic"], call.params["group"])
+
+
+async def seek(call: Call) -> None:
+    body: SeekBody = call.body
+    await call.queue.seek(
+        call.params["topic"],
+        call.params["group"],
+        body.to,
+        offset=body.offset,
+        time=body.time,
+        to_offset=body.to_offset,
+        to_time=body.to_time,
+    )
+
+
+async def list_group_messages(call: Call) -> MessageList:
+    query: StateQuery = call.query
+    found = await call.queue.messages(
+        call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
+    )
+    return MessageList([render(message) for message in found])
+
+
+async def heartbeat(call: Call) -> Owned:
+    body: HeartbeatBody = call.body
+    topic, group = call.params["topic"], call.params["group"]
+    return Owned(await call.queue.heartbeat(topic, group, body.consumer, session=body.session))
+
+
+async def leave(call: Call) -> None:
+    body: LeaveBody = call.body
+    await call.queue.leave(body.consumer, call.params["topic"], call.params["group"])
+
+
+async def leave_anywhere(call: Call) -> None:
+    body: LeaveAnywhereBody = call.body
+    await call.queue.leave(body.consumer, body.topic, body.group)

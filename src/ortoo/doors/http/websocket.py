@@ -21,8 +21,8 @@ from ortoo.broker.budget import Share
 from ortoo.broker.gate import Gate
 from ortoo.doors.unsent import unsent
 
+from .answers import Refusal
 from .connection import Unread, to_answer
-from .problems import Refusal
 
 SLICE_BYTES = 4 * 1024  # parsed in one turn: at most some hundred frames
 CONTROLS_MAX = 1_000  # pings and pongs in a second

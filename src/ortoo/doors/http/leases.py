@@ -15,9 +15,8 @@ from ortoo.model.names import ReceiptRef, check_name, parse_receipt
 from ortoo.model.replies import LeasedRun, Settled
 from ortoo.model.runs import merge_runs, runs_of
 
-from .call import Call
-from .rendering import encode_runs
-from .services import ClientGone
+from .call import Call, ClientGone
+from .messages import encode_runs
 from .shapes import LeaseAnywhereBody, LeaseBody, MessageList, SettleBody, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "release", "extend", "ack_through"]

@@ -1,7 +1,4 @@
-"""What the analytics job found, from the file it left in the lake.
-
-The file is read in a thread and kept until it changes; the job replaces it as a whole, so that it is never seen half written.
-"""
+"""The server as its operator sees it: is it there, is it ready, metrics, totals, and what the analytics job found."""
 
 from __future__ import annotations
 
@@ -13,18 +10,51 @@ import msgspec
 
 from ortoo.model.analytics import HISTORY_FILE, Report
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
+from ortoo.model.queries import GetStats
+from ortoo.model.replies import Stats
 
+from .answers import Answer
 from .call import Call
-from .shapes import AnalyticsQuery
+from .shapes import AnalyticsQuery, Health, Readiness
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _RUN = "run `ortoo pipeline analyze --lake {lake}`"
 
 Version = tuple[int, int, int]
 T = TypeVar("T", bound=msgspec.Struct)
 
+_encode = msgspec.json.Encoder().encode
+
+
+async def health(call: Call) -> Health:
+    return Health("ok")
+
+
+async def ready(call: Call) -> Answer:
+    reason = "the server is stopping" if call.services.is_closing else call.services.ready()
+    if reason is None:
+        return Answer(_encode(Readiness("ready")))
+    return Answer(_encode(Readiness("not ready", reason)), 503)
+
+
+async def metrics(call: Call) -> Answer:
+    return Answer(await call.services.metrics(), content_type=METRICS_TYPE.encode())
+
+
+async def stats(call: Call) -> Stats:
+    return await call.link.ask(GetStats())
+
+
+# -- analytics
+
 
 class Analytics:
-    """The newest report of a lake."""
+    """The newest report of a lake.
+
+    The file is read in a thread and kept until it changes; the job replaces it as a whole, so that it is never seen half
+    written.
+    """
 
     def __init__(self, lake: str | None) -> None:
         self._lake = lake
@@ -61,7 +91,7 @@ class Analytics:
             ) from None
 
 
-async def history(call: Call) -> bytes:
+async def analytics_history(call: Call) -> bytes:
     report = await call.services.analytics.report()
     query: AnalyticsQuery = call.query
     return await asyncio.to_thread(_encoded, report, query)

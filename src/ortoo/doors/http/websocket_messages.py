@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ortoo.model import limits
 from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
 
-from .problems import Problem
+from .answers import Problem
 from .shapes import (
     BODY_BYTES_MAX,
     LIST_BYTES_MAX,
