@@ -13,7 +13,7 @@ from ortoo.client.gather import Gatherer
 from ortoo.model import limits
 from ortoo.model.commands import Publish, Settle
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.replies import Placed
+from ortoo.model.replies import Placed, Sent
 from tests.client.test_requests import overheard
 from tests.doors.tcp.home import Home
 
@@ -246,11 +246,15 @@ async def test_an_answer_that_makes_no_sense_fails_its_callers_and_holds_up_nobo
         return answers.pop() if answers else Placed(TopicId(1), [0] * count, list(range(count)))  # type: ignore[return-value]
 
     gatherer = Gatherer(send)
+
+    async def publish(value: bytes) -> Sent:
+        return await gatherer.add(topic, Message(value))
+
     async with asyncio.timeout(60):
-        first = [asyncio.ensure_future(gatherer.add(topic, Message(b"x"))) for _ in range(3)]
+        first = [asyncio.create_task(publish(b"x")) for _ in range(3)]
         for task in first:
             with pytest.raises(AttributeError):
                 await task
-        second = [asyncio.ensure_future(gatherer.add(topic, Message(b"y"))) for _ in range(3)]
+        second = [asyncio.create_task(publish(b"y")) for _ in range(3)]
         assert [(await task).offset for task in second] == [0, 1, 2]
         await gatherer.drain()

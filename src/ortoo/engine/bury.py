@@ -44,7 +44,7 @@ def bury(
         draft.records.append(Dropped(draft.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
     if not copied:
         return None
-    quarantine_reason = _trouble(draft, topic)
+    quarantine_reason = _why_unavailable(draft, topic)
     if quarantine_reason is not None and refuse:
         raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {quarantine_reason}")
     if quarantine_reason is not None:
@@ -64,7 +64,7 @@ def how_many_expire(draft: Draft, topic: Topic, partition: Partition, offsets: l
     """How many of the first of these may expire for all groups now, and in how many ms to try the others."""
     if topic.config.on_expire != "dlq" or not _keeps_dead(draft, topic) or not topic.groups:
         return len(offsets), None
-    if _trouble(draft, topic) is not None:
+    if _why_unavailable(draft, topic) is not None:
         return 0, STORE_SHORT_MS
     room = draft.copy_room.share(len(topic.groups))
     fitting = fit(room, topic, [(partition, offset, None) for offset in offsets])
@@ -76,7 +76,7 @@ def _keeps_dead(draft: Draft, topic: Topic) -> bool:
     return topic.config.dlq and not draft.state.is_dlq(topic.name)
 
 
-def _trouble(draft: Draft, topic: Topic) -> str | None:
+def _why_unavailable(draft: Draft, topic: Topic) -> str | None:
     """Why the dead-letter topic takes nothing, if so."""
     name = topic.dlq_name()
     dlq = draft.find_topic(name)

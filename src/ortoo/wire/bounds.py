@@ -73,23 +73,23 @@ def _check_bytes(size: int, kind: str) -> None:
 # -- which kinds it is, or could be: of a field that is there twice, either might count
 
 
-class _Said(msgspec.Struct):
+class _Outline(msgspec.Struct):
     type: str = ""
-    command: _Said | None = None
-    publish: _Said | None = None
+    command: _Outline | None = None
+    publish: _Outline | None = None
 
     def __post_init__(self) -> None:
         _kinds.add(self.type)
 
 
 _kinds: set[str] = set()  # of the request that is being looked at; that is done in one go, here and below
-_decode_said = msgspec.msgpack.Decoder(tuple[int, _Said]).decode
+_decode_outline = msgspec.msgpack.Decoder(tuple[int, _Outline]).decode
 
 
 def _all_kinds(body: memoryview) -> set[str]:
     """Without envelopes, of which something is in there."""
     _kinds.clear()
-    _decode_said(body)
+    _decode_outline(body)
     return _kinds - ENVELOPES.keys()
 
 

@@ -113,7 +113,7 @@ def _run(
     lake = Lake(to)
     with lake.alone("archiving"):  # this, too, is better learned now
         load_or_new(lake, wanted.address.namespace)
-    told = _Told()
+    told = _Reported()
     try:
         with start() as spark, archiving(spark, lake, wanted, every, told) as job:
             job.wait()
@@ -126,7 +126,7 @@ def _run(
     told.sum_up(to)
 
 
-class _Told:
+class _Reported:
     """One line a batch, on standard error."""
 
     def __init__(self) -> None:

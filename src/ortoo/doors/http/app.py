@@ -55,7 +55,7 @@ class App:
     """An ASGI application."""
 
     def __init__(self, services: HttpServices, router: Router) -> None:
-        self._desk = services
+        self._services = services
         self._router = router
         self._origins = Origins(services.settings, services.gate.needs_token)
         self._stream = Handshake(services, self._origins)
@@ -68,11 +68,11 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
-        intake = BodyReader(self._desk.gate.budget, self._desk.settings.max_body_bytes)
+        body_reader = BodyReader(self._services.gate.budget, self._services.settings.max_body_bytes)
         try:
             try:
                 headers = read_head(scope)
-                answer = await self._serve(scope, receive, headers, intake)
+                answer = await self._serve(scope, receive, headers, body_reader)
             except (OrtooError, Refusal) as error:
                 answer = _problem_answer(error)
             except ClientGone:
@@ -82,10 +82,10 @@ class App:
                 answer = Answer(encode_problem(unexpected()), 500, PROBLEM_TYPE)
             await self._send(answer, headers, scope, send)
         finally:
-            intake.close()
+            body_reader.close()
 
     async def _serve(
-        self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], intake: BodyReader
+        self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], body_reader: BodyReader
     ) -> Answer | Streaming:
         method: str = scope["method"]
         self._origins.check(method, headers)
@@ -96,19 +96,19 @@ class App:
         if endpoint is None:
             allowed = _methods(endpoints)
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
-        call = Call(self._desk, scope, receive, headers)
+        call = Call(self._services, scope, receive, headers)
         if endpoint.route.needs_token:
-            call.link = self._desk.gate.admit(bearer_token(headers))
+            call.link = self._services.gate.admit(bearer_token(headers))
         call.params = params
         call.query = parse_query(endpoint.route.query, scope["query_string"])
         if endpoint.decoder is not None:
-            call.body = await self._body(endpoint, call, intake)
+            call.body = await self._body(endpoint, call, body_reader)
         return _to_answer(await endpoint.route.handler(call), endpoint)
 
     @staticmethod
-    async def _body(endpoint: Endpoint, call: Call, intake: BodyReader) -> Any:
-        call.share = intake.share
-        body = await intake.read(call.receive, call.headers, endpoint.bytes_max)
+    async def _body(endpoint: Endpoint, call: Call, body_reader: BodyReader) -> Any:
+        call.share = body_reader.share
+        body = await body_reader.read(call.receive, call.headers, endpoint.bytes_max)
         if not body and endpoint.route.body_optional:
             body = b"{}"
         elif not body:
@@ -319,7 +319,7 @@ class Handshake:
     """Letting a WebSocket in, and then its session."""
 
     def __init__(self, services: HttpServices, origins: Origins) -> None:
-        self._desk = services
+        self._services = services
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -339,10 +339,10 @@ class Handshake:
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        link = self._desk.gate.admit(token)
-        if self._desk.is_closing:
+        link = self._services.gate.admit(token)
+        if self._services.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._desk, link, f"ws-{uuid4().hex}", receive, send)
+        return Session(self._services, link, f"ws-{uuid4().hex}", receive, send)
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

@@ -261,7 +261,7 @@ class Inboxes:
         finally:
             held.asking -= 1
             if not held.asking and self._held.get(namespace) is held:
-                held.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, namespace)
+                held.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._release, namespace)
 
     def _make_room(self) -> None:
         if len(self._held) < INBOXES_MAX:
@@ -269,9 +269,9 @@ class Inboxes:
         unused = next((namespace for namespace, held in self._held.items() if not held.asking), None)
         if unused is None:
             raise TooManyError(f"requests are under way in {INBOXES_MAX} namespaces already; try again later")
-        self._let_go(unused)
+        self._release(unused)
 
-    def _let_go(self, namespace: str) -> None:
+    def _release(self, namespace: str) -> None:
         held = self._held.pop(namespace)
         if held.timer is not None:
             held.timer.cancel()
@@ -281,7 +281,7 @@ class Inboxes:
 
     async def close(self) -> None:
         for namespace in list(self._held):
-            self._let_go(namespace)
+            self._release(namespace)
         await asyncio.gather(*self._closing)
 
 

@@ -47,8 +47,10 @@ class HttpDoor:
         self._settings = settings
         self._tls = tls
         description = Description(ROUTES, version("ortoo"))
-        self._desk = HttpServices(gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host()))
-        self._app = App(self._desk, Router(ROUTES))
+        self._services = HttpServices(
+            gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host())
+        )
+        self._app = App(self._services, Router(ROUTES))
         self._state = ServerState()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -109,7 +111,7 @@ class HttpDoor:
             return
         self._server.close()
         self._server = None
-        self._desk.end_waiting()
+        self._services.end_waiting()
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._state.tasks:
@@ -127,6 +129,6 @@ class HttpDoor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
-            await asyncio.wait_for(self._desk.inboxes.close(), _INBOX_SECONDS)
+            await asyncio.wait_for(self._services.inboxes.close(), _INBOX_SECONDS)
         except TimeoutError:
             pass  # retention removes what is left of them

@@ -135,7 +135,7 @@ class Salvage:
                 self.complain(f"{path} at byte {len(data)}: the checkpoint knows of {size} bytes")
             kept = bytearray()
             for item in scan_frames(data, holes):
-                found = self._happenings(path, item, topic, partition)
+                found = self._history_records(path, item, topic, partition)
                 if found is not None:
                     end = max(end, found[0])
                     kept += data[item.position : item.position + item.fixed.size]  # type: ignore[union-attr]
@@ -157,7 +157,7 @@ class Salvage:
             else:
                 self.complain(f"{path} is missing")
 
-    def _happenings(
+    def _history_records(
         self, path: str, item: Frame | Damage, topic: TopicId, partition: int
     ) -> tuple[int, list[HistoryRecord]] | None:
         """The records of a frame, after the number that follows the last of them."""

@@ -24,7 +24,7 @@ class Unwritten:
         self._ring = ring
         self._positions: Counter[str] = Counter()  # by file: how much of it was read
         self._ends: dict[Place, int] = {}
-        self._happenings: dict[str, Counter[Place]] = defaultdict(Counter)
+        self._history_records: dict[str, Counter[Place]] = defaultdict(Counter)
 
     def refresh(self) -> None:
         for name in list_files(self._disk, FOLDER, WAL_FILES):
@@ -47,7 +47,7 @@ class Unwritten:
         if isinstance(record, Published):
             self._ends[record.topic, record.partition] = record.base + record.count
         elif isinstance(record, HistoryRecord):
-            self._happenings[name][record.topic, record.partition] += 1
+            self._history_records[name][record.topic, record.partition] += 1
 
     def end(self, place: Place) -> int:
         """The number after the last message that was written to the log; 0 when none is known."""
@@ -55,4 +55,6 @@ class Unwritten:
 
     def read_history(self, place: Place, after: int) -> int:
         """How many records of history came after that commit."""
-        return sum(counts[place] for name, counts in self._happenings.items() if int(name.removesuffix(".wal")) > after)
+        return sum(
+            counts[place] for name, counts in self._history_records.items() if int(name.removesuffix(".wal")) > after
+        )
