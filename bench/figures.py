@@ -62,6 +62,8 @@ TARGETS = {
     ("lanes in 1000s", "publish"): Target(400_000),
     ("lanes in 1000s", "lease+ack"): Target(200_000),
     ("one by one", "publish"): Target(60_000),
+    ("consume loops", "await ack"): Target(28_000),
+    ("consume loops", "ack_nowait"): Target(140_000),
     ("fan-out to 10", "deliveries"): Target(800_000),
     ("delayed", "insert"): Target(200_000),
     ("delayed", "lateness p99"): Target(50, "at most"),

@@ -32,6 +32,7 @@ def scenarios() -> list[Scenario]:
     return [
         *batched,
         Scenario("one by one", _one_by_one, 1),
+        Scenario("consume loops", _loops, 1),
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
@@ -63,6 +64,11 @@ def _batched(kind: str, load: Load, size: int) -> Scenario:
 def _one_by_one(settings: Settings) -> list[Figure]:
     found = best_of(settings.repetitions, lambda: traffic.one_by_one(settings.single_messages))
     return rates("one by one", found)
+
+
+def _loops(settings: Settings) -> list[Figure]:
+    found = best_of(settings.repetitions, lambda: traffic.loops(settings.single_messages // 1000 * 1000))
+    return rates("consume loops", found)
 
 
 def _fan_out(settings: Settings) -> list[Figure]:

@@ -81,6 +81,29 @@ async def live(load: Load, size: int, count: int, groups: int = 1) -> float:
         return groups * count / (perf_counter() - began)
 
 
+async def loops(count: int) -> Rates:
+    """The loops that people write first: one message, one ack. What is leased and acked as a whole is in the other scenarios."""
+    found: Rates = {}
+    for what in ("await ack", "ack_nowait"):
+        async with ortoo.open() as queue:
+            await queue.create_topic(TOPIC)
+            for _ in range(0, count, 1000):
+                await queue.publish_many(TOPIC, [bytes(VALUE_BYTES)] * 1000)
+            left = count
+            began = perf_counter()
+            async with queue.consume(TOPIC, lease=LEASE_SECONDS) as messages:
+                async for message in messages:
+                    if what == "ack_nowait":
+                        message.ack_nowait()
+                    else:
+                        await message.ack()
+                    left -= 1
+                    if not left:
+                        break
+            found[what] = count / (perf_counter() - began)
+    return found
+
+
 async def one_by_one(count: int) -> Rates:
     """Tasks that publish single messages, each waiting for its own answer; the queue gathers them."""
     each = count // SINGLE_TASKS

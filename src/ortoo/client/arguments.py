@@ -14,7 +14,10 @@ _TIME_MAX = 1e12  # some thirty thousand years
 
 
 def to_topic_name(namespace: str, topic: str) -> TopicName:
-    return TopicName(check_text("a namespace", namespace), check_text("a topic's name", topic))
+    if not (isinstance(namespace, str) and isinstance(topic, str)):
+        check_text("a namespace", namespace)
+        check_text("a topic's name", topic)
+    return TopicName(namespace, topic)
 
 
 def check_text(what: str, text: str) -> str:
