@@ -132,7 +132,7 @@ def test_looking_into_a_directory_never_makes_one(tmp_path: Path) -> None:
     for path in (tmp_path / "misspelt", tmp_path):
         done = call("publish", "orders", "tea", "--data", path)
         assert done.code == 3
-        assert f"`ortoo serve --data {path}` makes one" in " ".join(done.err.split())
+        assert f"`ortoo serve --data {path}` creates one" in " ".join(done.err.split())
     assert list(tmp_path.iterdir()) == []
 
 

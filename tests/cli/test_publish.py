@@ -143,7 +143,7 @@ def test_what_was_published_before_an_error_is_told(place: Place) -> None:
     lines = b"short\n" * 1000 + b"a line that is much too long\n"
     done = place("publish", "orders", "-", stdin=lines)
     assert done.code == 1
-    assert "1,000 messages published before that" in done.err
+    assert "1,000 messages published before the error" in done.err
 
 
 def test_a_full_topic_refuses(place: Place) -> None:

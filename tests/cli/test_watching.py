@@ -82,7 +82,7 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(at_directory: Place) -
     with on_terminal("topics", "purge", "orders", *at_directory.where) as (process, ours):
         read_until(ours, b"[y/N]")
         os.write(ours, b"n\n")
-        read_until(ours, b"nothing was done")
+        read_until(ours, b"nothing was changed")
         assert process.wait(300) == 1
     assert at_directory.ok("topics", "list", "--json").json[0]["messages"] == 1
 

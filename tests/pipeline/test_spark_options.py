@@ -20,7 +20,7 @@ def test_settings_are_keys_and_values() -> None:
     [
         ("spark.driver.memory", r"'spark.driver.memory' is not a setting; give --conf KEY=VALUE"),
         ("", r"'' is not a setting"),
-        ("driver.memory=4g", r"'driver.memory' is no setting of Spark: their names begin with spark\."),
+        ("driver.memory=4g", r"'driver.memory' is not a Spark setting: their names start with spark\."),
     ],
 )
 def test_anything_else_is_refused_before_spark_starts(given: str, complaint: str) -> None:

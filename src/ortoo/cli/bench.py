@@ -57,44 +57,36 @@ def bench(
     target: Target,
     mode: Annotated[
         list[str] | None,
-        typer.Option(
-            "--mode", "-m", metavar="MODE", help=f"{', '.join(_MODES)}; may be given often", show_default="all"
-        ),
+        typer.Option("--mode", "-m", metavar="MODE", help=f"{', '.join(_MODES)}; repeatable", show_default="all"),
     ] = None,
     messages: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000_000, help="how many, in each mode")
+        int, typer.Option(metavar="N", min=1, max=100_000_000, help="number of messages in each mode")
     ] = 100_000,
     size: Annotated[
-        int | None, typer.Option(parser=parse.size, metavar="SIZE", help="bytes of a value", show_default="100")
+        int | None, typer.Option(parser=parse.size, metavar="SIZE", help="size of a value in bytes", show_default="100")
     ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, max=BATCH_MESSAGES_MAX, help="messages in one call")] = 1000,
-    producers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="tasks that publish, in each process")
-    ] = 4,
-    consumers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="tasks that lease, in each process")
-    ] = 4,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, max=BATCH_MESSAGES_MAX, help="messages per call")] = 1000,
+    producers: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="publishing tasks per process")] = 4,
+    consumers: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="consuming tasks per process")] = 4,
     processes: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="client processes; only with a server")
     ] = 1,
-    seconds: Annotated[
-        float, typer.Option(metavar="N", min=0.1, max=3600.0, help="the longest that a mode may take")
-    ] = 60.0,
+    seconds: Annotated[float, typer.Option(metavar="N", min=0.1, max=3600.0, help="time limit for each mode")] = 60.0,
     memory: Annotated[
-        bool, typer.Option("--memory", help="a queue in the memory of this process, and no server")
+        bool, typer.Option("--memory", help="use an in-memory queue in this process instead of a server")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Measure the queue: publishing, consuming, both at once, and the way of a single message.
+    """Measure the queue: publishing, consuming, both at once, and latency.
 
-    publish fills a topic; consume leases and acknowledges what is in it; live does both at the same time; latency sends one
-    message at a time to a waiting consumer. A topic of its own is made for it, and removed at the end.
+    publish fills a topic; consume leases and acknowledges its messages; live does both at the same time; latency sends one
+    message at a time to a waiting consumer. The benchmark uses a temporary topic and deletes it at the end.
 
-    “× floor” is how many times as long as bare encoding it took: msgpack and a checksum of the same values, in this process
-    and at the same time, so that figures of different machines can be compared.
+    “× floor” compares the time taken with the bare cost of encoding: msgpack and a checksum of the same values, in this
+    process and at the same time. It makes results from different machines comparable.
     """
     if processes > 1 and (memory or target.data is not None):
-        raise typer.BadParameter("--processes needs a server: one process has a directory open at a time")
+        raise typer.BadParameter("--processes needs a server: only one process at a time can open a directory")
     modes = [known for known in _MODES if not mode or known in mode]
     if set(mode or ()) - set(_MODES):
         raise typer.BadParameter(f"a mode is one of {', '.join(_MODES)}")

@@ -34,7 +34,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
                 envvar="ORTOO_URL",
                 show_default=DEFAULT_URL,
                 rich_help_panel=PANEL,
-                help="the server",
+                help="URL of the server",
             ),
         ],
         None,
@@ -47,7 +47,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
                 metavar="DIR",
                 show_default=False,
                 rich_help_panel=PANEL,
-                help="a data directory in the place of a server; no server may be using it",
+                help="use a data directory instead of a server; it must not be in use",
             ),
         ],
         None,
@@ -60,7 +60,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
                 envvar="ORTOO_TOKEN",
                 show_default=False,
                 rich_help_panel=PANEL,
-                help="for a server that asks for one",
+                help="for a server that requires one",
             ),
         ],
         None,
@@ -73,7 +73,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
                 "-n",
                 envvar="ORTOO_NAMESPACE",
                 rich_help_panel=PANEL,
-                help="where topics have their names",
+                help="the namespace of the topics",
             ),
         ],
         DEFAULT_NAMESPACE,
@@ -127,8 +127,8 @@ class Target:
 
     def with_advice(self, error: UnavailableError) -> UnavailableError:
         if self.data is not None:
-            return type(error)(f"{error}; or ask it, if it is a server: --url {DEFAULT_URL} in the place of --data")
-        return type(error)(f"{error}; --data DIR looks into a data directory without one")
+            return type(error)(f"{error}; if that is a server, use --url {DEFAULT_URL} instead of --data")
+        return type(error)(f"{error}; use --data DIR to open a data directory without a server")
 
 
 def _existing(data: Path) -> Path:
@@ -136,7 +136,7 @@ def _existing(data: Path) -> Path:
     from ortoo.stores.disk.format import NAME
 
     if not (data / NAME).is_file():
-        raise NotFoundError(f"{data} is not a data directory; `ortoo serve --data {data}` makes one")
+        raise NotFoundError(f"{data} is not a data directory; `ortoo serve --data {data}` creates one")
     return data
 
 

@@ -45,18 +45,24 @@ _FOLLOW_SECONDS = 20.0  # a long poll
 _POLL_SECONDS = 0.5  # between looks, when following without a group
 _PEEK_SECONDS = 600.0  # how long --no-ack may hold what it shows
 _LEAVE_SECONDS = 2.0
-_REPLAY = "Looking back, without a group"
+_REPLAY = "Replay, without a group"
 
 
 _replay_option = functools.partial(typer.Option, show_default=False, rich_help_panel=_REPLAY)
-FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="of each partition")]
-FromTime = Annotated[float | None, _replay_option(parser=parse.past, metavar="TIME", help="e.g. -1h")]
-ToTime = Annotated[float | None, _replay_option(parser=parse.instant, metavar="TIME", help="not including")]
-Partition = Annotated[int | None, _replay_option(metavar="N", min=0, help="this one only")]
-FromSnapshot = Annotated[float | None, _replay_option(parser=parse.past, metavar="TIME", help="e.g. 2026-01-31")]
+FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="start at this offset in each partition")]
+FromTime = Annotated[
+    float | None, _replay_option(parser=parse.past, metavar="TIME", help="start at this time, e.g. -1h")
+]
+ToTime = Annotated[float | None, _replay_option(parser=parse.instant, metavar="TIME", help="stop before this time")]
+Partition = Annotated[int | None, _replay_option(metavar="N", min=0, help="read only this partition")]
+FromSnapshot = Annotated[
+    float | None, _replay_option(parser=parse.past, metavar="TIME", help="start at this day or time, e.g. 2026-01-31")
+]
 IncludeDeleted = Annotated[
     bool,
-    typer.Option("--include-deleted", help="also what only the archive still has, in --lake", rich_help_panel=_REPLAY),
+    typer.Option(
+        "--include-deleted", help="include messages that only the archive in --lake has", rich_help_panel=_REPLAY
+    ),
 ]
 LakeDir = Annotated[
     Path, typer.Option("--lake", metavar="DIR", envvar="ORTOO_LAKE", help="the archive", rich_help_panel=_REPLAY)
@@ -67,14 +73,16 @@ LakeDir = Annotated[
 def consume(
     target: Target,
     topic: Topic,
-    group: Annotated[str, typer.Option("--group", "-g", help="whose place in the topic moves on")] = "default",
+    group: Annotated[str, typer.Option("--group", "-g", help="consumer group")] = "default",
     limit: Annotated[
-        int | None, typer.Option("--max", metavar="N", min=1, help="end after so many", show_default=False)
+        int | None, typer.Option("--max", metavar="N", min=1, help="stop after this many messages", show_default=False)
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="wait for more, until Ctrl-C")] = False,
-    no_ack: Annotated[bool, typer.Option("--no-ack", help="give everything back when it has been printed")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="print values only, as they are")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="keep waiting for messages, until Ctrl-C")
+    ] = False,
+    no_ack: Annotated[bool, typer.Option("--no-ack", help="print messages without acknowledging them")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     to_time: ToTime = None,
@@ -83,27 +91,29 @@ def consume(
     include_deleted: IncludeDeleted = False,
     lake: LakeDir = Path("lake"),
 ) -> None:
-    """Take messages, print them, acknowledge them.
+    """Lease messages, print them and acknowledge them.
 
-    Messages are leased for the group in small batches, and acknowledged when their lines have been written out: at least
-    once. What was taken and not printed, because of Ctrl-C or | head, is given back at once and uncounted. Without --follow
-    the command ends when nothing is ready.
+    Messages are leased for the group in small batches and acknowledged once their lines have been written: delivery is at
+    least once. Messages that were leased but not printed, because of Ctrl-C or | head, are released at once and no attempt is
+    counted. Without --follow, the command stops when no message is ready.
 
-    With --from-offset, --from-time, --to-time or --partition nothing is taken: the log is read, done messages included, no
-    group moves, and nobody notices.
+    With --from-offset, --from-time, --to-time or --partition, nothing is leased: the command reads the log, including done
+    messages, and affects no group.
 
-    --from-snapshot goes back to a day or an instant. With --include-deleted it also brings what the log no longer has,
-    because retention removed it or someone deleted it: first from the archive that `ortoo pipeline archive` keeps, then from
-    the log, each message once.
+    --from-snapshot goes back to a day or a point in time. With --include-deleted, it also prints messages that are no longer
+    in the log because retention or a user removed them: first those in the archive that `ortoo pipeline archive` writes, then
+    those in the log, each message once.
     """
     since = [given for given in (from_offset, from_time, from_snapshot) if given is not None]
     if len(since) > 1:
-        raise typer.BadParameter("give one of --from-offset, --from-time and --from-snapshot")
+        raise typer.BadParameter("give only one of --from-offset, --from-time and --from-snapshot")
     if include_deleted and from_snapshot is None:
         raise typer.BadParameter("--include-deleted needs --from-snapshot, which says how far to go back")
     replay = bool(since) or to_time is not None or partition is not None
     if no_ack and (follow or replay):
-        raise typer.BadParameter("--no-ack shows what is ready now; with --from-offset nothing needs an ack anyway")
+        raise typer.BadParameter(
+            "--no-ack cannot be combined with --follow or with options that read the log, which never ack"
+        )
     printer = Printer(raw, json)
     with target.open() as queue:
         if replay:
@@ -212,7 +222,7 @@ class Consumer:
                 self._queue.ack(messages)
         except LeaseLostError as error:
             # A reader that pauses, such as a pager, may hold the output for longer than the lease.
-            show.err.print(f"{len(error.lost)} messages took too long to print and will come again", style="yellow")
+            show.err.print(f"{len(error.lost)} messages took too long to print and will be redelivered", style="yellow")
 
     def _leave(self) -> None:
         """What is not acknowledged returns at once, and no attempt is counted. A server that is away is not waited for."""

@@ -16,15 +16,15 @@ from .help import Json
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="the data directory", show_default=False)]
 Keys = Annotated[
     str | None,
-    typer.Option(help="for encrypted topics: file:PATH or command:CMD; ORTOO_ENCRYPTION_KEYS when not given"),
+    typer.Option(help="for encrypted topics: file:PATH or command:CMD; default $ORTOO_ENCRYPTION_KEYS"),
 ]
 NewDirectory = Annotated[Path, typer.Argument(metavar="TARGET", help="a new directory", show_default=False)]
 
 
 def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
-    """Verify every file of a data directory. Changes nothing; exit code 1 when something is wrong.
+    """Verify every file of a data directory. Changes nothing; the exit code is 1 if something is wrong.
 
-    A running queue may be checked, too.
+    Works on a running queue, too.
     """
     from ortoo.stores.disk import KeyRing, load_keys
     from ortoo.stores.disk.check import check_directory
@@ -43,18 +43,18 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
             f"{report.files} files, {show.bytes_text(report.bytes)}, {report.messages} messages in segments, "
             f"{report.commits} commits"
         )
-        verdict = "[green]✓ all is well[/green]" if not report.problems else f"{len(report.problems)} problems"
+        verdict = "[green]✓ no problems[/green]" if not report.problems else f"{len(report.problems)} problems"
         show.line(f"{verdict}: {counted}")
         if report.damaged:
-            show.line("`ortoo repair` makes the best of it, or restore a backup with `ortoo restore`.")
+            show.line("Restore a backup with `ortoo restore`, or salvage what is readable with `ortoo repair`.")
     if report.problems:
         raise typer.Exit(1)
 
 
 def repair(directory: Directory, keys: Keys = None, json: Json = False) -> None:
-    """Make a damaged directory whole again, and say exactly what is gone.
+    """Repair a damaged data directory, and report exactly what is lost.
 
-    The damaged directory is kept beside it. The queue must not be running.
+    The damaged directory is kept next to it. The queue must not be running.
     """
     from ortoo.app.repair import repair_directory
 
@@ -66,24 +66,24 @@ def repair(directory: Directory, keys: Keys = None, json: Json = False) -> None:
     for complaint in done.complaints:
         show.line(f"[yellow]![/yellow] {escape(complaint)}")
     for gone in [*done.losses, *done.commits]:
-        show.line(f"[red]✗[/red] gone: {escape(str(gone))}")
+        show.line(f"[red]✗[/red] lost: {escape(str(gone))}")
     for transaction in done.transactions:
-        show.line(f"[red]✗[/red] gone: what was staged in transaction {escape(transaction)}; begin it again")
+        show.line(f"[red]✗[/red] lost: everything staged in transaction {escape(transaction)}; begin it again")
     if not done.state_kept:
-        show.line("What groups had done, and what was delayed, is not known any more: messages may come again.")
+        show.line("The state of groups and all delays are lost: messages may be delivered again.")
     if done.skipped_records:
         show.line(
-            f"{done.skipped_records} deliveries or settlements could not be replayed; those messages may come again"
+            f"{done.skipped_records} deliveries or settlements could not be replayed; those messages may be delivered again"
         )
     gone_count = sum(loss.end - loss.start for loss in done.losses if loss.end is not None and loss.certain)
-    show.done(f"repaired: {done.messages} messages kept, {gone_count} gone")
+    show.done(f"repaired: {done.messages} messages kept, {gone_count} lost")
     show.line(f"the damaged directory is kept as {escape(str(done.damaged))}")
 
 
 def backup(directory: Directory, target: NewDirectory) -> None:
-    """Copy a data directory, consistently, while the queue runs.
+    """Make a consistent copy of a data directory, while the queue runs.
 
-    Finished segments are linked, not copied, where the target is on the same file system.
+    Finished segments are hard-linked, not copied, if the target is on the same file system.
     """
     from ortoo.stores.disk.backup import back_up
 
@@ -98,7 +98,7 @@ def restore(
     ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="a new data directory", show_default=False)],
 ) -> None:
-    """Copy a backup to a new data directory. The backup stays as it is."""
+    """Copy a backup to a new data directory. The backup does not change."""
     from ortoo.stores.disk.backup import restore as restore_backup
 
     with show.working("restoring") as progress:

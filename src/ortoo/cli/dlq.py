@@ -19,10 +19,12 @@ from .progress import bar
 if TYPE_CHECKING:
     from ortoo import SyncQueue
 
-app = typer.Typer(no_args_is_help=True, help="Dead letters: messages that a group gave up.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, show, redrive and delete dead letters: messages that a group gave up on."
+)
 
 OfGroup = Annotated[
-    str | None, typer.Option("--group", "-g", help="only what this group gave up", show_default="all groups")
+    str | None, typer.Option("--group", "-g", help="only dead letters of this group", show_default="all groups")
 ]
 _EVERYTHING = 2**62
 _ROUNDS = 20  # each round of a redrive looks through all dead letters once
@@ -36,10 +38,10 @@ def list_letters(
     target: Target,
     topic: Topic,
     group: OfGroup = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at most")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="maximum number")] = 100,
     json: Json = False,
 ) -> None:
-    """List the dead letters of a topic, oldest first, with the reason of each."""
+    """List the dead letters of a topic, oldest first, with their reasons."""
     with target.open() as queue:
         letters = queue.dead_letters(topic, group=group, limit=limit)
     if json:
@@ -57,7 +59,7 @@ def _row(letter: Received) -> tuple[Any, ...]:
 @app.command("show", epilog=examples("ortoo dlq show orders 9.0.3"))
 @on_target
 def show_letter(target: Target, topic: Topic, letter_id: Id, json: Json = False) -> None:
-    """Show one dead letter, and what had happened to its original."""
+    """Show a dead letter and what happened to the original message."""
     with target.open() as queue:
         letter = _find(queue, topic, [letter_id])[0]
         info, history = queue.message(letter.id), None
@@ -92,14 +94,15 @@ def redrive(
     target: Target,
     topic: Topic,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="all when none", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="dead letters; all if none are given", show_default=False),
     ] = None,
     group: OfGroup = None,
 ) -> None:
-    """Make dead letters deliverable again, for the group that gave them up.
+    """Make dead letters deliverable again, for the group that gave up on them.
 
-    Attempts count anew, and the dead letter is removed. What fails once more becomes a new one, and is not redriven by the
-    same command.
+    Attempts are reset, and the dead letter is removed. A message that fails again becomes a new dead letter, which the same
+    command does not redrive.
     """
     with target.open() as queue:
         chosen = ids or [letter.id for letter in queue.dead_letters(topic, group=group, limit=_EVERYTHING)]
@@ -116,19 +119,19 @@ def redrive(
 @app.command(epilog=examples("ortoo dlq delete orders 9.0.3 --yes"))
 @on_target
 def delete(target: Target, topic: Topic, ids: Ids, yes: Yes = False) -> None:
-    """Remove dead letters for good."""
-    show.confirm(f"Remove {show.count(len(ids), 'dead letter')}?", yes)
+    """Delete dead letters permanently."""
+    show.confirm(f"Delete {show.count(len(ids), 'dead letter')}?", yes)
     with target.open() as queue:
         for letter in _find(queue, topic, ids):
             queue.delete_message(letter.id)
-    show.done(f"{show.count(len(ids), 'dead letter')} of {escape(topic)} gone")
+    show.done(f"{show.count(len(ids), 'dead letter')} of {escape(topic)} deleted")
 
 
 @app.command(epilog=examples("ortoo dlq purge orders --yes"))
 @on_target
 def purge(target: Target, topic: Topic, yes: Yes = False) -> None:
-    """Remove all dead letters of a topic for good."""
-    show.confirm(f"Remove all dead letters of topic {topic!r}?", yes)
+    """Delete all dead letters of a topic permanently."""
+    show.confirm(f"Delete all dead letters of topic {topic!r}?", yes)
     with target.open() as queue, show.working("removing"):
         count = queue.purge_dead_letters(topic)
-    show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} gone")
+    show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deleted")

@@ -14,17 +14,15 @@ from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 
-app = typer.Typer(no_args_is_help=True, help="Look at consumer groups, and move them.")
+app = typer.Typer(no_args_is_help=True, help="List, show, create, move and delete consumer groups.")
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="a group of the topic", show_default=False)]
 Offset = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="to this offset of each partition", show_default=False)
+    int | None, typer.Option(metavar="N", min=0, help="this offset in each partition", show_default=False)
 ]
 Time = Annotated[
     float | None,
-    typer.Option(
-        parser=parse.past, metavar="TIME", help="to what was published since then, e.g. -1h", show_default=False
-    ),
+    typer.Option(parser=parse.past, metavar="TIME", help="messages published since then, e.g. -1h", show_default=False),
 ]
 
 _COUNTS = ("backlog", "ready", "delayed", "leased", "blocked", "dead", "skipped", "leases")
@@ -46,23 +44,23 @@ def group_rows(groups: Sequence[GroupInfo]) -> tuple[tuple[str, ...], list[tuple
 @app.command("list", epilog=examples("ortoo groups list orders"))
 @on_target
 def list_groups(target: Target, topic: Topic, json: Json = False) -> None:
-    """List the groups of a topic and what each still has to do.
+    """List the consumer groups of a topic, with their backlogs.
 
-    The backlog is what is ready, delayed, leased or blocked (behind an unsettled message of the same key). Dead ones were
-    given up; skipped ones were removed by retention before the group came to them.
+    The backlog is everything ready, delayed, leased or blocked (behind an unsettled message with the same key). Dead messages
+    were dead-lettered; skipped messages were removed by retention before the group settled them.
     """
     with target.open() as queue:
         groups = queue.groups(topic)
     if json:
         show.json_document(sorted(groups, key=lambda group: group.name))
         return
-    show.table(*group_rows(groups), "no groups yet: nobody has consumed")
+    show.table(*group_rows(groups), "no consumer groups yet")
 
 
 @app.command("show", epilog=examples("ortoo groups show orders billing"))
 @on_target
 def show_group(target: Target, topic: Topic, group: Group, json: Json = False) -> None:
-    """Show one group: its counts, its place in each partition, its consumers."""
+    """Show one group: its counts, its position in each partition, its consumers."""
     with target.open() as queue:
         ends = [partition.end for partition in queue.topic(topic).partitions]
         info = queue.group(topic, group)
@@ -75,9 +73,9 @@ def show_group(target: Target, topic: Topic, group: Group, json: Json = False) -
     show.table(("partition", "done below", "end"), [(at, done, end) for at, (done, end) in enumerate(places)])
     show.line("")
     show.table(
-        ("consumer", "partitions it owns"),
+        ("consumer", "owned partitions"),
         [(name, ", ".join(map(str, owned)) or "–") for name, owned in info.consumers.items()],
-        "no consumers at the moment",
+        "no consumers",
     )
 
 
@@ -99,23 +97,27 @@ def seek(
     offset: Offset = None,
     time: Time = None,
     to_offset: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="only up to here", show_default=False)
+        int | None,
+        typer.Option(metavar="N", min=0, help="redeliver only messages before this offset", show_default=False),
     ] = None,
     to_time: Annotated[
-        float | None, typer.Option(parser=parse.instant, metavar="TIME", help="only up to then", show_default=False)
+        float | None,
+        typer.Option(
+            parser=parse.instant, metavar="TIME", help="redeliver only messages before this time", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Move a group to the start, the end, an offset or a time.
 
-    With --to-offset or --to-time just that stretch is delivered again, and the rest stays as it is. What the group's
-    consumers hold at the moment is no longer theirs, and attempts count anew.
+    With --to-offset or --to-time, only that range is redelivered, and the rest stays as it is. The group's current leases are
+    revoked, and attempts are reset.
     """
     if sum(given is not None for given in (at, offset, time)) != 1:
-        raise typer.BadParameter("say where to: start, end, --offset N or --time T")
+        raise typer.BadParameter("give exactly one of start, end, --offset N and --time T")
     with target.open() as queue:
         queue.seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
         backlog = queue.group(topic, group).backlog
-    show.done(f"group {escape(group)} of {escape(topic)} now has {show.count(backlog, 'message')} before it")
+    show.done(f"group {escape(group)} of {escape(topic)} now has a backlog of {show.count(backlog, 'message')}")
 
 
 @app.command(
@@ -132,23 +134,23 @@ def create(
     ] = None,
     offset: Offset = None,
     time: Time = None,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="goes with its last consumer")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="delete the group with its last consumer")] = False,
 ) -> None:
-    """Make a group before its first consumer comes, and say where it begins.
+    """Create a consumer group before its first consumer joins, and choose where it starts.
 
-    Consuming makes a group, too, which then begins with everything the topic still has.
+    Consuming also creates a group, which starts at the oldest message.
     """
     with target.open() as queue:
         queue.create_group(topic, group, at, offset=offset, time=time, ephemeral=ephemeral)
         backlog = queue.group(topic, group).backlog
-    show.done(f"group {escape(group)} of {escape(topic)} has {show.count(backlog, 'message')} before it")
+    show.done(f"group {escape(group)} of {escape(topic)} has a backlog of {show.count(backlog, 'message')}")
 
 
 @app.command(epilog=examples("ortoo groups delete orders billing --yes"))
 @on_target
 def delete(target: Target, topic: Topic, group: Group, yes: Yes = False) -> None:
-    """Remove a group and what it remembers. The messages stay."""
-    show.confirm(f"Remove group {group!r} of topic {topic!r}?", yes)
+    """Delete a consumer group and its state. The messages stay."""
+    show.confirm(f"Delete group {group!r} of topic {topic!r}?", yes)
     with target.open() as queue:
         queue.delete_group(topic, group)
-    show.done(f"group {escape(group)} of {escape(topic)} is gone")
+    show.done(f"group {escape(group)} of {escape(topic)} deleted")

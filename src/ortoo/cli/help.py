@@ -10,18 +10,18 @@ from rich.markup import escape
 
 EXIT_CODES = {
     0: "done",
-    1: "the queue said no; the line on standard error says why",
+    1: "request refused; the line on standard error says why",
     2: "wrong usage",
-    3: "there is no such topic, group, message or directory",
-    4: "the server cannot be reached, or the directory is in use",
+    3: "no such topic, group, message or directory",
+    4: "server unreachable, or directory in use",
     130: "Ctrl-C",
-    141: "the reader of the output has gone, as in `| head`",
-    143: "told to end (SIGTERM)",
+    141: "the reader of the output closed it, as in `| head`",
+    143: "terminated (SIGTERM)",
 }
 EXAMPLE = "$ "
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="skip the confirmation")]
 
 
 def examples(*lines: str) -> str:

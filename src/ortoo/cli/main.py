@@ -23,8 +23,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    help="Ortoo, a message queue.\n\nEvery command asks the server at --url (or $ORTOO_URL); with --data DIR it opens a data "
-    "directory itself, without a server. COMMAND --help explains each one, with examples.",
+    help="Ortoo, a message queue.\n\nCommands use the server at --url (or $ORTOO_URL); with --data DIR they open a data "
+    "directory directly, without a server. COMMAND --help explains each command, with examples.",
     epilog=exit_codes(),
 )
 
@@ -55,7 +55,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="print the version and end")] = False) -> None:
+def root(version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False) -> None:
     if version:
         from ortoo import __version__
 
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     except _UsageError as error:
         return _complain_of_usage(error)
     except typer.Abort:
-        return _complain("nothing was done", 1)
+        return _complain("aborted; nothing was changed", 1)
     except typer.Exit as ended:  # the last flush found the reader gone
         return ended.exit_code
     except NotFoundError as error:

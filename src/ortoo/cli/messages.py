@@ -16,12 +16,12 @@ from . import show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 
-app = typer.Typer(no_args_is_help=True, help="Look at single messages, and change what becomes of them.")
+app = typer.Typer(no_args_is_help=True, help="List, show, delete, retry and dead-letter individual messages.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="a message id, e.g. 7.2.41", show_default=False)]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="message ids, e.g. 7.2.41", show_default=False)]
-Limit = Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="how many at most")]
-ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="for this group only", show_default="all groups")]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="maximum number")]
+ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="only for this group", show_default="all groups")]
 State = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
 
 
@@ -47,16 +47,16 @@ def message_table(messages: list[Received], empty: str) -> None:
 def list_messages(
     target: Target,
     topic: Topic,
-    group: Annotated[str, typer.Option("--group", "-g", help="as this group sees them")] = "default",
+    group: Annotated[str, typer.Option("--group", "-g", help="consumer group")] = "default",
     state: Annotated[
         State, typer.Option("--state", "-s", help="ready, delayed, leased, blocked, done or dead")
     ] = "ready",
     limit: Limit = 100,
     json: Json = False,
 ) -> None:
-    """List messages that are in one state for a group, without taking them.
+    """List the messages that are in one state for a group, without leasing them.
 
-    Blocked ones wait behind an unsettled message of the same key; delayed ones are not due yet, or wait for a retry.
+    Blocked messages wait behind an unsettled message with the same key; delayed messages are not due yet, or wait for a retry.
     """
     with target.open() as queue:
         messages = queue.messages(topic, group=group, state=state, limit=limit)
@@ -71,7 +71,7 @@ def list_messages(
 def show_message(
     target: Target,
     message_id: Id,
-    raw: Annotated[bool, typer.Option("--raw", help="write the value and nothing else")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="print only the value")] = False,
     json: Json = False,
 ) -> None:
     """Show one message: its fields, its state in each group, its value."""
@@ -105,22 +105,22 @@ def print_message(info: MessageInfo) -> None:
 @app.command(epilog=examples("ortoo messages delete 7.2.41 --yes"))
 @on_target
 def delete(target: Target, ids: Ids, yes: Yes = False) -> None:
-    """Remove messages for every group."""
-    show.confirm(f"Remove {_count(ids)}?", yes)
+    """Delete messages for every group."""
+    show.confirm(f"Delete {_count(ids)}?", yes)
     with target.open() as queue:
         for message_id in ids:
             queue.delete_message(message_id)
-    show.done(f"{_count(ids)} gone")
+    show.done(f"{_count(ids)} deleted")
 
 
 @app.command(epilog=examples("ortoo messages retry 7.2.41", "ortoo messages retry 7.2.41 --group billing"))
 @on_target
 def retry(target: Target, ids: Ids, group: ForGroup = None) -> None:
-    """Make messages deliverable at once, whatever they wait for."""
+    """Make messages deliverable at once, whatever they are waiting for."""
     with target.open() as queue:
         for message_id in ids:
             queue.retry_now(message_id, group=group)
-    show.done(f"{_count(ids)} may be delivered now")
+    show.done(f"{_count(ids)} can be delivered now")
 
 
 @app.command("dead-letter", epilog=examples("ortoo messages dead-letter 7.2.41 --error 'the address does not exist'"))
@@ -129,13 +129,13 @@ def dead_letter(
     target: Target,
     ids: Ids,
     group: ForGroup = None,
-    error: Annotated[str | None, typer.Option(help="what to write beside it", show_default=False)] = None,
+    error: Annotated[str | None, typer.Option(help="the reason to record", show_default=False)] = None,
 ) -> None:
-    """Give pending messages up: move them to the dead letters."""
+    """Dead-letter pending messages."""
     with target.open() as queue:
         for message_id in ids:
             queue.dead_letter(message_id, group=group, error=error)
-    show.done(f"{_count(ids)} moved to the dead letters")
+    show.done(f"{_count(ids)} dead-lettered")
 
 
 def _count(ids: list[str]) -> str:
@@ -144,9 +144,9 @@ def _count(ids: list[str]) -> str:
 
 @on_target
 def trace(target: Target, message_id: Id, json: Json = False) -> None:
-    """Tell what happened to a message, in order, and what is planned.
+    """Show what happened to a message, in order, and what is scheduled.
 
-    Publication, deliveries, failures with their errors, dead letters, redrives: for every group.
+    Covers publishing, deliveries, failures with their errors, dead-lettering and redrives, for every group.
     """
     with target.open() as queue:
         found = queue.trace(message_id)
@@ -185,10 +185,10 @@ def _trace_row(event: TraceEvent) -> tuple[Any, ...]:
 
 @on_target
 def stats(target: Target, json: Json = False) -> None:
-    """Show the figures of the whole queue.
+    """Show statistics for the whole queue.
 
-    Counters count messages since the queue was opened. Problems are what an operator should know; with any of them the exit
-    code is still 0.
+    Counters count messages since the queue was opened. Problems need an operator's attention; they do not change the exit code,
+    which is 0.
     """
     with target.open() as queue:
         found = queue.stats()

@@ -65,38 +65,49 @@ def _json_value(value: bytes) -> Any:
     return decoded if isinstance(decoded, dict | list) else value
 
 
-Key = Annotated[str | None, typer.Option("--key", "-k", help="messages of one key stay in order", show_default=False)]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", help="messages with the same key stay in order", show_default=False)
+]
 Header = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="may be given often", show_default=False),
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="a header; repeatable", show_default=False),
 ]
 Priority = Annotated[
-    str | None, typer.Option(metavar="N|NAME", help="lower is sooner; or high, normal, low", show_default=False)
+    str | None,
+    typer.Option(metavar="N|NAME", help="a number, lower is sooner; or high, normal, low", show_default=False),
 ]
 Delay = Annotated[
     float | None,
-    typer.Option(parser=parse.duration, metavar="DURATION", help="deliver after, e.g. 30s", show_default=False),
+    typer.Option(
+        parser=parse.duration, metavar="DURATION", help="deliver after this time, e.g. 30s", show_default=False
+    ),
 ]
 DeliverAt = Annotated[
     float | None,
-    typer.Option(parser=parse.instant, metavar="TIME", help="deliver at, e.g. 2026-01-31T12:00Z", show_default=False),
+    typer.Option(
+        parser=parse.instant, metavar="TIME", help="deliver at this time, e.g. 2026-01-31T12:00Z", show_default=False
+    ),
 ]
 Ttl = Annotated[
     float | None,
-    typer.Option(parser=parse.duration, metavar="DURATION", help="forget it after, e.g. 1h", show_default=False),
+    typer.Option(parser=parse.duration, metavar="DURATION", help="expire after this time, e.g. 1h", show_default=False),
 ]
-DedupId = Annotated[str | None, typer.Option(help="sent again, it is not doubled", show_default=False)]
-Partition = Annotated[int | None, typer.Option(metavar="N", min=0, help="to this partition", show_default=False)]
+DedupId = Annotated[str | None, typer.Option(help="publishing it again has no effect", show_default=False)]
+Partition = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="publish to this partition", show_default=False)
+]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="read from this file", show_default=False)]
-Whole = Annotated[bool, typer.Option("--whole", help="all of the input is one message, not one a line")]
+Whole = Annotated[bool, typer.Option("--whole", help="the whole input is one message, not one per line")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="each line is a JSON object: value, key, headers …")]
-AsJson = Annotated[bool, typer.Option("--as-json", help="values are JSON: check them, and mark them so")]
+AsJson = Annotated[bool, typer.Option("--as-json", help="check that values are JSON, and mark them as JSON")]
 Wait = Annotated[
     float | None,
-    typer.Option(parser=parse.duration, metavar="DURATION", help="for room in a full topic", show_default="0s"),
+    typer.Option(
+        parser=parse.duration, metavar="DURATION", help="wait this long for room in a full topic", show_default="0s"
+    ),
 ]
-IdsOut = Annotated[bool, typer.Option("--ids", help="print the id of each message, not only their number")]
-JsonOut = Annotated[bool, typer.Option("--json", help="print a JSON object for each message")]
+IdsOut = Annotated[bool, typer.Option("--ids", help="print the id of each message, not just the count")]
+JsonOut = Annotated[bool, typer.Option("--json", help="print one JSON object per message")]
 
 
 @on_target
@@ -122,13 +133,13 @@ def publish(
     ids: IdsOut = False,
     json: JsonOut = False,
 ) -> None:
-    """Publish a message, or many.
+    """Publish one message, or many.
 
-    With VALUE, one message: its id is printed once it is durable. With - (or input from a pipe, or --file), a message for
-    each line as it comes, in batches; each batch is published whole or not at all.
+    With VALUE, publishes one message and prints its id once it is durable. With - (or piped input, or --file), publishes one
+    message per line as lines arrive, in batches; each batch is published completely or not at all.
 
-    A line of --jsonl has value (text or JSON) or value_base64, and if you like key, headers, priority, delay, deliver_at,
-    ttl, dedup_id, partition; the options are used where a line says nothing. What consume --json prints may be used as it is.
+    With --jsonl, each line has value (text or JSON) or value_base64, and optionally key, headers, priority, delay, deliver_at,
+    ttl, dedup_id and partition; the command's options apply where a line sets none. The output of consume --json is valid input.
     """
     many = _check_input(value, file, whole, jsonl, dedup_id)
     given = {
@@ -157,7 +168,7 @@ def _check_input(value: str | None, file: Path | None, whole: bool, jsonl: bool,
     if value not in (None, "-") and file is not None:
         raise typer.BadParameter("give VALUE or --file, not both")
     if value is None and file is None and sys.stdin.isatty():
-        raise typer.BadParameter("say what to publish: a VALUE, - for standard input, or --file FILE")
+        raise typer.BadParameter("nothing to publish: give a VALUE, - for standard input, or --file FILE")
     single = whole or value not in (None, "-")
     if single and jsonl:
         raise typer.BadParameter("--jsonl is for many messages: from standard input or a file, without --whole")
@@ -209,7 +220,7 @@ class Publisher:
             finished = True
         finally:
             if not finished and self._count:
-                show.err.print(f"{show.count(self._count, 'message')} published before that", style="yellow")
+                show.err.print(f"{show.count(self._count, 'message')} published before the error", style="yellow")
         self._sum_up(perf_counter() - began)
 
     def _tell(self, sent: Sequence[Sent]) -> None:

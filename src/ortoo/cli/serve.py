@@ -23,11 +23,13 @@ EXAMPLES = examples(
     "ortoo serve --config ortoo.toml --set log.level=debug",
 )
 
-config_app = typer.Typer(no_args_is_help=True, help="Look at the settings of the server.")
+config_app = typer.Typer(no_args_is_help=True, help="Show the settings of the server.")
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="TOML", show_default="$ORTOO_CONFIG, or ./ortoo.toml if there"),
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="TOML file", show_default="$ORTOO_CONFIG, or ./ortoo.toml if it exists"
+    ),
 ]
 Set = Annotated[
     list[str] | None,
@@ -39,22 +41,22 @@ _EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # the hosts that stan
 def serve(
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="where messages are kept; made if need be", show_default="./data"),
+        typer.Option("--data", metavar="DIR", help="data directory; created if needed", show_default="./data"),
     ] = None,
     memory: Annotated[
-        bool, typer.Option("--memory", help="keep everything in memory; gone when the server ends")
+        bool, typer.Option("--memory", help="keep everything in memory; lost when the server stops")
     ] = False,
     config: ConfigFile = None,
     host: Annotated[str | None, typer.Option(help="listen on this address", show_default="127.0.0.1")] = None,
-    http_port: Annotated[int | None, typer.Option(help="0 takes any free one", show_default="6632")] = None,
-    tcp_port: Annotated[int | None, typer.Option(help="0 takes any free one", show_default="7632")] = None,
+    http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 picks a free one", show_default="6632")] = None,
+    tcp_port: Annotated[int | None, typer.Option(help="TCP port; 0 picks a free one", show_default="7632")] = None,
     set_: Set = None,
 ) -> None:
     """Run the server.
 
-    It speaks HTTP and Ortoo's own protocol, on this machine only unless --host says otherwise. Ctrl-C stops it gracefully: what
-    is under way is finished first. Every setting may also stand in a file or in the environment (ORTOO_HTTP_PORT …); config
-    show lists them.
+    It serves HTTP and Ortoo's own TCP protocol, only on this machine unless --host is set. Ctrl-C stops it gracefully: requests
+    in flight finish first. Every setting can also be set in a file or in the environment (ORTOO_HTTP_PORT …); config show lists
+    them.
     """
     from ortoo.app.config import load_settings
     from ortoo.app.server import run
@@ -84,7 +86,11 @@ def banner(server: Server) -> list[str]:
     from ortoo import __version__
 
     settings, tls = server.settings, "s" if server.settings.tls.certificate else ""
-    kept = "in memory, gone when it ends" if settings.data == "memory" else escape(str(Path(settings.data).resolve()))
+    kept = (
+        "in memory, lost when the server stops"
+        if settings.data == "memory"
+        else escape(str(Path(settings.data).resolve()))
+    )
     lines = [f"[bold]ortoo {__version__}[/bold]", f"  data   {kept}"]
     token = settings.token is not None
     tries = []
@@ -111,9 +117,9 @@ def _reachable(host: str, port: int) -> str:
 
 @config_app.command("show", epilog=examples("ortoo config show", "ortoo config show --config ortoo.toml --json"))
 def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False) -> None:
-    """Show every setting of the server, its value, and where that came from.
+    """Show every setting of the server, its value, and where the value came from.
 
-    Flags come before the environment, the environment before the file, the file before the defaults. Secrets are masked.
+    Flags override the environment, which overrides the file, which overrides the defaults. Secrets are masked.
     """
     from ortoo.app.config import load_settings
 

@@ -20,19 +20,19 @@ EXAMPLES = examples("ortoo top", "ortoo top --sort in --interval 500ms", "ortoo 
 @on_target
 def top(
     target: Target,
-    sort: Annotated[Sort, typer.Option("--sort", "-s", help="by name, depth, in, out, dead or size")] = "depth",
+    sort: Annotated[Sort, typer.Option("--sort", "-s", help="sort by name, depth, in, out, dead or size")] = "depth",
     interval: Annotated[
         float | None,
-        typer.Option(parser=parse.duration, metavar="DURATION", help="between two looks", show_default="1s"),
+        typer.Option(parser=parse.duration, metavar="DURATION", help="time between updates", show_default="1s"),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="one look, and end")] = False,
-    json: Annotated[bool, typer.Option("--json", help="one look, as JSON, and end")] = False,
+    once: Annotated[bool, typer.Option("--once", help="print once and exit")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print once as JSON and exit")] = False,
 ) -> None:
     """Watch the queue live: what is pending, how fast it moves, who consumes.
 
-    Rates are per second, from the difference between two looks. Out is what groups have finished with. The keys n, d, i, o, x
-    and z sort by name, depth, in, out, dead and size, s by the next one; q ends. When the server goes away, top says so and
-    keeps trying. With --data nobody else can use the directory, so that nothing will move.
+    Rates are per second, measured between two updates. Out is what groups have finished with. The keys n, d, i, o, x and z sort
+    by name, depth, in, out, dead and size; s switches to the next column; q quits. If the server goes away, top says so and
+    keeps trying. With --data, no other process can use the directory, so nothing will move.
     """
     seconds = min(max(1.0 if interval is None else interval, 0.05), 3600.0)
     if once or json or not show.out.is_terminal:

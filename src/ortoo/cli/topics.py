@@ -17,7 +17,7 @@ from .connection import Target, Topic, on_target
 from .groups import group_rows
 from .help import Json, Yes, examples
 
-app = typer.Typer(no_args_is_help=True, help="Make, look at, change and remove topics.")
+app = typer.Typer(no_args_is_help=True, help="List, show, create, change and delete topics.")
 
 Settings = Annotated[
     list[str] | None,
@@ -25,7 +25,7 @@ Settings = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="the same as an option", show_default=False),
+    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="a setting, as an option; repeatable", show_default=False),
 ]
 
 
@@ -34,7 +34,7 @@ SetOption = Annotated[
 def list_topics(target: Target, json: Json = False) -> None:
     """List the topics of a namespace.
 
-    Depth is the largest backlog of a group; messages and bytes are what the log still holds, done or not.
+    Depth is the largest backlog of a durable group; messages and bytes count everything in the log, done or not.
     """
     with target.open() as queue:
         topics = sorted(queue.topics(), key=lambda topic: topic.name)
@@ -66,15 +66,15 @@ def list_topics(target: Target, json: Json = False) -> None:
 )
 @on_target
 def create(target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False) -> None:
-    """Make a topic, with any settings.
+    """Create a topic, with any settings.
 
-    Times take units (500ms, 30s, 10m, 7d), sizes too (64KiB, 1GiB), `none` takes a limit away. A topic that exists with the
-    same settings is fine.
+    Times and sizes take units (500ms, 30s, 10m, 7d; 64KiB, 1GiB); `none` removes a limit. If the topic already exists with the
+    same settings, nothing changes.
     """
     chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
     with target.open() as queue:
         info = queue.create_topic(topic, **chosen)
-    _changed(info, "is there", json)
+    _changed(info, "exists", json)
 
 
 @app.command(
@@ -85,13 +85,13 @@ def create(target: Target, topic: Topic, settings: Settings = None, set_: SetOpt
 def set_settings(
     target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False
 ) -> None:
-    """Change some settings of a topic and leave the others.
+    """Change some settings of a topic; the others stay the same.
 
-    Order cannot change, and partitions can only grow.
+    The ordering cannot change, and the number of partitions can only grow.
     """
     chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
     if not chosen:
-        raise typer.BadParameter("say what to change, e.g. max_attempts=5")
+        raise typer.BadParameter("nothing to change: give a setting, e.g. max_attempts=5")
     with target.open() as queue:
         info = queue.update_topic(topic, **chosen)
     _changed(info, "is changed", json)
@@ -111,7 +111,7 @@ def _changed(info: TopicInfo, what: str, json: bool) -> None:
 def show_topic(target: Target, topic: Topic, json: Json = False) -> None:
     """Show a topic: its settings, partitions and groups.
 
-    Settings that differ from the defaults stand first, in bold, each with its default.
+    Settings that differ from their defaults come first, in bold, each with its default.
     """
     with target.open() as queue:
         info = queue.topic(topic)
@@ -130,7 +130,7 @@ def show_topic(target: Target, topic: Topic, json: Json = False) -> None:
         [(part.partition, part.start, part.end, part.messages, part.bytes) for part in info.partitions],
     )
     show.line("")
-    show.table(*group_rows(info.groups), "no groups yet: nobody has consumed")
+    show.table(*group_rows(info.groups), "no consumer groups yet")
 
 
 def _setting_rows(config: TopicConfig) -> list[tuple[Text, Text, Text]]:
@@ -161,24 +161,24 @@ def _setting_text(name: str, hint: Any, value: Any) -> str:
 @app.command(epilog=examples("ortoo topics purge orders", "ortoo topics purge orders --yes"))
 @on_target
 def purge(target: Target, topic: Topic, yes: Yes = False) -> None:
-    """Empty a topic for every group.
+    """Delete all messages of a topic, for every group.
 
-    Its messages are gone; its settings and groups stay.
+    Its settings and groups stay.
     """
-    show.confirm(f"Remove every message of topic {topic!r}?", yes)
+    show.confirm(f"Delete all messages of topic {topic!r}?", yes)
     with target.open() as queue:
         count = queue.purge(topic)
-    show.done(f"{show.count(count, 'message')} of {escape(topic)} gone")
+    show.done(f"{show.count(count, 'message')} of {escape(topic)} deleted")
 
 
 @app.command(epilog=examples("ortoo topics delete orders --yes"))
 @on_target
 def delete(target: Target, topic: Topic, yes: Yes = False) -> None:
-    """Remove a topic with its messages and groups.
+    """Delete a topic with its messages and groups.
 
-    Its dead letters are a topic of their own and stay.
+    Its dead-letter topic stays.
     """
-    show.confirm(f"Remove topic {topic!r} and everything in it?", yes)
+    show.confirm(f"Delete topic {topic!r} and everything in it?", yes)
     with target.open() as queue:
         queue.delete_topic(topic)
-    show.done(f"topic {escape(topic)} gone")
+    show.done(f"topic {escape(topic)} deleted")

@@ -26,14 +26,16 @@ def analyze(
     lake: Annotated[Path, typer.Option("--lake", metavar="LAKE", help="the lake", show_default=False)],
     since: Annotated[
         float | None,
-        typer.Option(parser=parse.past, metavar="TIME", help="count from then on: -7d, 2026-01-31", show_default="all"),
+        typer.Option(
+            parser=parse.past, metavar="TIME", help="start of the period, e.g. -7d or 2026-01-31", show_default="all"
+        ),
     ] = None,
     until: Annotated[
         float | None,
-        typer.Option(parser=parse.past, metavar="TIME", help="and up to then", show_default="the lake's end"),
+        typer.Option(parser=parse.past, metavar="TIME", help="end of the period", show_default="the lake's end"),
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="only this one; may be given again", show_default=False)
+        list[str] | None, typer.Option("--topic", help="only this topic; repeatable", show_default=False)
     ] = None,
     json: Json = False,
     plot: Annotated[
@@ -45,9 +47,9 @@ def analyze(
 ) -> None:
     """Count what happened to messages: throughput, lag, latencies, failures, by topic, group and hour.
 
-    Also depth, attempts, the errors and keys that fail most, and the shares of consumers and producers. Results go to
-    LAKE/analytics as Parquet, and as JSON that a server with the setting `lake` gives out at /v1/analytics/history. Running it
-    again replaces them.
+    Also depth, attempts, the errors and keys that fail most, and the shares of consumers and producers. Results are written to
+    LAKE/analytics as Parquet, and as JSON, which a server with the setting `lake` serves at /v1/analytics/history. Running the
+    command again replaces them.
     """
     from ortoo.pipeline.spark.needed import check_packages
 
@@ -86,7 +88,7 @@ def print_report(report: Report) -> None:
         *("topic", "group", "published", "size", "delivered", "acked", "retried", "dead", "depth", "lag"),
         *("first delivery p50 / p95 / p99", "ack p50 / p95 / p99"),
     )
-    show.table(headings, [_row(figures) for figures in report.topics], "nothing happened in this time")
+    show.table(headings, [_row(figures) for figures in report.topics], "nothing happened in this period")
     if report.errors:
         show.line("")
         worst = sorted(report.errors, key=lambda error: -error.count)[:_ERRORS]

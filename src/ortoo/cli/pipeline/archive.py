@@ -37,38 +37,38 @@ COMPACT_EXAMPLES = examples("ortoo pipeline compact --lake ./lake")
 def archive(
     target: Target,
     to: Annotated[
-        Path, typer.Option("--to", "--lake", metavar="LAKE", help="the lake; made if need be", show_default=False)
+        Path, typer.Option("--to", "--lake", metavar="LAKE", help="the lake; created if needed", show_default=False)
     ],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="only this one; may be given again", show_default=False)
+        list[str] | None, typer.Option("--topic", help="only this topic; repeatable", show_default=False)
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="only topics whose whole name it matches", show_default=False)
+        str | None, typer.Option(metavar="REGEX", help="only topics whose full name matches", show_default=False)
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="end when everything that is there now is archived")] = False,
+    once: Annotated[bool, typer.Option("--once", help="stop when everything published so far is archived")] = False,
     every: Annotated[
         float | None,
         typer.Option(parser=parse.duration, metavar="TIME", help="how often, without --once", show_default="10s"),
     ] = None,
-    history: Annotated[bool, typer.Option("--history/--no-history", help="also what happened to the messages")] = True,
-    per_batch: Annotated[int, typer.Option(metavar="N", min=1, help="messages of a batch at most")] = 1_000_000,
+    history: Annotated[
+        bool, typer.Option("--history/--no-history", help="also archive what happened to the messages")
+    ] = True,
+    per_batch: Annotated[int, typer.Option(metavar="N", min=1, help="maximum messages per batch")] = 1_000_000,
     fail_on_data_loss: Annotated[
         bool,
-        typer.Option(
-            "--fail-on-data-loss", help="end with an error when messages were removed before they were archived"
-        ),
+        typer.Option("--fail-on-data-loss", help="fail if messages were removed before they were archived"),
     ] = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Keep topics and their history as Parquet files, by topic and date.
+    """Archive topics and their history as Parquet files, by topic and date.
 
-    Every message is archived once, whatever is killed in between: run the command again, and it goes on. The files can be
-    read by Spark, DuckDB, pandas and anything else that reads Parquet. A topic with retention_waits_for_archive keeps its
-    messages until they are here. Small files are merged as they gather.
+    Every message is archived exactly once, even if the command is killed: run it again, and it continues. Spark, DuckDB, pandas
+    and anything else that reads Parquet can read the files. A topic with retention_waits_for_archive keeps its messages until
+    they are archived. Small files are merged as they accumulate.
 
-    With --data the files of a data directory are read, and here a server may be using it, other than with other commands:
-    what is in its last checkpoint is archived, and the queue is not told.
+    With --data, the command reads the files of a data directory, and unlike with other commands a server may be using it. It
+    archives what is in the last checkpoint, and does not tell the queue what has been archived.
     """
     if topic and pattern is not None:
         raise typer.BadParameter("give --topic or --pattern, not both")
@@ -151,10 +151,10 @@ class _Reported:
 def compact(
     lake: Annotated[Path, typer.Option("--lake", metavar="LAKE", help="the lake", show_default=False)],
 ) -> None:
-    """Merge the small files of a lake that no job writes to now.
+    """Merge the small files of a lake that no job is writing to.
 
-    The archive job does this by itself as files gather; this is for afterwards. A topic's day is exchanged in one step: who
-    reads the lake meanwhile sees every message once.
+    The archive job does this by itself as files accumulate; this command does it afterwards. Each day of a topic is replaced in
+    one step, so anyone reading the lake in the meantime sees every message once.
     """
     from ortoo.pipeline.spark.needed import check_packages
 

@@ -37,7 +37,7 @@ Conf = Annotated[
         metavar="KEY=VALUE",
         show_default=False,
         rich_help_panel=PANEL,
-        help="a setting of Spark, such as spark.driver.memory=4g; may be given again",
+        help="a Spark setting, such as spark.driver.memory=4g; repeatable",
     ),
 ]
 
@@ -69,6 +69,6 @@ def to_settings(given: Sequence[str]) -> dict[str, str]:
                 f"{setting!r} is not a setting; give --conf KEY=VALUE, as in spark.driver.memory=4g"
             )
         if not key.startswith("spark."):
-            raise typer.BadParameter(f"{key!r} is no setting of Spark: their names begin with spark.")
+            raise typer.BadParameter(f"{key!r} is not a Spark setting: their names start with spark.")
         settings[key] = value
     return settings

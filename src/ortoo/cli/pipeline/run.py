@@ -30,26 +30,25 @@ EXAMPLES = examples(
 
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline, as YAML", show_default=False)],
-    once: Annotated[bool, typer.Option("--once", help="end when everything that is there now is done")] = False,
+    once: Annotated[bool, typer.Option("--once", help="stop when everything published so far is processed")] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", show_default="as the file says", help="where to keep how far the pipeline has come"
-        ),
+        typer.Option(metavar="DIR", show_default="as the file says", help="where to keep the pipeline's progress"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="check the file and show the plan; Spark is not started")
     ] = False,
     schemas: Annotated[
-        bool, typer.Option("--schemas", help="the same with Spark, which checks the SQL and tells each step's columns")
+        bool,
+        typer.Option("--schemas", help="like --dry-run, but Spark also checks the SQL and shows each step's columns"),
     ] = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
     """Run a pipeline: read topics, transform them with SQL and Python, write topics or Parquet files.
 
-    The whole file is checked before anything runs. Each batch is reported on standard error; Ctrl-C ends the pipeline, and
-    the next run goes on where it stopped.
+    The whole file is checked before anything runs. Each batch is reported on standard error; Ctrl-C stops the pipeline, and
+    the next run continues where it stopped.
     """
     from ortoo.pipeline.flow.plan import describe
     from ortoo.pipeline.flow.run import FailedError, flow_session, run_flow
