@@ -1,8 +1,8 @@
 """Writes the parts of the documents that repeat what the code says: `python docs/generate.py`.
 
 topic-settings.md and configuration.md are written whole; tables between two marker comments are replaced in operations.md
-and cli.md. What a topic's setting means is told here, its default and its bounds come from the code; what a server's setting,
-a metric or a command means stands in the code, too. tests/docs/test_generated.py fails while a page is out of date.
+and cli.md. The meanings of topic settings and limits are written here; their values come from the code. So do the meanings of
+server settings, metrics and commands. tests/docs/test_generated.py fails while a page is out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTRODUCTION = """\
 <!-- Written by docs/generate.py; edit that file, not this one. -->
 # Topic settings
 
-Every topic has these settings. Give any of them to `create_topic`, or change some later with `update_topic`:
+Every topic has these settings. Pass them to `create_topic`, or change them later with `update_topic`:
 
 ```python
 await queue.create_topic("orders", partitions=12, max_attempts=5, backoff_max=60)
@@ -34,34 +34,34 @@ info = await queue.topic("orders")
 print(info.config.max_attempts)  # 5
 ```
 
-A topic that is made by its first message has the defaults. Times are in seconds and may be fractions; sizes are in bytes;
-`None` means no limit. A name that does not exist, a wrong type or a value out of bounds is a `ConfigError` that says what
-is wrong. [The guide](guide.md) shows the settings at work.
+A topic created by its first message has the defaults. Times are in seconds, and can be fractions; sizes are in bytes; `None`
+means no limit. An unknown name, a wrong type or a value out of bounds raises a `ConfigError` that says what is wrong. [The
+guide](guide.md) shows the settings in use.
 """
 
 CLOSING = """\
 ## What cannot be changed later
 
-- `ordering` stays what it was: messages in flight were promised the old order.
-- `partitions` can grow and never shrink. In `key` order growing needs `allow_reorder=True`, because keys then move to other
-  partitions and may overtake what they left behind.
-- A new `delay`, `ttl` or `max_wait` holds for messages published from then on.
+- `ordering` cannot change, because existing messages rely on it.
+- `partitions` can grow but never shrink. With `key` ordering, growing needs `allow_reorder=True`, because keys then move to other
+  partitions, and new messages may overtake older ones with the same key.
+- A new `delay`, `ttl` or `max_wait` applies to messages published from then on.
 
 ## Dead-letter topics
 
-A dead-letter topic that does not exist when it is first needed is made with one partition, `ordering="none"`, `dlq=False`
-and the highest `max_message_bytes`; it takes `retention_seconds`, `durability` and `encrypted` from the topic whose message
-failed. Create it yourself to choose otherwise.
+A dead-letter topic that does not exist yet is created by its first dead letter, with one partition, `ordering="none"`,
+`dlq=False` and the highest `max_message_bytes`. It inherits `retention_seconds`, `durability` and `encrypted` from the topic
+whose message failed. To use other settings, create it yourself.
 """
 
 CONFIGURATION = """\
 <!-- Written by docs/generate.py; edit that file, not this one. -->
 # Configuration
 
-Every setting of the server. Each has a default, and can be set in three places; a later one beats an earlier one:
+Every server setting has a default and can be set in three places. Later ones override earlier ones:
 
-1. a TOML file: the one named by `--config`, or by the variable `ORTOO_CONFIG`, or `ortoo.toml` in the working directory;
-2. an environment variable: `ORTOO_` and the name of the setting in capitals, with `_` for the dot;
+1. a TOML file: given by `--config`, or by the variable `ORTOO_CONFIG`, or else `ortoo.toml` in the working directory;
+2. an environment variable: `ORTOO_` followed by the name of the setting in capitals, with `_` for the dot;
 3. a flag of `ortoo serve`; `--set NAME=VALUE` sets any of them.
 
 ```toml
@@ -86,15 +86,14 @@ level = "warning"
 
 ```sh
 ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
-ortoo config show  # every setting, its value, and where that came from; the token is masked
+ortoo config show  # every setting, its value and its source; the token is masked
 ```
 
-Lists in a variable or a flag are separated by commas. `true`, `yes`, `on` and `1` are true; `false`, `no`, `off` and `0` are
+In a variable or flag, separate list items with commas. `true`, `yes`, `on` and `1` are true; `false`, `no`, `off` and `0` are
 false. Relative paths start at the working directory.
 
-Whatever is not understood is an error, and the server does not start: an unknown name, a variable that resembles a setting,
-a wrong type, a value out of bounds, half a pair of TLS files. The error names the file and line, or the variable, and says
-what is allowed.
+The server does not start if anything is wrong: an unknown name, a misspelt variable, a wrong type, a value out of bounds, only
+one of the two TLS files. The error names the file and line, or the variable, and says what is allowed.
 """
 
 CONFIGURATION_CLOSING = """\
@@ -104,11 +103,11 @@ CONFIGURATION_CLOSING = """\
 |---|---|
 | `ORTOO_CONFIG` | the TOML file |
 | `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
-| `ORTOO_URL`, `ORTOO_NAMESPACE` | what the commands of a client speak to |
+| `ORTOO_URL`, `ORTOO_NAMESPACE` | the server and namespace that client commands use |
 
-Kubernetes puts variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` into the containers beside a service named `ortoo`;
-those are left alone. One that has the name of a setting, as `ORTOO_HTTP_PORT` of a service `ortoo-http` has, is an error that
-says what to do.
+If a Kubernetes service is named `ortoo`, Kubernetes sets variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` in other
+containers; Ortoo ignores those. If such a variable has the name of a setting, such as `ORTOO_HTTP_PORT` for a service named
+`ortoo-http`, the server reports an error that says what to do.
 """
 
 CONFIGURATION_SECTIONS = {
@@ -123,74 +122,74 @@ CONFIGURATION_SECTIONS = {
 # By section, in the order of the page. The test checks that every field is here once.
 SETTINGS: dict[str, dict[str, str]] = {
     "Shape and order": {
-        "partitions": "How many logs the topic is spread over. A key always goes to the same one.",
+        "partitions": "The number of logs the topic is spread over. A key always goes to the same one.",
         "ordering": (
-            "`none`: no promise. `key`: the messages of one key are delivered in order, one after the other. `partition`: "
+            "`none`: no guarantee. `key`: messages with the same key are delivered in order, one after another. `partition`: "
             "each partition is delivered in order, to one consumer at a time. `strict`: the whole topic is one sequence; "
             "needs `partitions=1`."
         ),
-        "allow_reorder": "Lets `partitions` grow although the topic is in key order.",
-        "priority": "Of the topic itself, when leasing by labels: the lowest topic is served first.",
-        "labels": "Names and values to lease by, across topics.",
-        "max_message_bytes": "The largest value a message may have.",
+        "allow_reorder": "Lets `partitions` grow even though the topic has key ordering.",
+        "priority": "The priority of the topic when leasing by labels: the lowest number is served first.",
+        "labels": "Names and values for leasing across topics.",
+        "max_message_bytes": "The largest value a message can have.",
         "max_depth": (
-            "When the largest backlog of a durable group would grow beyond this, publishing is a `FullError`. Before there "
-            "is a group, everything in the log counts."
+            "When the largest backlog of a durable group would exceed this, publishing raises a `FullError`. Until there is a "
+            "group, everything in the log counts."
         ),
     },
     "Delivery": {
-        "lease": "How long a consumer has to settle what it leased, unless the lease names a time of its own.",
-        "delay": "How long each message waits before it can be delivered, unless it names a time of its own.",
+        "lease": "How long a consumer has to settle leased messages, unless the lease call sets its own time.",
+        "delay": "How long each message waits before it can be delivered, unless it sets its own time.",
         "window_seconds": (
-            "New messages become deliverable together, when the oldest has waited this long. 0 is no window. Redeliveries "
+            "New messages become deliverable together when the oldest has waited this long. 0 means no window. Redeliveries "
             "do not wait for a window."
         ),
-        "window_count": "Closes the window early, once it holds so many messages. 0 is no count; needs `window_seconds`.",
+        "window_count": "Closes the window early once it holds this many messages. 0 means no limit; needs `window_seconds`.",
     },
     "Failure": {
-        "max_attempts": "So many failed deliveries, and the group gives the message up.",
+        "max_attempts": "Failed deliveries before the message is dead-lettered.",
         "backoff_initial": "The pause before the second attempt.",
-        "backoff_factor": "Each further pause is so many times longer.",
-        "backoff_max": "The longest pause. Every pause is shortened by up to a tenth, so that retries spread.",
-        "total_timeout": "A delivery that fails this long after the first one is the last.",
-        "dlq": "Whether a message that was given up is copied to the dead letters. If not, it is dropped and counted.",
-        "dlq_topic": "The topic that takes the dead letters. `NAME.dlq` when not given; several topics may share one.",
+        "backoff_factor": "Each further pause is this many times longer.",
+        "backoff_max": "The longest pause. Every pause is shortened by up to a tenth, to spread out retries.",
+        "total_timeout": "A delivery that fails this long or longer after the first one is not retried.",
+        "dlq": "Whether a message that a group gives up on is dead-lettered. If not, it is dropped and counted.",
+        "dlq_topic": "The topic for dead letters; `NAME.dlq` if not set. Several topics can share one.",
         "dlq_webhook": (
-            "An `http` or `https` address that is told of each dead letter as it arrives; see "
+            "An `http` or `https` address to notify of each new dead letter; see "
             "[operations](operations.md#dead-letter-webhooks)."
         ),
     },
     "Expiry": {
         "ttl": (
-            "How long a message is worth delivering, counted from when it first can be, unless it names a time of its own. "
-            "Whoever holds it when it runs out may still finish it."
+            "How long a message can be delivered, counted from when it first becomes deliverable, unless it sets its own time. "
+            "A consumer that holds the message when it expires can still finish it."
         ),
-        "max_wait": "A message that was not delivered to a group within this time is given up for that group.",
-        "on_expire": "What becomes of messages that outlived `ttl` or `max_wait`: `drop` them, or to the `dlq`.",
+        "max_wait": "A message that is not delivered to a group within this time expires for that group.",
+        "on_expire": "What happens to messages that exceed `ttl` or `max_wait`: `drop` drops them, `dlq` dead-letters them.",
     },
     "Deduplication": {
         "dedup_window": "How long a `dedup_id` is remembered.",
-        "dedup_count": "How many are remembered at most; the oldest go first.",
+        "dedup_count": "The maximum number of ids remembered; the oldest are forgotten first.",
         "dedup_scope": (
             "Whether ids are compared within the `topic` or the whole `namespace`. Changing it forgets the topic's ids."
         ),
     },
     "Retention": {
-        "retention_seconds": "Messages older than this are removed. Age counts from publication, or from the due time if later.",
+        "retention_seconds": "Messages older than this are removed. Age counts from publishing, or from the due time if later.",
         "retention_bytes": (
             "When the messages of the topic (values, keys and headers) take more than this, the oldest are removed."
         ),
         "retention_done_seconds": "Messages that every durable group settled at least this long ago are removed.",
         "retention_waits_for_archive": (
-            "Removes only what the archive has: see `ortoo pipeline archive`, or `mark_archived` for an archive of your own."
+            "Removes only archived messages: see `ortoo pipeline archive`, or `mark_archived` for your own archive."
         ),
     },
     "Storage": {
         "durability": (
             "When a change counts as durable on disk. `commit`: synced before the reply. `interval`: synced within 50 ms, "
-            "the reply does not wait. `none`: left to the operating system."
+            "without delaying the reply. `none`: left to the operating system."
         ),
-        "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk. It can be switched on, not off; "
+        "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk. It can be turned on, but not off; "
         "see [operations](operations.md).",
     },
 }
@@ -198,62 +197,62 @@ SETTINGS: dict[str, dict[str, str]] = {
 # What each limit bounds; its value and its unit come from limits.py. The test checks that every limit is here.
 LIMITS: dict[str, str] = {
     "BATCH_MESSAGES_MAX": "messages in one publish or one lease",
-    "BATCH_HEADERS_MAX": "headers of all messages of one publish together",
-    "ANSWER_BYTES_MAX": "values in one answer to a lease or a read; the first message comes however large it is",
-    "RECEIPTS_MAX": "messages acked, released or extended at a time, over a connection",
-    "FAILURES_MAX": "messages nacked or rejected at a time, over a connection",
-    "SETTLED_PER_COMMAND": "messages settled by one command of our client, a lease counting for 40 more; others follow",
-    "RUNS_MAX": "leases, times partitions, of messages settled at a time over a connection, or acked by one transaction",
+    "BATCH_HEADERS_MAX": "headers of all messages in one publish",
+    "ANSWER_BYTES_MAX": "values in one reply to a lease or read; the first message is always included",
+    "RECEIPTS_MAX": "messages acked, released or extended in one request over a connection",
+    "FAILURES_MAX": "messages nacked or rejected in one request over a connection",
+    "SETTLED_PER_COMMAND": "messages the Python client settles in one command, each lease counting as 40 more; the rest follow",
+    "RUNS_MAX": "leases times partitions of the messages settled in one request over a connection, or acked in one transaction",
     "MESSAGE_BYTES_MAX": "the highest `max_message_bytes` of a topic",
-    "NAME_BYTES_MAX": "a name of a topic, group, consumer or namespace, in UTF-8",
+    "NAME_BYTES_MAX": "the name of a topic, group, consumer or namespace, in UTF-8",
     "KEY_BYTES_MAX": "a key",
     "DEDUP_ID_BYTES_MAX": "a dedup id",
     "HEADERS_MAX": "headers of one message",
-    "HEADER_BYTES_MAX": "names and values of one message's headers together",
-    "ERROR_CHARS_MAX": "characters of an error text; a longer one is cut",
+    "HEADER_BYTES_MAX": "all header names and values of one message",
+    "ERROR_CHARS_MAX": "characters in an error text; longer ones are truncated",
     "LABELS_MAX": "labels of a topic",
-    "URL_CHARS_MAX": "characters of a webhook's address",
+    "URL_CHARS_MAX": "characters in a webhook address",
     "PARTITIONS_MAX": "partitions of a topic",
     "TOPICS_MAX": "topics",
-    "NEW_TOPICS_MAX": "topics that one transaction makes by publishing to them first",
+    "NEW_TOPICS_MAX": "topics that one transaction can create by publishing to them",
     "GROUPS_MAX": "groups of a topic",
     "PRIORITY_MIN": "the most urgent priority",
     "PRIORITY_MAX": "the least urgent priority",
-    "LANES_MAX": "different priorities in use in a topic at a time",
-    "DELAY_MS_MAX": "a delay, or how far ahead `deliver_at` may lie",
+    "LANES_MAX": "different priorities in use in a topic at one time",
+    "DELAY_MS_MAX": "a delay, or how far in the future `deliver_at` can be",
     "LEASE_MS_MAX": "a lease, or a consumer's session",
-    "WAIT_MS_MAX": "how long `lease` may wait",
-    "SCAN_MESSAGES_MAX": "messages one lease looks at before others get their turn",
-    "SORTED_AT_ONCE": "messages of a partition that a bounded seek sorts by key at once; more are sorted when they are leased",
-    "SETTLED_LEASES_REMEMBERED": "settled leases of a group that may be acked again with the same receipts",
+    "WAIT_MS_MAX": "how long `lease` can wait",
+    "SCAN_MESSAGES_MAX": "messages one lease examines before other requests get a turn",
+    "SORTED_AT_ONCE": "messages of a partition that a bounded seek sorts by key at once; the rest are sorted when leased",
+    "SETTLED_LEASES_REMEMBERED": "settled leases of a group that can be acked again with the same receipts",
     "TRANSACTION_NAME_BYTES_MAX": "the name of a transaction",
-    "TRANSACTIONS_OPEN_MAX": "named transactions open at a time",
+    "TRANSACTIONS_OPEN_MAX": "named transactions open at one time",
     "TRANSACTION_MESSAGES_MAX": "messages staged in one named transaction",
-    "TRANSACTION_BYTES_MAX": "what is staged in one named transaction, with 32 bytes for each message",
-    "TRANSACTION_SHARES_MAX": "parts of one named transaction, times topics they stage for",
-    "SLICE_MESSAGES": "messages of a named transaction that its commit publishes before others get their turn",
+    "TRANSACTION_BYTES_MAX": "bytes staged in one named transaction, plus 32 bytes for each message",
+    "TRANSACTION_SHARES_MAX": "parts of one named transaction times the topics they publish to",
+    "SLICE_MESSAGES": "messages of a named transaction that its commit publishes before other requests get a turn",
     "SLICE_BYTES": "the same, in bytes",
-    "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction may stay open",
-    "TRANSACTIONS_REMEMBERED_MAX": "named transactions that are remembered after they ended; the oldest go first",
+    "TRANSACTION_TIMEOUT_MS_MAX": "how long a named transaction can stay open",
+    "TRANSACTIONS_REMEMBERED_MAX": "ended named transactions that are remembered; the oldest are forgotten first",
     "TRANSACTION_REMEMBERED_MS": "how long an ended transaction's name is remembered",
-    "PRODUCERS_MAX": "clients whose commands are known again when they are sent twice",
-    "PRODUCER_REMEMBERED_MS": "how long a client's commands are known again after it was last heard of",
-    "PRODUCER_ANSWERS_MAX": "answers to one client that are remembered for that",
-    "PRODUCER_ANSWER_BYTES_MAX": "answers to all clients together that are remembered for that",
-    "SESSION_TIMEOUT_MS": "how long a consumer without leases may be silent before it leaves its group",
-    "REVOKE_GRACE_MS": "how long the old owner of a moving partition may still settle",
-    "RETENTION_INTERVAL_MS": "how often retention looks at the topics",
-    "CONSUMERS_MAX": "consumers of a group at a time",
-    "WAITERS_MAX": "waiting leases at a time",
-    "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages of; the next one takes of the others",
-    "LEASE_RUNS_MAX": "stretches of one partition that one lease takes, where partitions alternate; the next one goes on",
-    "SNAPSHOT_PER_TURN": "partitions that a snapshot takes in, and places of groups in them, in one turn of the event loop",
-    "TIMEOUTS_PER_TURN": "waiting leases that end with nothing in one turn of the event loop; the others follow in later turns",
-    "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the others follow in later turns",
-    "DUE_PER_TURN": "work that has become due, in messages, that is done in one turn of the event loop",
-    "COPIED_BYTES_MAX": "dead letters, in bytes, that what falls due makes at a time; the others follow",
-    "COPIED_BYTES_ASKED_MAX": "dead letters, in bytes, that one command makes",
-    "HISTORY_RECORDS_MAX": "history records per partition that the memory store remembers, for traces and for histories",
+    "PRODUCERS_MAX": "clients whose resent commands are recognised",
+    "PRODUCER_REMEMBERED_MS": "how long a client's resent commands are recognised after its last command",
+    "PRODUCER_ANSWERS_MAX": "replies to one client that are remembered for this",
+    "PRODUCER_ANSWER_BYTES_MAX": "replies to all clients together that are remembered for this",
+    "SESSION_TIMEOUT_MS": "how long a consumer without leases can be silent before it leaves its group",
+    "REVOKE_GRACE_MS": "how long the old owner of a reassigned partition can still settle",
+    "RETENTION_INTERVAL_MS": "how often retention runs",
+    "CONSUMERS_MAX": "consumers of a group at one time",
+    "WAITERS_MAX": "waiting leases at one time",
+    "LEASE_PARTITIONS_MAX": "partitions of a topic that one lease takes messages from; the next lease uses the others",
+    "LEASE_RUNS_MAX": "runs of messages of a partition that one lease takes, where partitions alternate; the next continues",
+    "SNAPSHOT_PER_TURN": "partitions, and group positions in them, that a snapshot covers in one turn of the event loop",
+    "TIMEOUTS_PER_TURN": "waiting leases that time out in one turn of the event loop; the rest follow in later turns",
+    "TRIES_PER_TURN": "waiting leases that are tried in one turn of the event loop; the rest follow in later turns",
+    "DUE_PER_TURN": "messages whose due work is done in one turn of the event loop",
+    "COPIED_BYTES_MAX": "bytes of dead letters created at one time by work that falls due; the rest follow",
+    "COPIED_BYTES_ASKED_MAX": "bytes of dead letters that one command creates",
+    "HISTORY_RECORDS_MAX": "history records that the memory store keeps per partition",
 }
 
 _CENTURY_SECONDS = 100 * 366 * 86_400

@@ -38,7 +38,7 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             _TOPIC,
             {
-                "ortoo_topic_depth": "largest backlog of a durable group; everything in the log before there is one",
+                "ortoo_topic_depth": "largest backlog of a durable group; everything in the log until there is one",
                 "ortoo_topic_messages": "messages in the log, whatever their state",
                 "ortoo_topic_bytes": "bytes of the values in the log",
             },
@@ -46,28 +46,28 @@ SECTIONS: dict[str, list[Family]] = {
         *_counters(
             _TOPIC,
             {
-                "ortoo_messages_published_total": "messages published, dead letters in their topic included",
+                "ortoo_messages_published_total": "messages published, including dead letters in their topic",
                 "ortoo_messages_duplicate_total": "messages not published because their dedup id was known",
-                "ortoo_messages_delivered_total": "deliveries, redeliveries included",
+                "ortoo_messages_delivered_total": "deliveries, including redeliveries",
                 "ortoo_messages_acked_total": "messages acknowledged",
-                "ortoo_messages_retried_total": "deliveries that failed and are tried again: nacks and expired leases",
-                "ortoo_messages_released_total": "deliveries returned uncounted: released, revoked, consumer left",
+                "ortoo_messages_retried_total": "failed deliveries that are retried: nacks and expired leases",
+                "ortoo_messages_released_total": "deliveries returned, not counted as attempts: released, revoked, consumer left",
                 "ortoo_messages_skipped_total": "messages that retention removed before a group had settled them",
             },
         ),
         *_counters(
             (*_TOPIC, "reason"),
             {
-                "ortoo_messages_dead_lettered_total": "messages given up, with a dead letter",
-                "ortoo_messages_dropped_total": "messages given up, without one",
+                "ortoo_messages_dead_lettered_total": "messages dead-lettered",
+                "ortoo_messages_dropped_total": "messages dropped instead of dead-lettered",
             },
         ),
         *_histograms(
             _TOPIC,
             {
                 "ortoo_delivery_latency_seconds": (
-                    "from publishing to the first delivery through a door, delays included; one observation a delivery, "
-                    "of its oldest message"
+                    "time from publishing to the first delivery through a door, including delays; one observation per delivery, "
+                    "for its oldest message"
                 ),
             },
         ),
@@ -75,15 +75,15 @@ SECTIONS: dict[str, list[Family]] = {
     "Groups": _gauges(
         _GROUP,
         {
-            "ortoo_group_backlog": "the lag: messages not settled yet",
+            "ortoo_group_backlog": "consumer lag: messages not settled yet",
             "ortoo_group_ready": "of these, deliverable now",
             "ortoo_group_delayed": "of these, not due yet or waiting for a retry",
             "ortoo_group_leased": "of these, delivered and not settled",
-            "ortoo_group_blocked": "of these, behind an unsettled message of their key or partition",
-            "ortoo_group_dead": "messages given up that are among the dead letters",
+            "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
+            "ortoo_group_dead": "messages of the group in the dead-letter topic",
             "ortoo_group_leases": "leases that hold messages",
-            "ortoo_group_consumers": "consumers that are alive",
-            "ortoo_group_oldest_pending_seconds": "age of the oldest message not settled yet; 0 when there is none",
+            "ortoo_group_consumers": "live consumers",
+            "ortoo_group_oldest_pending_seconds": "age of the oldest message not settled yet; 0 if there is none",
         },
     ),
     "Doors": [
@@ -92,20 +92,22 @@ SECTIONS: dict[str, list[Family]] = {
             ("door",),
             {
                 "ortoo_connections_opened_total": "clients that connected",
-                "ortoo_connections_refused_total": "clients turned away because limits.connections was reached",
+                "ortoo_connections_refused_total": "clients refused because limits.connections was reached",
             },
         ),
-        *_counters(("door", "operation"), {"ortoo_requests_total": "requests, failed ones included"}),
+        *_counters(("door", "operation"), {"ortoo_requests_total": "requests, including failed ones"}),
         *_counters(("door", "operation", "code"), {"ortoo_request_errors_total": "requests answered with an error"}),
         *_histograms(
             ("door", "operation"),
-            {"ortoo_request_seconds": "time to the broker's answer, errors left out; a lease without its waiting"},
+            {
+                "ortoo_request_seconds": "time until the broker's reply, without errors and without the waiting time of leases"
+            },
         ),
         *_gauges(
             (),
             {
-                "ortoo_in_flight_bytes": "bytes of requests being served",
-                "ortoo_in_flight_limit_bytes": "the bound of these, limits.in_flight_bytes",
+                "ortoo_in_flight_bytes": "bytes of requests in flight",
+                "ortoo_in_flight_limit_bytes": "the limit on these, limits.in_flight_bytes",
             },
         ),
     ],
@@ -113,27 +115,27 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             (),
             {
-                "ortoo_ready": "1 when the queue takes commands and its store has room",
+                "ortoo_ready": "1 if the queue accepts commands and its store has room",
                 "ortoo_topics": "topics",
-                "ortoo_groups": "groups of all topics",
-                "ortoo_leases": "leases that hold messages, of all groups",
-                "ortoo_waiters": "leases that wait for a message",
-                "ortoo_transactions_open": "named transactions that are open",
-                "ortoo_epoch": "how often the data directory was opened",
+                "ortoo_groups": "groups, all topics",
+                "ortoo_leases": "leases that hold messages, all groups",
+                "ortoo_waiters": "leases waiting for a message",
+                "ortoo_transactions_open": "open named transactions",
+                "ortoo_epoch": "how many times the data directory has been opened",
                 "ortoo_problems": "problems that need an operator",
-                "ortoo_event_loop_longest_stall_seconds": "the longest of its stalls in the last minute, whatever the reason",
+                "ortoo_event_loop_longest_stall_seconds": "longest event loop stall in the last minute, for any reason",
                 "ortoo_event_loop_longest_turn_seconds": (
-                    "the longest that it was busy with one thing in the last minute: a stall without what the machine adds"
+                    "longest time the event loop was busy with one task in the last minute: a stall minus the machine's share"
                 ),
             },
         ),
-        *_counters((), {"ortoo_recoveries_total": "recoveries after the store had failed"}),
+        *_counters((), {"ortoo_recoveries_total": "recoveries after a store failure"}),
         *_histograms(
             (),
             {
-                "ortoo_commit_seconds": "time of an append to the store, sync included",
+                "ortoo_commit_seconds": "time of an append to the store, including the sync",
                 "ortoo_commit_records": "records in a commit",
-                "ortoo_event_loop_stall_seconds": "how late the event loop was, looked at fifty times a second",
+                "ortoo_event_loop_stall_seconds": "how late the event loop was, sampled fifty times a second",
             },
         ),
     ],
@@ -148,18 +150,20 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             (),
             {
-                "ortoo_wal_bytes": "write-ahead log since the last checkpoint began",
-                "ortoo_segment_bytes": "segments, as stored",
-                "ortoo_disk_free_bytes": "room left where the data directory is",
+                "ortoo_wal_bytes": "write-ahead log written since the last checkpoint began",
+                "ortoo_segment_bytes": "size of the segments on disk",
+                "ortoo_disk_free_bytes": "free space on the disk of the data directory",
             },
         ),
     ],
     "Webhooks": [
-        *_counters(("outcome",), {"ortoo_webhook_letters_total": "dead letters told: delivered, failed or dropped"}),
-        *_counters((), {"ortoo_webhook_retries_total": "tries that failed and were followed by another"}),
-        *_gauges((), {"ortoo_webhook_pending": "dead letters not told yet"}),
+        *_counters(
+            ("outcome",), {"ortoo_webhook_letters_total": "webhook notifications: delivered, failed or dropped"}
+        ),
+        *_counters((), {"ortoo_webhook_retries_total": "failed webhook calls that were retried"}),
+        *_gauges((), {"ortoo_webhook_pending": "webhook notifications waiting to be sent"}),
     ],
-    "Build": [Family("ortoo_build_info", "gauge", ("version", "python"), "1; the labels tell what runs")],
+    "Build": [Family("ortoo_build_info", "gauge", ("version", "python"), "always 1; the labels show the versions")],
     "Names of other queues": [
         *_gauges(_QUEUE, {"mqtt_queue_depth": "as ortoo_topic_depth"}),
         *_counters(
@@ -185,7 +189,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "mqueue_enqueue_total": "messages published, all topics",
                 "mqueue_dequeue_total": "deliveries, all topics",
                 "mqueue_ack_total": "messages acknowledged, all topics",
-                "mqueue_nack_total": "deliveries that failed and are tried again, all topics",
+                "mqueue_nack_total": "failed deliveries that are retried, all topics",
                 "mqueue_backpressure_rejected_total": "requests refused for lack of room: full, too_many, rate_limited",
             },
         ),
@@ -193,7 +197,7 @@ SECTIONS: dict[str, list[Family]] = {
             (),
             {
                 "mqueue_buffer_queue_depth": "messages published and not durable yet",
-                "mqueue_ready_queue_depth": "messages deliverable now, all groups that are told one by one",
+                "mqueue_ready_queue_depth": "messages deliverable now, all groups with their own series",
             },
         ),
         Family("mqueue_shard_health", "gauge", ("shard", "type"), "as ortoo_ready; there is one shard"),

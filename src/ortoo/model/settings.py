@@ -18,41 +18,39 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[bool, Meta(description="Whether the TCP door is open: what `ortoo.connect` speaks to.")] = True
-    host: Annotated[Text, Meta(description="The address it listens on. `0.0.0.0` is every one of the machine.")] = (
-        LOOPBACK
-    )
-    port: Annotated[Port, Meta(description="The port. 0 takes any free one.")] = 7632
+    enabled: Annotated[bool, Meta(description="Whether to serve TCP, which `ortoo.connect` uses.")] = True
+    host: Annotated[
+        Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")
+    ] = LOOPBACK
+    port: Annotated[Port, Meta(description="The port. 0 picks a free one.")] = 7632
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[
-        bool, Meta(description="Whether the HTTP door is open: REST, WebSocket, health and metrics.")
-    ] = True
-    host: Annotated[Text, Meta(description="The address it listens on. `0.0.0.0` is every one of the machine.")] = (
-        LOOPBACK
-    )
-    port: Annotated[Port, Meta(description="The port. 0 takes any free one.")] = 6632
+    enabled: Annotated[bool, Meta(description="Whether to serve HTTP: REST, WebSocket, health and metrics.")] = True
+    host: Annotated[
+        Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")
+    ] = LOOPBACK
+    port: Annotated[Port, Meta(description="The port. 0 picks a free one.")] = 6632
     max_body_bytes: Annotated[
         int,
         Meta(
             ge=1024,
             le=1 << 30,
             description=(
-                "The largest body of a request, once decompressed. While it is read as JSON all others wait, "
-                "one or two milliseconds for each MiB."
+                "The largest request body, after decompression. Parsing its JSON blocks all other requests for one or two "
+                "milliseconds per MiB."
             ),
         ),
     ] = 16 * 1024 * 1024
     cors_origins: Annotated[
-        list[Text], Meta(description="Web sites whose pages may call this server. `*` is every site.")
+        list[Text], Meta(description="Web sites whose pages may call this server. `*` means any site.")
     ] = []
     allowed_hosts: Annotated[
         list[Text],
         Meta(
             description=(
-                "Names under which clients may reach this server while no token is set, beside `localhost` and addresses. "
-                "`*` is every name."
+                "Host names that clients may use for this server while no token is set, besides `localhost` and IP addresses. "
+                "`*` means any name."
             )
         ),
     ] = []
@@ -62,38 +60,44 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """With both files, every door speaks TLS and nothing else."""
 
     certificate: Annotated[
-        Text | None, Meta(description="A PEM file with the certificate and its chain. Then every door speaks TLS only.")
+        Text | None,
+        Meta(description="A PEM file with the certificate and its chain. With it, every door accepts only TLS."),
     ] = None
     key: Annotated[Text | None, Meta(description="A PEM file with the private key of the certificate.")] = None
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Clients connected at a time, on each door.")] = (
+    connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Maximum concurrent connections, per door.")] = (
         10_000
     )
     in_flight_bytes: Annotated[
-        int, Meta(ge=1024 * 1024, le=1 << 40, description="Bytes of requests being served, all doors together.")
+        int,
+        Meta(ge=1024 * 1024, le=1 << 40, description="Maximum bytes of requests in flight, for all doors together."),
     ] = 512 * 1024 * 1024
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="What is less urgent is not logged.")
+        Literal["debug", "info", "warning", "error"], Meta(description="The lowest level that is logged.")
     ] = "info"
     format: Annotated[
-        Literal["auto", "text", "json"], Meta(description="`auto` is text on a terminal and JSON elsewhere.")
+        Literal["auto", "text", "json"], Meta(description="`auto` means text on a terminal and JSON otherwise.")
     ] = "auto"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: Annotated[
-        Text, Meta(description="The data directory, made when it is not there. `memory` keeps nothing on disk.")
+        Text, Meta(description="The data directory, created if it does not exist. `memory` keeps nothing on disk.")
     ] = "./data"
     lake: Annotated[
         Text | None,
-        Meta(description="The lake that `ortoo pipeline archive` fills; its analytics are at `/v1/analytics/history`."),
+        Meta(
+            description="The lake that `ortoo pipeline archive` writes; its analytics are served at `/v1/analytics/history`."
+        ),
     ] = None
-    auto_create: Annotated[bool, Meta(description="Whether publishing to an unknown topic makes it.")] = True
+    auto_create: Annotated[bool, Meta(description="Whether publishing to a topic that does not exist creates it.")] = (
+        True
+    )
     encryption_keys: Annotated[
         Annotated[str, Meta(pattern=r"^(file|command):.")] | None,
         Meta(
@@ -106,12 +110,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: Annotated[
         Annotated[str, Meta(pattern=r"^[!-~]+$")] | None,  # what fits into an HTTP header
         Meta(
-            description="What every client must present. Without one, everybody may do everything.",
+            description="The token every client must present. Without one, anyone can do anything.",
             extra={"secret": True},
         ),
     ] = None
     drain_seconds: Annotated[
-        float, Meta(ge=0, le=3600, description="How long a stopping server lets requests and webhooks finish.")
+        float,
+        Meta(ge=0, le=3600, description="How long requests and webhooks may take to finish when the server stops."),
     ] = 10.0
     tcp: TcpSettings = TcpSettings()
     http: HttpSettings = HttpSettings()
