@@ -103,7 +103,7 @@ async def test_a_server_of_another_kind_is_not_understood() -> None:
         writer.close()
 
     async with await asyncio.start_server(join, "127.0.0.1", 0) as listener:
-        with pytest.raises(OrtooError):
+        with pytest.raises(OrtooError, match="is this the HTTP port"):
             await ortoo.connect(f"ortoo://127.0.0.1:{listener.sockets[0].getsockname()[1]}").open()
 
 

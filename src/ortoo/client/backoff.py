@@ -19,15 +19,15 @@ class Backoff:
         self._reason: str | None = None
         self._seconds = _FIRST_SECONDS
 
-    async def wait(self, error: Exception) -> None:
-        if str(error) != self._reason:
-            self._reason = str(error)
-            log.warning("%s has to wait, and goes on trying: %s", self._what, error)
+    async def wait(self, reason: str) -> None:
+        if reason != self._reason:
+            self._reason = reason
+            log.warning("%s: %s; retrying", self._what, reason)
         await self._sleep(self._seconds)
         self._seconds = min(2 * self._seconds, _MAX_SECONDS)
 
     def is_over(self) -> None:
         if self._reason is not None:
-            log.info("%s goes on", self._what)
+            log.info("%s: running again", self._what)
             self._reason = None
             self._seconds = _FIRST_SECONDS

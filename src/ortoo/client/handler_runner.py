@@ -161,7 +161,8 @@ class HandlerRunner:
             except ClosedError:
                 raise
             except _TRANSIENT as error:
-                await self._backoff.wait(error)
+                is_missing = isinstance(error, NotFoundError) and handler.topic is not None
+                await self._backoff.wait("the topic does not exist yet" if is_missing else str(error))
             else:
                 self._backoff.is_over()
                 return messages

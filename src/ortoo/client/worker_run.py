@@ -76,7 +76,7 @@ class WorkerRun:
             except UnavailableError as error:
                 if not isinstance(queue._link, RemoteLink):
                     raise
-                await backoff.wait(error)
+                await backoff.wait(str(error))
             else:
                 backoff.is_over()
                 return
@@ -140,7 +140,9 @@ class WorkerRun:
         try:
             await queue.leave(consumer)
         except OrtooError as error:
-            log.warning("the worker could not say good-bye; what it held returns by itself: %s", error)
+            log.warning(
+                "the worker could not leave its groups cleanly; its messages will be redelivered later: %s", error
+            )
 
 
 async def _ended(tasks: list[asyncio.Task[Any]]) -> None:

@@ -1,7 +1,8 @@
 """A topic's settings: one frozen value, a field per knob, checked when it is made. Seconds and bytes."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -122,9 +123,28 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
         return msgspec.convert(laid, TopicConfig)
     except msgspec.ValidationError as error:
         cause = error.__cause__
-        raise ConfigError(str(cause if isinstance(cause, ConfigError) else error)) from None
+        raise cause if isinstance(cause, ConfigError) else _wrong_type(settings, error) from None
     except (TypeError, AttributeError, UnicodeEncodeError) as error:  # what it stumbles over rather than refuses
         raise ConfigError(f"a topic setting has a value of a wrong type: {error}") from None
+
+
+def _wrong_type(settings: Mapping[str, Any], error: msgspec.ValidationError) -> ConfigError:
+    hints = get_type_hints(TopicConfig)
+    for name, value in settings.items():
+        try:
+            msgspec.convert(value, hints[name])
+        except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError):
+            return ConfigError(f"{name} must be {_in_words(name, hints[name])}")
+    return ConfigError(str(error))
+
+
+def _in_words(name: str, hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(hint)))
+    kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
+    words = {int: "a whole number", bool: "True or False", str: "a string", float: "a number of seconds"}
+    word = "a number" if name == "backoff_factor" else words.get(kinds[0], "a dict of strings")
+    return f"{word} or None" if NoneType in kinds else word
 
 
 def differing_settings(found: TopicConfig, wanted: TopicConfig) -> list[str]:

@@ -57,7 +57,9 @@ class Splitter:
         while end - at >= HEAD_BYTES:
             size = int.from_bytes(view[at : at + HEAD_BYTES], "big")
             if size > self.bytes_max:
-                raise ProtocolError(f"a frame of {size} bytes was announced, at most {self.bytes_max} are allowed here")
+                if bytes(view[at : at + HEAD_BYTES]) == b"HTTP":
+                    raise ProtocolError("not the Ortoo protocol; is this the HTTP port?")
+                raise ProtocolError(f"a frame of {size} bytes is too large, at most {self.bytes_max} are allowed here")
             upto = at + HEAD_BYTES + size
             if upto > end:
                 self._need = upto - at
