@@ -18,14 +18,14 @@ def add_handlers(worker: ortoo.Worker, done: asyncio.Event) -> None:
     async def send(message: ortoo.Received) -> None:
         address = message.value.decode()
         if "@" not in address:
-            raise ortoo.Reject("that is no address")  # never will work: to the dead letters
+            raise ortoo.Reject("that is no address")  # permanent failure: dead-letter it
         if address == "bob@busy.example" and message.attempt == 1:
-            raise ConnectionError("the mail server is busy")  # may work later: again, after the topic's backoff
+            raise ConnectionError("the mail server is busy")  # temporary failure: retry after the topic's backoff
         print(f"sent to {address} on attempt {message.attempt}")
-        await worker.queue.publish("events", f"sent to {address}")  # then it returns, and the message is acked
+        await worker.queue.publish("events", f"sent to {address}")  # returning acks the message
 
     @worker.on_batch("events", group="loader", max_messages=500)
-    async def load(messages: list[ortoo.Received]) -> None:  # a function without async would run in a thread
+    async def load(messages: list[ortoo.Received]) -> None:  # a plain function would run in a thread
         stored.extend(message.value.decode() for message in messages)
         if len(stored) == 2:
             print(f"stored: {', '.join(stored)}")
@@ -39,7 +39,7 @@ async def main(queue: ortoo.Queue) -> None:
 
     worker, done = ortoo.Worker(queue), asyncio.Event()
     add_handlers(worker, done)
-    async with worker:  # leaving the block lets handlers finish and gives back what they have not begun
+    async with worker:  # on leaving, handlers finish and waiting messages are released
         await done.wait()
 
     print(f"handled {worker.stats.handled}, failed {worker.stats.failed}, rejected {worker.stats.rejected}")
