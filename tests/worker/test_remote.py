@@ -67,7 +67,7 @@ async def test_a_worker_waits_for_its_server_and_outlives_it(tmp_path: Path, cap
 
     with caplog.at_level(logging.INFO, "ortoo.worker"):
         running = asyncio.create_task(worker.run_async())
-        await until(lambda: "has to wait" in caplog.text)
+        await until(lambda: "; retrying" in caplog.text)
     for value in ("first", "second"):
         with serving(tmp_path, port):
             await publish(url, value)
