@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+import ortoo
 from ortoo import FullError, InvalidError, LeaseLostError, Message, OrtooError
 from ortoo.client.gather import Gatherer
 from ortoo.model import limits
@@ -258,3 +260,51 @@ async def test_an_answer_that_makes_no_sense_fails_its_callers_and_holds_up_nobo
         second = [asyncio.create_task(publish(b"y")) for _ in range(3)]
         assert [(await task).offset for task in second] == [0, 1, 2]
         await gatherer.drain()
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 20])
+async def test_those_who_publish_side_by_side_stay_together(tasks: int, tmp_path: Path) -> None:
+    """Whoever was first goes at once, and is among the others from then on: each commit has a message of each."""
+    async with ortoo.open(tmp_path) as queue:
+        await queue.create_topic("jobs")
+        store: Any = queue._link.store  # type: ignore[attr-defined]
+        append, appends = store.append, list[int]()
+
+        async def counted(records: Any) -> None:
+            appends.append(len(records))
+            await append(records)
+
+        store.append = counted
+
+        async def publish() -> None:
+            for _ in range(30):
+                await queue.publish("jobs", b"x")
+
+        await asyncio.gather(*(publish() for _ in range(tasks)))
+    assert len(appends) <= 45
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_closing_ends_though_others_go_on_publishing(many: bool) -> None:
+    queue = await ortoo.open().open()
+
+    async def publish() -> None:
+        while True:
+            await (queue.publish_many("jobs", [b"x"]) if many else queue.publish("jobs", b"x"))
+
+    publishing = asyncio.create_task(publish())
+    await asyncio.sleep(0)
+    await asyncio.wait_for(queue.close(), 60)
+    with pytest.raises(ortoo.ClosedError):
+        await publishing
+    async with queue:
+        assert (await queue.publish("jobs", b"again")).offset == 0
+
+
+async def test_several_may_close_at_the_same_time(tmp_path: Path) -> None:
+    queue = await ortoo.open(tmp_path).open()
+    publishing = asyncio.create_task(queue.publish("jobs", b"x"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await asyncio.gather(queue.close(), queue.close())
+    assert (await publishing).offset == 0

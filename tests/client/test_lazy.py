@@ -10,6 +10,8 @@ import pytest
 import ortoo
 from ortoo.model import replies
 from ortoo.model.message import Received
+from ortoo.model.names import TopicId
+from ortoo.stores.memory import MemoryStore
 from ortoo.testing import open_manual
 
 
@@ -128,3 +130,20 @@ async def test_several_callers_each_get_where_their_own_lie(queue: ortoo.Queue) 
     )
     assert sorted(sent.offset for sent in [*first, *second, *third, one]) == list(range(7))
     assert [len(sent) for sent in (first, second, third)] == [2, 3, 1]
+
+
+async def test_a_batch_of_which_all_is_gone_by_now_is_not_handed_out(
+    queue: ortoo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(queue, 2)
+    read = MemoryStore.read
+
+    async def purge_and_read(store: MemoryStore, topic: TopicId, partition: int, offsets: list[int]) -> replies.Columns:
+        if partition == 1:  # while a lease of both partitions is read
+            monkeypatch.setattr(MemoryStore, "read", read)
+            await queue.purge("t")
+        return await read(store, topic, partition, offsets)
+
+    monkeypatch.setattr(MemoryStore, "read", purge_and_read)
+    sizes = [len(batch) async for batch in queue.consume_batches("t", wait=0, max_messages=1)]
+    assert sizes == [1]

@@ -498,7 +498,7 @@ class EngineMachine(RuleBasedStateMachine):
     def do_due(self) -> None:
         alarms = self.engine.state.alarms
         while (when := alarms.next()) is not None and when <= self.now:
-            alarm = alarms.heap[0][2]
+            alarm = alarms.heap[0][3]
             records = self.engine.tick(self.now)
             assert records is not None
             assert self.engine.suspended() == []

@@ -1,7 +1,7 @@
 """Consumers: joining, falling silent, leaving, and who owns which partition."""
 
 from ortoo import Queue
-from ortoo.testing import ManualClock
+from ortoo.testing import ManualClock, open_manual
 
 from .actors import is_stale, poll, publish, take, values, waiters
 
@@ -237,3 +237,16 @@ async def test_who_waits_is_alive(queue: Queue, clock: ManualClock) -> None:
     assert await queue.lease("orders", consumer="b") == []
     await queue.publish("orders", b"1")
     assert values(await polling) == [b"1"]
+
+
+async def test_a_lease_that_runs_out_is_no_sign_of_its_consumers_life(clock: ManualClock) -> None:
+    """Though both are due at the very same instant."""
+    async with open_manual(clock) as queue:
+        await queue.create_topic("orders", partitions=1, ordering="strict", lease=10.0)
+        await queue.publish("orders", b"1")
+        assert await queue.lease("orders", consumer="gone")
+        seconds = 0
+        while not await queue.lease("orders", consumer="here"):
+            await clock.advance(1)
+            seconds += 1
+        assert seconds <= 12

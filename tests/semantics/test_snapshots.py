@@ -108,6 +108,25 @@ async def test_what_happens_meanwhile_is_no_part_of_it(act: str, begun: int) -> 
         assert meaning(full.engine.snapshot()) != then
 
 
+async def test_a_group_that_went_before_partitions_came_is_no_obstacle() -> None:
+    clock = ManualClock()
+    async with open_manual(clock) as queue:
+        await queue.create_topic("t", partitions=1, retention_seconds=60)
+        await queue.create_group("t", "g")
+        engine: Engine = queue._link.engine  # type: ignore[attr-defined]
+        then = meaning(engine.snapshot())
+        with engine.snapshotting() as snapshot:
+            await queue.publish("t", b"x", partition=0)
+            await queue.delete_group("t", "g")
+            await queue.update_topic("t", partitions=2, allow_reorder=True)
+            sent = await queue.publish("t", b"y", partition=1)
+            await clock.advance(4000)
+            with pytest.raises(ortoo.NotFoundError):
+                await queue.message(sent.id)
+            assert meaning(snapshot.finish()) == then
+        assert (await queue.stats()).problems == []
+
+
 @pytest.mark.parametrize("begun", range(12))
 async def test_ids_that_come_meanwhile_are_no_part_of_it(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_module, "_SLICE", 2)

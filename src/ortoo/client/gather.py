@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, join, to_outgoing
 from ortoo.model.commands import Publish, Run, Settle
-from ortoo.model.errors import CapacityError, RequestError
+from ortoo.model.errors import CapacityError, OrtooError, RequestError
 from ortoo.model.message import Message
 from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.replies import Placed, Sent, Settled
@@ -94,7 +94,8 @@ class InFlight:
 
     async def drain(self) -> None:
         while self.count:
-            self._draining = asyncio.Event()
+            if self._draining is None or self._draining.is_set():
+                self._draining = asyncio.Event()  # one for all who wait
             await self._draining.wait()
 
 
@@ -112,12 +113,15 @@ class Gatherer:
         self._answering: set[TopicName] = set()  # those with a batch of several callers under way
         self._in_flight = InFlight()
         self._alone: set[TopicName] = set()  # topics that one of these publishes to
-        self._crowded: set[TopicName] = set()  # topics that several published to when a batch last left
+        self._crowded: set[TopicName] = set()  # topics that several publish to side by side
+        self.refusal: OrtooError | None = None  # why nothing is taken any more
         self._turn = Turn()
         self._leaving: Counter[TopicName] = Counter()  # gathered, and about to be sent
         self._tasks = Background()
 
     def add(self, topic: TopicName, message: Message) -> Awaitable[Sent]:
+        if self.refusal is not None:
+            raise self.refusal
         if topic not in self._line and not self._linger and self._may_go(topic):
             return self._go_alone(topic, message)
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
@@ -125,6 +129,8 @@ class Gatherer:
         return self._add(topic, message, 1, size, headers)
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> SentMessages:
+        if self.refusal is not None:
+            raise self.refusal
         if self._may_go(topic, len(batch)):
             return await self._go(topic, batch)
         headers = sum(map(len, filter(None, batch.headers or ())))
@@ -137,7 +143,12 @@ class Gatherer:
             return False
         if count >= _LARGE:
             return True
-        return topic not in self._alone and topic not in self._crowded and self._turn.is_alone(topic)
+        if topic in self._crowded:
+            return False
+        if topic in self._alone or not self._turn.is_alone(topic):
+            self._crowded.add(topic)
+            return False
+        return True
 
     async def _go_alone(self, topic: TopicName, message: Message) -> Sent:
         return (await self._go(topic, to_outgoing([message])))[0]
@@ -178,10 +189,10 @@ class Gatherer:
         while line and line[0].is_due and topic not in self._answering:
             entries = line.popleft().entries
             self._leaving[topic] += 1
-            self._crowded.discard(topic)
             if len(entries) > 1:
-                self._answering.add(topic)
                 self._crowded.add(topic)
+            if topic in self._crowded:
+                self._answering.add(topic)
             self._tasks.start(self._leave(topic, entries))
         if not line:
             self._line.pop(topic, None)
@@ -195,9 +206,12 @@ class Gatherer:
         except BaseException as error:  # nobody may wait for ever, neither these nor those behind them
             _fail(entries, error)
         finally:
-            if len(entries) > 1:
+            if len(entries) == 1 and topic not in self._line:
+                self._crowded.discard(topic)
+            if topic in self._answering:
                 self._answering.discard(topic)
-                self._leave_in_turn(topic)
+                # After those who have been answered just now: they leave with the others, not behind them.
+                asyncio.get_running_loop().call_soon(self._leave_in_turn, topic)
 
     async def _publish(self, topic: TopicName, entries: list[Entry]) -> None:
         try:

@@ -62,7 +62,7 @@ class InBatches:
         self._runs: list[LeasedRun] = []  # the last is the next
 
     def add(self, runs: list[LeasedRun]) -> None:
-        self._runs[:0] = reversed(runs)
+        self._runs[:0] = [run for run in reversed(runs) if len(run.columns)]  # of some all may be gone by now
 
     def take(self) -> tuple[Messages, int]:
         taken: list[LeasedRun] = []

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Begin, Publish
-from ortoo.model.errors import InvalidError, OrtooError
+from ortoo.model.errors import ClosedError, InvalidError, OrtooError
 from ortoo.model.message import CORRELATION_ID, Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, check_name
 from ortoo.model.replies import Sent
@@ -48,6 +48,7 @@ class Queue(Streams):
 
     async def open(self) -> Queue:
         await self._link.open()
+        self._gatherer.refusal = None
         return self
 
     async def close(self) -> None:
@@ -57,6 +58,7 @@ class Queue(Streams):
                 await inbox.close()
             except OrtooError:
                 pass  # the queue is away already, and the inbox with it
+        self._gatherer.refusal = ClosedError("the queue was closed")  # else it might never be done
         await self._gatherer.drain()
         for late in list(self._unconfirmed):
             await late.drain()

@@ -7,7 +7,6 @@ long before its old time comes, so the heap is built anew when most of it is sta
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from itertools import count
 
 import msgspec
 
@@ -73,18 +72,36 @@ class RetentionDue(msgspec.Struct, frozen=True, gc=False):
 GlobalAlarm = LeasesRunOut | TransactionsTimeOut | SharedIdsOutdated | ConsumersUnparked
 TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | MembersDue | WindowCloses | RetentionDue
 Alarm = GlobalAlarm | TopicAlarm
+Entry = tuple[int, int, tuple[int, ...], Alarm]  # when, the order of its kind, its fields
 
+# Of those that are due together. Leases come before members: one that runs out is no sign of its consumer's life.
+_ORDER: dict[type, int] = {
+    kind: order
+    for order, kind in enumerate(
+        (
+            SharedIdsOutdated,
+            DelaysDue,
+            ExpiriesDue,
+            LeasesRunOut,
+            MembersDue,
+            RetentionDue,
+            RetriesDue,
+            TransactionsTimeOut,
+            ConsumersUnparked,
+            WindowCloses,
+        )
+    )
+}
 _FEW = 64  # entries that are not worth building anew
 
 
 class Alarms:
-    __slots__ = ("_count", "_numbers", "_when", "heap")
+    __slots__ = ("_count", "_when", "heap")
 
     def __init__(self) -> None:
-        self.heap: list[tuple[int, int, Alarm]] = []  # a number tells apart those that are due together
+        self.heap: list[Entry] = []
         self._when: dict[TopicId | None, dict[Alarm, int]] = {}  # by topic; None: those of no topic
         self._count = 0
-        self._numbers = count()
 
     def __len__(self) -> int:
         return self._count
@@ -97,10 +114,10 @@ class Alarms:
         if before is None or when < before:
             self._count += before is None
             of_topic[alarm] = when
-            heappush(self.heap, (when, next(self._numbers), alarm))
+            heappush(self.heap, _entry(when, alarm))
             if len(self.heap) > 2 * self._count + _FEW:
                 alarms = [pair for of_topic in self._when.values() for pair in of_topic.items()]
-                self.heap = [(when, next(self._numbers), alarm) for alarm, when in alarms]
+                self.heap = [_entry(when, alarm) for alarm, when in alarms]
                 heapify(self.heap)
 
     def forget(self, alarm: Alarm) -> None:
@@ -121,7 +138,7 @@ class Alarms:
         self._skip_stale()
         if not self.heap or self.heap[0][0] > now:
             return None
-        alarm = heappop(self.heap)[2]
+        alarm = heappop(self.heap)[3]
         self.forget(alarm)
         return alarm
 
@@ -129,11 +146,15 @@ class Alarms:
         while self.heap and not self._is_set(self.heap[0]):
             heappop(self.heap)
 
-    def _is_set(self, entry: tuple[int, int, Alarm]) -> bool:
+    def _is_set(self, entry: Entry) -> bool:
         """Whether it was neither set earlier since, nor forgotten."""
-        when, _, alarm = entry
+        when, _, _, alarm = entry
         of_topic = self._when.get(_owner(alarm))
         return of_topic is not None and of_topic.get(alarm) == when
+
+
+def _entry(when: int, alarm: Alarm) -> Entry:
+    return when, _ORDER[type(alarm)], msgspec.structs.astuple(alarm), alarm
 
 
 def _owner(alarm: Alarm) -> TopicId | None:

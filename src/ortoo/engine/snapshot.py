@@ -147,10 +147,10 @@ class _TopicInPieces:
             case Dropped() | DeadLettered() | Hastened():
                 self._take_holders(record.group, record.partition, record.offsets)
             case Deleted():
-                for group in self._groups:
+                for group in self.topic.groups.values():  # those that are gone have nothing to lose
                     self._take_holders(group.id, record.partition, record.offsets)
             case Trimmed():
-                for group in self._groups:
+                for group in self.topic.groups.values():
                     self._take_holders(
                         group.id, record.partition, group.feeds[record.partition].leased.within(0, record.start)
                     )
