@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import ortoo
-from ortoo import InvalidError, OutcomeUnknownError, Queue, UnavailableError
+from ortoo import ClosedError, InvalidError, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.broker import Broker
 from ortoo.engine import Engine
 from ortoo.engine.timeline import Timeline
@@ -186,3 +187,16 @@ async def test_delays_that_were_purged_and_retries_that_were_hastened_are_forgot
             clock.jump(0.001)
         [feed] = topic.group_names["default"].feeds
         assert len(feed.retries) <= 2_000
+
+
+async def test_those_who_are_refused_leave_nothing_behind() -> None:
+    """One error tells them all why; what they wanted must not stay with it."""
+    broker = Broker(MemoryStore(), ManualClock())
+    queue = await Queue(broker).open()
+    await broker.close()
+    for _ in range(100):
+        for refused in (broker.publish(Publish(TopicName("default", "t"), Outgoing([b"x"]))), queue.stats()):
+            with pytest.raises(ClosedError):
+                await refused
+    assert broker.refusal is not None
+    assert len(list(traceback.walk_tb(broker.refusal.__traceback__))) < 20

@@ -128,7 +128,7 @@ class Broker(Reader):
     @property
     def _state(self) -> State:
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
         return self.engine.state
 
     # -- commands
@@ -136,7 +136,7 @@ class Broker(Reader):
     def submit(self, command: Command) -> Any:
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
         admit(command, self.store, self.engine, self._commits.bytes_under_way)
         now = self.now()
         self._do_due(now)
@@ -162,7 +162,7 @@ class Broker(Reader):
     def publish_staged(self, name: Name, piece: Slice) -> None:
         """For the coordinator: the next slice of a transaction that is being committed."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
         now = self.now()
         self._do_due(now)
         self._log(self.engine.publish_staged(name, piece, now))

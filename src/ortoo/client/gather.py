@@ -121,7 +121,7 @@ class Gatherer:
 
     def add(self, topic: TopicName, message: Message) -> Awaitable[Sent]:
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)  # else it would grow with each who is refused
         if topic not in self._line and not self._linger and self._may_go(topic):
             return self._go_alone(topic, message)
         size = len(message.value) if isinstance(message.value, bytes | str) else 0
@@ -130,7 +130,7 @@ class Gatherer:
 
     async def add_many(self, topic: TopicName, batch: Outgoing) -> SentMessages:
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)  # else it would grow with each who is refused
         if self._may_go(topic, len(batch)):
             return await self._go(topic, batch)
         headers = sum(map(len, filter(None, batch.headers or ())))
@@ -191,13 +191,14 @@ class Gatherer:
             self._leaving[topic] += 1
             if len(entries) > 1:
                 self._crowded.add(topic)
-            if topic in self._crowded:
+            is_alone = topic not in self._crowded
+            if not is_alone:
                 self._answering.add(topic)
-            self._tasks.start(self._leave(topic, entries))
+            self._tasks.start(self._leave(topic, entries, is_alone))
         if not line:
             self._line.pop(topic, None)
 
-    async def _leave(self, topic: TopicName, entries: list[Entry]) -> None:
+    async def _leave(self, topic: TopicName, entries: list[Entry], is_alone: bool) -> None:
         self._leaving[topic] -= 1
         if not self._leaving[topic]:
             del self._leaving[topic]
@@ -208,7 +209,7 @@ class Gatherer:
         finally:
             if len(entries) == 1 and topic not in self._line:
                 self._crowded.discard(topic)
-            if topic in self._answering:
+            if not is_alone:
                 self._answering.discard(topic)
                 # After those who have been answered just now: they leave with the others, not behind them.
                 asyncio.get_running_loop().call_soon(self._leave_in_turn, topic)

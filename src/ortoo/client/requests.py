@@ -99,7 +99,7 @@ class Requests:
         if changes:
             await (self._line if _adds(request) else self._settling).enter()
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)  # else it would grow with each who is refused
         request, sequence = self._number(request) if changes else (request, None)
         request_id, pending = self._post(request, changes, sequence)
         self._admit()

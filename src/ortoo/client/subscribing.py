@@ -54,7 +54,7 @@ class RemoteSubscription:
         if self._deliveries:
             return self._deliveries.popleft()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         return []
 
     def deliver(self, runs: list[LeasedRun]) -> None:
