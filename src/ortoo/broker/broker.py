@@ -125,18 +125,20 @@ class Broker(Reader):
         """Why nothing is taken now; None when all is well."""
         return self._refusal
 
-    @property
-    def _state(self) -> State:
+    def _check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
+
+    @property
+    def _state(self) -> State:
+        self._check_open()
         return self.engine.state
 
     # -- commands
 
     def submit(self, command: Command) -> Any:
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
-        if self._refusal is not None:
-            raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
+        self._check_open()
         admit(command, self.store, self.engine, self._commits.bytes_under_way)
         now = self.now()
         self._do_due(now)
@@ -161,8 +163,7 @@ class Broker(Reader):
 
     def publish_staged(self, name: Name, piece: Slice) -> None:
         """For the coordinator: the next slice of a transaction that is being committed."""
-        if self._refusal is not None:
-            raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
+        self._check_open()
         now = self.now()
         self._do_due(now)
         self._log(self.engine.publish_staged(name, piece, now))
