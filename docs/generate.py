@@ -147,7 +147,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "window_count": "Closes the window early once it holds this many messages. 0 means no limit; needs `window_seconds`.",
     },
     "Failure": {
-        "max_attempts": "Failed deliveries before the message is dead-lettered.",
+        "max_attempts": "Failed deliveries before the message is dead-lettered, or dropped with `dlq=False`.",
         "backoff_initial": "The pause before the second attempt.",
         "backoff_factor": "Each further pause is this many times longer.",
         "backoff_max": "The longest pause. Every pause is shortened by up to a tenth, to spread out retries.",
