@@ -34,9 +34,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            """What has the same name runs in the same process."""
+            """What has the same name runs in the same process; what has most tests begins first."""
             if nodeid.startswith("tests/spark/test_cluster.py"):
                 return "cluster"
+            if nodeid.startswith("tests/property/"):
+                return "property"  # keeps the second process busy while the first one prepares Java for Spark: see spark/home.py
             return "spark" if nodeid.startswith("tests/spark/") and not OWN_SPARK.search(nodeid) else nodeid
 
     return Scheduling(config, log)

@@ -21,14 +21,6 @@ from .serving import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    # For some hundred rows it takes longer to compile a query to Java than to run it uncompiled.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-
 
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> Iterator[None]:
@@ -37,10 +29,11 @@ def environment() -> Iterator[None]:
         java_home()
     except ConfigError as error:
         pytest.skip(str(error))
-    from .home import java_options, spark_home
+    from .home import java_options, spark_home, submit_arguments
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(spark_home()))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", submit_arguments())
         patch.setenv("SPARK_SUBMIT_OPTS", java_options())
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             patch.delenv(name, raising=False)  # the session's to say
@@ -53,7 +46,7 @@ def spark(environment: None) -> Iterator[SparkSession]:
 
     from .ending import end_java
 
-    session = open_session("tests", master="local[2]", conf=QUICK)
+    session = open_session("tests", master="local[2]")
     yield session
     session.stop()
     end_java()

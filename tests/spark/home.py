@@ -21,9 +21,21 @@ import pyspark
 
 from ortoo.pipeline.spark.java import java_home
 
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # For some hundred rows it takes longer to compile a query to Java than to run it uncompiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOT = Path(sys.prefix) / "spark-for-tests"
 _TESTS = Path(__file__).parents[1]
+
+
+def submit_arguments() -> str:
+    """For PYSPARK_SUBMIT_ARGS. Not in a file of defaults: its folder would be among Java's classes, and forbid an archive."""
+    return " ".join([*(f"--conf {key}={value}" for key, value in QUICK.items()), "pyspark-shell"])
 
 
 def java_options() -> str:
@@ -47,8 +59,9 @@ def _archive() -> Path | None:
     home = spark_home()
     java = java_home() / "bin" / "java"
     version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
-    made_with = hashlib.sha256(b"%s %s" % (version, pyspark.__version__.encode())).hexdigest()[:12]
-    archive, failed = (home / f"{made_with}.{kind}" for kind in ("jsa", "failed"))
+    training = Path(__file__).with_name("training.py").read_bytes()
+    made_with = hashlib.sha256(b" ".join((version, pyspark.__version__.encode(), training)))
+    archive, failed = (home / f"{made_with.hexdigest()[:12]}.{kind}" for kind in ("jsa", "failed"))
     with _alone():
         if not archive.exists() and not failed.exists():
             _train(home, archive)

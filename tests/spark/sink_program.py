@@ -16,19 +16,11 @@ from typing import Any
 
 from ortoo.pipeline.spark.session import open_session
 
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",
-}
-
-
 WAYS = ("raise", "kill", "reorder")
 
 
 def tasks(url: str, topic: str) -> None:
-    spark = open_session(
-        "sink", master="local[2,4]", conf={**QUICK, "spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
-    )
-
+    spark = open_session("sink", master="local[2,4]", conf={"spark.sql.execution.arrow.maxRecordsPerBatch": "50"})
     frame = spark.range(0, 1000, 1, 2).selectExpr("CAST(id AS STRING) AS value")
     for how in WAYS:
         failing = frame.mapInArrow(partial(fails_once, how), "value string")
@@ -55,7 +47,7 @@ def fails_once(how: str, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def stream(url: str, topic: str, directory: str) -> None:
-    spark = open_session("sink", master="local[2]", conf=QUICK)
+    spark = open_session("sink", master="local[2]")
     frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(f"{directory}/in")
     writer = frame.repartition(2).writeStream.format("ortoo").options(url=url, topic=topic)
     query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()

@@ -28,8 +28,6 @@ from .serving import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = ["--master", "local[2]"]
-
 
 class Program:
     """The command, in a group of processes with all that it starts."""
@@ -37,7 +35,7 @@ class Program:
     def __init__(self, lake: Path, url: str, topic: str, *more: str) -> None:
         arguments = ["--to", str(lake), "--topic", topic, "--url", url, "--every", "100ms", "--per-batch", "300"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ortoo", "pipeline", "archive", *arguments, *QUICK, *more],
+            [sys.executable, "-m", "ortoo", "pipeline", "archive", *arguments, "--master", "local[2]", *more],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -35,7 +35,11 @@ from ortoo.pipeline.spark import check
 from ortoo.pipeline.spark.session import is_running
 
 zips = Path(pyspark.__file__).with_name("python").glob("lib/*.zip")  # Spark brings its own; the home for tests has none
-conf = {"spark.driver.host": "127.0.0.1", "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, zips))}
+conf = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, zips)),
+    "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+}
 
 def attempt(python, memory):
     os.environ["PYSPARK_PYTHON"] = python

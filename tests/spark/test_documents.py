@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import QUICK
 from .serving import Server
 
 if TYPE_CHECKING:
@@ -86,12 +85,9 @@ sinks:
         block for block in SHELL.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "ortoo pipeline" in block
     ]
     program = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
-    settings = [f"--conf {key}={value}" for key, value in QUICK.items()]
-    submit = {"PYSPARK_SUBMIT_ARGS": " ".join([*settings, "pyspark-shell"])}
-    env = {**os.environ, "ORTOO_URL": server.url, **submit}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", program + block],
-        env=env,
+        env={**os.environ, "ORTOO_URL": server.url},
         cwd=tmp_path,
         capture_output=True,
         text=True,

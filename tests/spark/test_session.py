@@ -46,7 +46,7 @@ def told(*command: str | Path, **environment: str) -> dict[str, Any]:
         ("spark.master", "local[2]"),
         ("spark.python.worker.reuse", "true"),
         ("spark.sql.session.timeZone", "UTC"),
-        ("spark.sql.shuffle.partitions", "1"),  # as the tests' own settings say: what is asked for wins
+        ("spark.sql.shuffle.partitions", "1"),  # as the tests' own arguments say
         ("spark.ui.enabled", "false"),
         ("spark.ui.showConsoleProgress", "false"),
         (
@@ -125,7 +125,7 @@ def test_what_spark_submit_says_wins(tmp_path: Path) -> None:
 
 def test_what_the_defaults_file_says_wins(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[1]\nspark.sql.shuffle.partitions 7\n")
-    answer = told(sys.executable, "-c", TOLD, SPARK_CONF_DIR=str(tmp_path))
+    answer = told(sys.executable, "-c", TOLD, PYSPARK_SUBMIT_ARGS="pyspark-shell", SPARK_CONF_DIR=str(tmp_path))
     assert answer == {
         "spark.master": "local[1]",
         "spark.app.name": "mine",
