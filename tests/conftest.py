@@ -3,6 +3,7 @@
 Of several processes that share the tests, one gets all that need the Spark session: one for each would cost more than it saves.
 """
 
+import os
 import re
 import signal
 from typing import Any
@@ -19,6 +20,15 @@ OWN_SPARK = re.compile(
     r"|it_ends_when_it_is_asked_to|spark_finds_the_source|tasks_that_fail_once|the_commands_of_the_readme"
     r"|what_spark_submit_says|what_the_defaults_file_says)"
 )
+
+# They keep the other processes busy while the first one prepares Java for Spark: see spark/home.py.
+BUSY = re.compile("tests/(property|simulation)/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores, for many tests wait: for a time to pass, for a server to start."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,8 +47,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             """What has the same name runs in the same process; what has most tests begins first."""
             if nodeid.startswith("tests/spark/test_cluster.py"):
                 return "cluster"
-            if nodeid.startswith("tests/property/"):
-                return "property"  # keeps the second process busy while the first one prepares Java for Spark: see spark/home.py
+            if match := BUSY.match(nodeid):
+                return match[0]
             return "spark" if nodeid.startswith("tests/spark/") and not OWN_SPARK.search(nodeid) else nodeid
 
     return Scheduling(config, log)

@@ -115,7 +115,7 @@ class DiskMachine(EngineMachine):
         assert store.problems == []
         # What a restart begins anew, and the model does not know of.
         engine.state.reset_counters()
-        engine.state.past = self.engine.state.counters
+        engine.state.soft.past = self.engine.state.counters
         engine.state.lease_number = self.engine.state.lease_number
         self.compare_dedup(engine)
         self.compare_times(engine)

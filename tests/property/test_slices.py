@@ -216,7 +216,7 @@ def test_ids_forgotten_in_slices_are_found_as_if_forgotten_at_once(
         answers.append(told)
         world.pass_time(60_000)
         state = world.live.state
-        assert not state.unshared
+        assert not state.soft.unshared
         shared = state.dedups.get("default", {})
         assert all(dedup_id in state.topics[owner].dedup.seen for dedup_id, owner in shared.items())
     assert answers[0] == answers[1]

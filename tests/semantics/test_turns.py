@@ -277,7 +277,7 @@ async def test_leases_that_were_settled_are_not_watched_for_ever(queue: Queue) -
         for _ in range(3000):
             await queue.ack(await queue.lease("orders", lease=3600))
             await queue.extend(held, 1800)
-        wheel = queue._link.engine.state.leases_due  # type: ignore[attr-defined]
+        wheel = queue._link.engine.state.soft.leases_due  # type: ignore[attr-defined]
         assert len(wheel) == len(wheel.entries()) <= 1200
 
 

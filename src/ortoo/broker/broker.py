@@ -144,7 +144,7 @@ class Broker(Reader):
         self._do_due(now)
         decision = self.engine.decide(command, now)
         self._log(decision.records)
-        if self.engine.state.reassigned:
+        if self.engine.state.soft.reassigned:
             self._wake_reassigned()
         self._arm(now)
         return decision.reply
@@ -330,8 +330,8 @@ class Broker(Reader):
 
     def _wake_reassigned(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""
-        while self.engine.state.reassigned:
-            asyncio.get_running_loop().call_soon(self._wake_waiters, self.engine.state.reassigned.pop())
+        while self.engine.state.soft.reassigned:
+            asyncio.get_running_loop().call_soon(self._wake_waiters, self.engine.state.soft.reassigned.pop())
 
     async def _fail(self, error: Exception) -> None:
         """A commit failed. What it held is unknown, what came after it was never written; begin again from the store.

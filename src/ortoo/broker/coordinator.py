@@ -86,7 +86,7 @@ class Coordinator:
         self.wake()
         state = self._shell.engine.state
         transaction = state.transactions.get(name)
-        if name not in state.ending and (transaction is None or transaction.commit is None):
+        if name not in state.soft.ending and (transaction is None or transaction.commit is None):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, []).append(future)
@@ -181,7 +181,7 @@ class Coordinator:
 
 def held_places(state: State, name: Name) -> list[tuple[TopicName, int]]:
     """Where a transaction that has just ended held something back, which can be seen then."""
-    held = state.ending.get(name, ())
+    held = state.soft.ending.get(name, ())
     return [(state.topics[topic].name, partition) for topic, partition in held if topic in state.topics]
 
 

@@ -138,7 +138,7 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
     joined = group.members.touch(command.consumer, now, command.session_ms)
     if joined and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions, now)
-    state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
+    state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
     return Decision([], group.members.owned(command.consumer))
 
 
@@ -169,8 +169,8 @@ def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], 
     bury(draft, topic, deaths)
     if known and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), draft.now)
-        draft.state.reassigned.add(topic.name)
-        draft.state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
+        draft.state.soft.reassigned.add(topic.name)
+        draft.state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
 
 
 def _held_by_others(group: Group, consumers: Collection[str]) -> dict[int, str]:

@@ -33,7 +33,7 @@ class Draft:
         self.now = now
         self.number = state.number
         self.records: list[Record] = []
-        self.copy_room = state.copy_room
+        self.copy_room = state.soft.copy_room
         self.created: dict[TopicName, Topic] = {}
         self.dedup_ids: dict[tuple[str, str], MessageRef] = {}  # drafted ones that a whole namespace shares
         self.topic: Topic | None = None  # whose turn it is, while due work is decided
@@ -48,7 +48,7 @@ class Draft:
     def copy(self, cost: Cost) -> None:
         """So much of what may be copied is used up."""
         self.copy_room = self.copy_room.less(cost)
-        self.state.copied_bytes += cost.likely
+        self.state.soft.copied_bytes += cost.likely
 
     def next_number(self) -> int:
         self.number += 1

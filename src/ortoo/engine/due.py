@@ -64,7 +64,7 @@ def _look(wheel: Wheel, draft: Draft, alarm: Alarm, budget: Budget, cost: int = 
     due, is_all = wheel.due(draft.now, max(1, budget.left // cost))
     budget.left = budget.left - len(due) * cost if is_all else 0
     if not due:  # no record, whose applying would set it
-        draft.state.alarms.set(alarm, wheel.next())
+        draft.state.soft.alarms.set(alarm, wheel.next())
     return due, None if is_all or not due else due[-1]
 
 
@@ -93,7 +93,7 @@ def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) ->
     if again_ms is not None:
         due, upto, budget.left = due[:count], due[count - 1], 0
     if not due:
-        draft.state.alarms.set(alarm, draft.now + (again_ms or 0))
+        draft.state.soft.alarms.set(alarm, draft.now + (again_ms or 0))
         return
     expired, evicted = partition.expiring(due)
     draft.records.append(Expired(draft.now, topic.id, partition.index, upto))
@@ -130,7 +130,7 @@ def _members(draft: Draft, topic: Topic, alarm: MembersDue, budget: Budget) -> N
             return
     until = draft.state.opened + limits.SESSION_TIMEOUT_MS  # so long its consumer has to come back after a restart
     if group.ephemeral and not members.alive_until and until > draft.now:
-        draft.state.alarms.set(alarm, until)
+        draft.state.soft.alarms.set(alarm, until)
         return
     if group.ephemeral and not members.alive_until:
         draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
@@ -139,8 +139,8 @@ def _members(draft: Draft, topic: Topic, alarm: MembersDue, budget: Budget) -> N
         if deadline <= draft.now:
             _revoke(draft, topic, group, partition)
             members.hand_over(partition)
-            draft.state.reassigned.add(topic.name)
-    draft.state.alarms.set(alarm, members.next_deadline())
+            draft.state.soft.reassigned.add(topic.name)
+    draft.state.soft.alarms.set(alarm, members.next_deadline())
 
 
 def _revoke(draft: Draft, topic: Topic, group: Group, partition: int) -> None:
@@ -158,7 +158,7 @@ def _window(draft: Draft, topic: Topic, alarm: WindowCloses, _: Budget) -> None:
     if closes <= draft.now or not seconds:
         draft.records.append(WindowClosed(draft.now, topic.id))
     else:
-        draft.state.alarms.set(alarm, closes)
+        draft.state.soft.alarms.set(alarm, closes)
 
 
 def _leases(draft: Draft, budget: Budget) -> None:
@@ -168,9 +168,9 @@ def _leases(draft: Draft, budget: Budget) -> None:
     begun: list[tuple[Topic, LeaseState]] = []
     dying: dict[Topic, list[LeaseState]] = {}
     seen: set[int] = set()
-    due, is_all = state.leases_due.due(draft.now, max(1, budget.left))
+    due, is_all = state.soft.leases_due.due(draft.now, max(1, budget.left))
     for pair in due:
-        state.leases_due.pop(draft.now, pair)
+        state.soft.leases_due.pop(draft.now, pair)
         topic, group, lease = state.find_lease(LeaseId(pair[1]))
         if topic is None or group is None or lease is None or topic.suspended is not None:
             continue
@@ -178,7 +178,7 @@ def _leases(draft: Draft, budget: Budget) -> None:
             continue
         seen.add(lease.id)
         if lease.until > draft.now:  # extended since
-            state.leases_due.add(lease.until, lease.id)
+            state.soft.leases_due.add(lease.until, lease.id)
             continue
         draft.topic = topic
         count = max(1, budget.left)
@@ -200,10 +200,10 @@ def _leases(draft: Draft, budget: Budget) -> None:
             stuck[topic] = draft.now + again_ms
     for topic, when in stuck.items():  # at once they would be stuck again, and nobody else would have a turn
         for lease in dying[topic]:
-            state.leases_due.add(when, lease.id)
+            state.soft.leases_due.add(when, lease.id)
     for topic, lease in begun:
-        state.leases_due.add(stuck.get(topic, lease.until), lease.id)
-    state.alarms.set(LeasesRunOut(), state.leases_due.next())
+        state.soft.leases_due.add(stuck.get(topic, lease.until), lease.id)
+    state.soft.alarms.set(LeasesRunOut(), state.soft.leases_due.next())
 
 
 def _transactions(draft: Draft, budget: Budget) -> None:
@@ -217,7 +217,7 @@ def _transactions(draft: Draft, budget: Budget) -> None:
             draft.records.append(TransactionEnded(draft.now, namespace, name, committed=False))
         else:
             left.append(transaction.until)
-    state.alarms.set(TransactionsTimeOut(), min(left, default=None))
+    state.soft.alarms.set(TransactionsTimeOut(), min(left, default=None))
 
 
 def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
@@ -238,22 +238,22 @@ def _retention(draft: Draft, topic: Topic, alarm: RetentionDue, budget: Budget) 
     ):  # nobody can see these any more
         budget.left, rest = 0, len(topic.partitions)
     if rest is None:
-        draft.state.alarms.set(RetentionDue(topic.id), draft.now + limits.RETENTION_INTERVAL_MS)
+        draft.state.soft.alarms.set(RetentionDue(topic.id), draft.now + limits.RETENTION_INTERVAL_MS)
     else:
-        draft.state.alarms.set(RetentionDue(topic.id, rest), draft.now)
+        draft.state.soft.alarms.set(RetentionDue(topic.id, rest), draft.now)
 
 
 def _dedup(draft: Draft, budget: Budget) -> None:
     """Ids of topics that were deleted, or share them no longer, are forgotten by those they were shared with."""
     budget.left -= draft.state.unshare_dedup_ids(max(1, budget.left))
-    draft.state.alarms.set(SharedIdsOutdated(), draft.now if draft.state.unshared else None)
+    draft.state.soft.alarms.set(SharedIdsOutdated(), draft.now if draft.state.soft.unshared else None)
 
 
 def _unparked(draft: Draft, budget: Budget) -> None:
     state = draft.state
-    while state.unparking and budget.left > 0:
+    while state.soft.unparking and budget.left > 0:
         budget.left -= state.unpark(draft.now, budget.left)
-    state.alarms.set(ConsumersUnparked(), draft.now if state.unparking else None)
+    state.soft.alarms.set(ConsumersUnparked(), draft.now if state.soft.unparking else None)
 
 
 _GLOBAL: dict[type, Callable[[Draft, Budget], None]] = {

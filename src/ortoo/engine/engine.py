@@ -48,7 +48,7 @@ class Engine:
 
     def _decide_plain(self, command: c.Command, now: int) -> Decision:
         if type(command) in _COPYING and getattr(command, "outcome", None) != "ack":
-            self.state.copy_room = self._copy_room()
+            self.state.soft.copy_room = self._copy_room()
         return _DECIDE[type(command)](self.state, command, now)
 
     def has_answer(self, command: c.Command) -> bool:
@@ -74,7 +74,7 @@ class Engine:
             if topic is not None:
                 topic.partitions[record.partition].confirm(record)
         elif type(record) is TransactionEnded:
-            self.state.release(self.state.ending.pop((record.namespace, record.transaction), ()))
+            self.state.release(self.state.soft.ending.pop((record.namespace, record.transaction), ()))
 
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""
@@ -91,7 +91,7 @@ class Engine:
 
     def is_due(self, now: int) -> bool:
         """Whether `tick` may have something to do. It is asked before every command."""
-        heap = self.state.alarms.heap
+        heap = self.state.soft.alarms.heap
         return bool(heap) and heap[0][0] <= now
 
     def tick(self, now: int, budget: Budget | None = None) -> list[Record] | None:
@@ -101,7 +101,7 @@ class Engine:
 
         It never raises: nobody asked, so nobody could be told. A topic whose turn goes wrong is suspended.
         """
-        alarm = self.state.alarms.pop(now)
+        alarm = self.state.soft.alarms.pop(now)
         if alarm is None:
             return None
         draft = Draft(self.state, now)
@@ -115,7 +115,7 @@ class Engine:
                 self.state.rearm_leases(now)
             else:
                 self.failing[alarm] = reason
-            self.state.alarms.set(alarm, now + _AGAIN_MS)
+            self.state.soft.alarms.set(alarm, now + _AGAIN_MS)
             return []
         self.failing.pop(alarm, None)
         return draft.records
@@ -149,11 +149,11 @@ class Engine:
 
     def take_copied_bytes(self) -> int:
         """About what the copies take that were drafted since this was last asked, and whose values are not filled in yet."""
-        copied, self.state.copied_bytes = self.state.copied_bytes, 0
+        copied, self.state.soft.copied_bytes = self.state.soft.copied_bytes, 0
         return copied
 
     def next_deadline(self) -> int | None:
-        return self.state.alarms.next()
+        return self.state.soft.alarms.next()
 
 
 _COPYING = (c.Settle, c.DeadLetter, c.Redrive)  # commands that may make copies

@@ -32,7 +32,7 @@ _ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
 
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
     _check(command)
-    state.joining.clear()
+    state.soft.joining.clear()
     draft = Draft(state, now)
     taken: list[Taken] = []
     wanted = command.max_messages
@@ -73,13 +73,13 @@ def _topics(state: State, command: Lease) -> list[Topic]:
 
 def _topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, str]]) -> list[Topic]:
     """Those with these labels, the most urgent first. Remembered until a topic comes, goes or changes."""
-    found = state.labelled_in_order.get((namespace, labels))
+    found = state.soft.labelled_in_order.get((namespace, labels))
     if found is None:
         meant = [topic for topic in state.topics_labelled(namespace, labels) if _is_meant(state, topic, labels)]
         found = sorted(meant, key=lambda topic: (topic.config.priority, topic.name))
-        if len(state.labelled_in_order) >= _ORDERS_MAX:
-            state.labelled_in_order.clear()
-        state.labelled_in_order[namespace, labels] = found
+        if len(state.soft.labelled_in_order) >= _ORDERS_MAX:
+            state.soft.labelled_in_order.clear()
+        state.soft.labelled_in_order[namespace, labels] = found
     return found
 
 
@@ -103,7 +103,7 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
             raise NotFoundError(f"topic {str(topic.name)!r} has no group {command.group!r} any more")
         budget.left -= _GROUP_COST * (2 + len(topic.partitions))
         group = draft_group(draft, topic, command.group, command.start)
-        draft.state.joining[topic.id, group.name] = group.members
+        draft.state.soft.joining[topic.id, group.name] = group.members
     feeds = _eligible(draft, topic, group, command)
     if not feeds:
         return []
@@ -149,12 +149,12 @@ def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[
     """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
     members, alarm = group.members, MembersDue(topic.id, group.id)
     joined = members.touch(command.consumer, draft.now)
-    draft.state.alarms.set(alarm, members.alive_until[command.consumer])
+    draft.state.soft.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
     if topic.config.is_fifo:
         if joined or len(members.target) != len(feeds):
             members.rebalance(len(feeds), group.held_partitions, draft.now)
-            draft.state.alarms.set(alarm, members.next_deadline())
+            draft.state.soft.alarms.set(alarm, members.next_deadline())
         for partition in [partition for partition in members.moving if not feeds[partition].leased]:
             members.hand_over(partition)
         feeds = [feeds[partition] for partition in members.owned(command.consumer)]
@@ -183,8 +183,8 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
             for topic, group in waiting:
                 state.unpark_in(topic, group, command.consumer, now)
         else:
-            state.unparking.append((command.consumer, waiting))
-            state.alarms.set(ConsumersUnparked(), now)
+            state.soft.unparking.append((command.consumer, waiting))
+            state.soft.alarms.set(ConsumersUnparked(), now)
 
     return unpark
 

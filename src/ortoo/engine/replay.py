@@ -44,7 +44,7 @@ def _opened(state: State, record: r.Opened) -> None:
 def _topic_created(state: State, record: r.TopicCreated) -> None:
     state.add_topic(Topic(record))
     state.number = max(state.number, record.topic)
-    state.alarms.set(RetentionDue(record.topic), record.at + limits.RETENTION_INTERVAL_MS)
+    state.soft.alarms.set(RetentionDue(record.topic), record.at + limits.RETENTION_INTERVAL_MS)
 
 
 def _topic_changed(state: State, record: r.TopicChanged) -> None:
@@ -54,13 +54,13 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
         state.forget_dedup_ids(topic)
     state.change_topic(topic, record.config)
     if topic.window_since is not None:
-        state.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
+        state.soft.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
-    state.past.add(topic.counters)
+    state.soft.past.add(topic.counters)
     state.drop_promises(topic.id)
     for group in topic.groups.values():
         _forget_leases(state, group)
@@ -90,11 +90,11 @@ def _archived(state: State, record: r.Archived) -> None:
 def _group_created(state: State, record: r.GroupCreated) -> None:
     topic = state.topics[record.topic]
     group = Group(record.group, record.name, topic.config.ordering, record.ephemeral)
-    group.members = state.joining.pop((topic.id, group.name), group.members)
+    group.members = state.soft.joining.pop((topic.id, group.name), group.members)
     topic.add_group(group, record.cursors)
     state.number = max(state.number, record.group)
     if record.ephemeral:  # it needs a consumer soon, or it goes
-        state.alarms.set(MembersDue(topic.id, group.id), record.at + limits.SESSION_TIMEOUT_MS)
+        state.soft.alarms.set(MembersDue(topic.id, group.id), record.at + limits.SESSION_TIMEOUT_MS)
 
 
 def _group_deleted(state: State, record: r.GroupDeleted) -> None:
@@ -102,9 +102,9 @@ def _group_deleted(state: State, record: r.GroupDeleted) -> None:
     group = topic.groups[record.group]
     _forget_leases(state, group)
     topic.remove_group(group)
-    state.alarms.forget(MembersDue(topic.id, group.id))
+    state.soft.alarms.forget(MembersDue(topic.id, group.id))
     for partition in topic.partitions:
-        state.alarms.forget(RetriesDue(topic.id, partition.index, group.id))
+        state.soft.alarms.forget(RetriesDue(topic.id, partition.index, group.id))
 
 
 def _group_sought(state: State, record: r.GroupSought) -> None:
@@ -139,8 +139,8 @@ def _published(state: State, record: r.Published) -> None:
     topic.counters.published += record.count
     if record.batch.dedup_ids and not record.origins:
         _remember_dedup_ids(state, topic, record)
-    state.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
-    state.alarms.set(ExpiriesDue(topic.id, partition.index), partition.expiries.next())
+    state.soft.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
+    state.soft.alarms.set(ExpiriesDue(topic.id, partition.index), partition.expiries.next())
     if partition.windowed is not None:
         _fill_window(state, topic, record)
 
@@ -159,7 +159,7 @@ def _fill_window(state: State, topic: Topic, record: r.Published) -> None:
     if topic.config.window_count and topic.window_count >= topic.config.window_count:
         _close_window(topic)
     else:
-        state.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
+        state.soft.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
 
 def _window_closed(state: State, record: r.WindowClosed) -> None:
@@ -179,18 +179,18 @@ def _came_due(state: State, record: r.CameDue) -> None:
     if record.group is not None:
         feed = topic.groups[record.group].feeds[record.partition]
         feed.retries_due(record.at, record.upto)
-        state.alarms.set(RetriesDue(topic.id, record.partition, record.group), feed.retries.next())
+        state.soft.alarms.set(RetriesDue(topic.id, record.partition, record.group), feed.retries.next())
         return
     due = partition.come_due(record.at, record.upto)
     for group in topic.groups.values():
         group.feeds[record.partition].came_due(due)
-    state.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
+    state.soft.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
 
 
 def _expired(state: State, record: r.Expired) -> None:
     partition = state.topics[record.topic].partitions[record.partition]
     partition.expire(record.at, record.upto)
-    state.alarms.set(ExpiriesDue(record.topic, record.partition), partition.expiries.next())
+    state.soft.alarms.set(ExpiriesDue(record.topic, record.partition), partition.expiries.next())
 
 
 def _deleted(state: State, record: r.Deleted) -> None:
@@ -277,7 +277,7 @@ def _retried(state: State, record: r.Retried) -> None:
     lease.drop(record.partition, OffsetSet(record.offsets))
     feed.retry(record.offsets, record.dues, record.first, record.at)
     _retire(state, group, lease)
-    state.alarms.set(RetriesDue(record.topic, record.partition, record.group), feed.retries.next())
+    state.soft.alarms.set(RetriesDue(record.topic, record.partition, record.group), feed.retries.next())
     counters.retried += len(record.offsets)
 
 

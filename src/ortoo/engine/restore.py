@@ -36,7 +36,7 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
     _load_dedup_ids(state, ids, logs)
     for namespace, name, until in dumped.transactions:
         state.transactions[namespace, name] = Transaction(until)
-        state.alarms.set(TransactionsTimeOut(), until)
+        state.soft.alarms.set(TransactionsTimeOut(), until)
     for commit in dumped.commits:
         _load_commit(state, commit)
     for namespace, name, at, committed in dumped.ended:
@@ -59,7 +59,7 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     record = TopicCreated(dumped.created, TopicId(dumped.id), dumped.namespace, dumped.name, dumped.config)
     topic = Topic(record)
     state.add_topic(topic)
-    state.alarms.set(RetentionDue(topic.id), state.now)
+    state.soft.alarms.set(RetentionDue(topic.id), state.now)
     topic.next_partition, topic.window_since, topic.window_count = (
         dumped.next_partition,
         dumped.window_since,
@@ -69,10 +69,10 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
     for partition, values in zip(topic.partitions, dumped.partitions, strict=True):
         index = indexes.get((topic.id, partition.index))
         _load_partition(partition, values, index, state.now)
-        state.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
-        state.alarms.set(ExpiriesDue(topic.id, partition.index), partition.expiries.next())
+        state.soft.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
+        state.soft.alarms.set(ExpiriesDue(topic.id, partition.index), partition.expiries.next())
     if topic.window_since is not None:
-        state.alarms.set(WindowCloses(topic.id), topic.window_since)
+        state.soft.alarms.set(WindowCloses(topic.id), topic.window_since)
     for group in dumped.groups:
         _load_group(state, topic, group)
 
@@ -146,9 +146,9 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
             group.hold(lease, partition, offsets)
     for feed, values in zip(group.feeds, dumped.feeds, strict=True):
         _load_feed(feed, values)
-        state.alarms.set(RetriesDue(topic.id, feed.partition.index, group.id), feed.retries.next())
+        state.soft.alarms.set(RetriesDue(topic.id, feed.partition.index, group.id), feed.retries.next())
     if group.ephemeral:
-        state.alarms.set(MembersDue(topic.id, group.id), state.now)
+        state.soft.alarms.set(MembersDue(topic.id, group.id), state.now)
 
 
 def _load_feed(feed: Feed, dumped: FeedDump) -> None:

@@ -271,7 +271,7 @@ def _keep_alive(state: State, held: Held, now: int) -> None:
     topic, group = held.topic, held.group
     if group.members.touch(held.lease.consumer, now) and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions, now)
-    state.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
+    state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
 
 
 def decide_extend(state: State, command: Extend, now: int) -> Decision:

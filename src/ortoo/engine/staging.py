@@ -12,7 +12,7 @@ from .transaction import Committing, Transaction
 
 def transaction_began(state: State, record: r.TransactionBegan) -> None:
     state.transactions[record.namespace, record.transaction] = Transaction(record.until)
-    state.alarms.set(TransactionsTimeOut(), record.until)
+    state.soft.alarms.set(TransactionsTimeOut(), record.until)
 
 
 def staged(state: State, record: r.Staged) -> None:
@@ -38,7 +38,7 @@ def commit_advanced(state: State, record: r.CommitAdvanced) -> None:
 def transaction_ended(state: State, record: r.TransactionEnded) -> None:
     transaction = state.transactions.pop((record.namespace, record.transaction), None)
     if transaction is not None and transaction.commit is not None:
-        state.ending[record.namespace, record.transaction] = transaction.commit.firsts
+        state.soft.ending[record.namespace, record.transaction] = transaction.commit.firsts
     state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
     state.ended[record.namespace, record.transaction] = (record.at, record.committed)
     state.forget_ended(record.at)

@@ -1,8 +1,7 @@
-"""The whole state of the queue, and how to find things in it. What changes it is in replay.py."""
+"""The whole state of the queue, and how to find things in it. replay.py changes it; what no record tells is in soft.py."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
@@ -13,18 +12,16 @@ from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, To
 from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
-from .alarms import Alarms, LeasesRunOut, MembersDue, SharedIdsOutdated
-from .copies import CopyRoom
-from .dedup import Seen, SharedIds
+from .alarms import LeasesRunOut, MembersDue, SharedIdsOutdated
+from .dedup import SharedIds
 from .group import Group
 from .leases import LeaseState
-from .members import Members
 from .partition import Partition
+from .soft import Label, Soft
 from .topic import Topic, TopicCounters
 from .transaction import Name, Place, Transaction
 from .wheel import Wheel
 
-Label = tuple[str, str]
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
 
 
@@ -47,32 +44,22 @@ class Producers(dict[str, Producer]):
 
 class State:
     __slots__ = (
-        "alarms",
         "auto_create",
-        "copied_bytes",
-        "copy_room",
         "dead_letters",
         "dedups",
         "ended",
-        "ending",
         "epoch",
-        "joining",
         "labelled",
-        "labelled_in_order",
         "lease_groups",
         "lease_number",
-        "leases_due",
         "names",
         "now",
         "number",
         "opened",
-        "past",
         "producers",
-        "reassigned",
+        "soft",
         "topics",
         "transactions",
-        "unparking",
-        "unshared",
     )
 
     def __init__(self, auto_create: bool = True) -> None:
@@ -86,41 +73,23 @@ class State:
         self.names: dict[TopicName, Topic] = {}
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
-        self.labelled_in_order: dict[
-            tuple[str, frozenset[Label]], list[Topic]
-        ] = {}  # soft: what leases by label asked for
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
-        self.unshared: deque[tuple[str, TopicId, Seen]] = (
-            deque()
-        )  # soft: of topics that do so no longer, to be forgotten
         self.transactions: dict[Name, Transaction] = {}
         self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
-        self.ending: dict[Name, dict[Place, int]] = {}  # soft: what committed ones hold until their end is durable
         self.producers = Producers()
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
-        self.leases_due = Wheel()
-        self.alarms = Alarms()
-        self.joining: dict[tuple[TopicId, str], Members] = {}  # soft: who joins a group that a lease is about to make
-        self.unparking: deque[tuple[str, list[tuple[Topic, Group]]]] = (
-            deque()
-        )  # soft: consumers that wait no longer, and where
-        self.reassigned: set[TopicName] = (
-            set()
-        )  # soft: partitions changed hands without a record; waiters must look again
-        self.past = Counters()  # soft: of topics that were deleted
-        self.copy_room = CopyRoom()  # soft: what dead letters may take now, as the broker tells
-        self.copied_bytes = 0  # soft: about what copies take that were drafted since the broker last asked
+        self.soft = Soft()
 
     @property
     def counters(self) -> Counters:
         """Of all topics together, since the queue was opened."""
-        counters = msgspec.structs.replace(self.past)
+        counters = msgspec.structs.replace(self.soft.past)
         for topic in self.topics.values():
             counters.add(topic.counters)
         return counters
 
     def reset_counters(self) -> None:
-        self.past = Counters()
+        self.soft.past = Counters()
         for topic in self.topics.values():
             topic.counters = TopicCounters()
 
@@ -145,19 +114,19 @@ class State:
     def remove_topic(self, topic: TopicId) -> Topic:
         removed = self.topics.pop(topic)
         del self.names[removed.name]
-        self.alarms.forget_topic(topic)
+        self.soft.alarms.forget_topic(topic)
         self._unindex(removed)
         return removed
 
     def _index(self, topic: Topic) -> None:
-        self.labelled_in_order.clear()
+        self.soft.labelled_in_order.clear()
         if topic.config.dlq:
             self.dead_letters.setdefault(topic.dlq_name(), set()).add(topic.id)
         for label in (None, *topic.config.labels.items()):
             self.labelled.setdefault((topic.name.namespace, label), {})[topic.id] = topic
 
     def _unindex(self, topic: Topic) -> None:
-        self.labelled_in_order.clear()
+        self.soft.labelled_in_order.clear()
         if topic.config.dlq:
             givers = self.dead_letters[topic.dlq_name()]
             givers.discard(topic.id)
@@ -180,18 +149,18 @@ class State:
 
     def unpark(self, now: int, most: int) -> int:
         """Consumers that wait no longer have their session's time to come again, in so many groups; returns in how many."""
-        consumer, waiting = self.unparking[0]
+        consumer, waiting = self.soft.unparking[0]
         some = waiting[-most:]
         del waiting[-most:]
         for topic, group in some:
             self.unpark_in(topic, group, consumer, now)
         if not waiting:
-            self.unparking.popleft()
+            self.soft.unparking.popleft()
         return len(some)
 
     def unpark_in(self, topic: Topic, group: Group, consumer: str, now: int) -> None:
         group.members.unpark(consumer, now)
-        self.alarms.set(MembersDue(topic.id, group.id), group.members.alive_until.get(consumer))
+        self.soft.alarms.set(MembersDue(topic.id, group.id), group.members.alive_until.get(consumer))
 
     def usable_topic(self, name: TopicName) -> Topic:
         topic = self.topic(name)
@@ -228,10 +197,10 @@ class State:
 
     def watch_lease(self, lease: LeaseId, until: int) -> None:
         """It runs out then, unless it is settled or extended: what the wheel has of those is swept away in time."""
-        self.leases_due.add(until, lease)
-        self.alarms.set(LeasesRunOut(), until)
-        if len(self.leases_due) > 2 * len(self.lease_groups) + _FEW:
-            self.leases_due.sweep(64, self._is_watched)
+        self.soft.leases_due.add(until, lease)
+        self.soft.alarms.set(LeasesRunOut(), until)
+        if len(self.soft.leases_due) > 2 * len(self.lease_groups) + _FEW:
+            self.soft.leases_due.sweep(64, self._is_watched)
 
     def _is_watched(self, until: int, lease: int) -> bool:
         found = self.find_lease(LeaseId(lease))[2]
@@ -245,12 +214,12 @@ class State:
 
     def rearm_leases(self, now: int) -> None:
         """Looks at every lease anew: those that had been taken out to be decided were not."""
-        self.leases_due = Wheel()
-        self.leases_due.now = now
+        self.soft.leases_due = Wheel()
+        self.soft.leases_due.now = now
         for _, group in self.groups():
             for lease in group.leases.values():
-                self.leases_due.add(max(lease.until, now), lease.id)
-        self.alarms.set(LeasesRunOut(), self.leases_due.next())
+                self.soft.leases_due.add(max(lease.until, now), lease.id)
+        self.soft.alarms.set(LeasesRunOut(), self.soft.leases_due.next())
 
     def forget_ended(self, now: int) -> None:
         """Transactions that ended too long ago, or too many ago, to be remembered; the oldest first."""
@@ -280,7 +249,7 @@ class State:
         if not places:
             return
         commits = [transaction.commit for transaction in self.transactions.values() if transaction.commit is not None]
-        holding = [*(commit.firsts for commit in commits), *self.ending.values()]
+        holding = [*(commit.firsts for commit in commits), *self.soft.ending.values()]
         for place in places:
             log = self._log(*place)
             if log is not None:
@@ -291,8 +260,8 @@ class State:
         for transaction in self.transactions.values():
             if transaction.commit is not None:
                 transaction.commit.drop(topic)
-        for name, firsts in self.ending.items():
-            self.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic}
+        for name, firsts in self.soft.ending.items():
+            self.soft.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic}
 
     def _log(self, topic: TopicId, partition: int) -> Partition | None:
         found = self.topics.get(topic)
@@ -335,16 +304,16 @@ class State:
         """All of them. With whom they were shared finds them no more, and forgets them in time."""
         seen = topic.dedup.clear([partition.end for partition in topic.partitions])
         if seen:
-            self.unshared.append((topic.name.namespace, topic.id, seen))
-            self.alarms.set(SharedIdsOutdated(), self.now)
+            self.soft.unshared.append((topic.name.namespace, topic.id, seen))
+            self.soft.alarms.set(SharedIdsOutdated(), self.now)
 
     def unshare_dedup_ids(self, limit: int) -> int:
         """So many ids at most, of those that `forget_dedup_ids` left; returns how many."""
-        namespace, topic, seen = self.unshared[0]
+        namespace, topic, seen = self.soft.unshared[0]
         gone = [seen.popitem()[0] for _ in range(min(limit, len(seen)))]
         self._unshare(namespace, topic, gone)
         if not seen:
-            self.unshared.popleft()
+            self.soft.unshared.popleft()
         return len(gone)
 
     def _unshare(self, namespace: str, topic: TopicId, gone: Iterable[str]) -> None:
