@@ -609,6 +609,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.broken = False
 
     def check_live(self) -> None:
+        self.engine.next_deadline()  # now and then it clears away what is out of date
+        for _, group in self.engine.state.groups():
+            group.members.owned("x")  # remembered until it changes
+        self.engine.snapshot()  # packs what it dumps
         before = pickle.dumps(self.engine.state)
         self.look_at_all()
         assert pickle.dumps(self.engine.state) == before, "looking has changed something"
