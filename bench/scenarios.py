@@ -9,7 +9,7 @@ import msgspec
 from . import delayed, disk, memory, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
-from .live import race
+from .live import race, single
 from .loads import LOADS, Load, plain
 from .server import http, idle, latency, tcp
 from .settings import Settings
@@ -41,6 +41,7 @@ def scenarios() -> list[Scenario]:
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
         Scenario("server, live", race.scenario),
+        Scenario(single.NAME, single.scenario),
         *(Scenario(part.NAME, part.scenario) for part in (tcp, http, latency, idle)),
     ]
 

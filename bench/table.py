@@ -47,7 +47,7 @@ def to_text(value: float, unit: Unit) -> str:
         case "messages/s":
             return f"{value:,.0f}/s"
         case "ms":
-            return f"{value:.1f} ms"
+            return f"{value:.2f} ms" if value < 10 else f"{value:.1f} ms"
         case "bytes/message":
             return f"{value:.1f} B each"
         case "MB":

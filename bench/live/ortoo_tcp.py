@@ -1,4 +1,5 @@
-"""Ortoo's own server, over TCP: publish_many, lease and ack, every commit synced."""
+"""Ortoo's own server, over TCP, every commit synced. Twice: pushed to its consumers, which is its fastest way, and as the loop
+that most people write."""
 
 from __future__ import annotations
 
@@ -84,6 +85,32 @@ class OrtooTcp(Contender):
                         stream = queue.consume_batches(TOPIC, max_messages=count, prefetch=ahead, lease=LEASE_SECONDS)
                         held.append(await streams.enter_async_context(stream))
                     messages = await anext(held[0])
+                await queue.ack(messages)
+                return [message.value for message in messages]
+
+            yield take
+
+
+class OrtooPlain(OrtooTcp):
+    name = "ortoo, plain loop"
+    settings = 'durability "commit"; sixteen tasks publish_many of Messages, four tasks lease and ack'
+    producers, consumers = 16, 4
+
+    @asynccontextmanager
+    async def publishing(self, address: str) -> AsyncIterator[Publish]:
+        async with ortoo.connect(address) as queue:
+
+            async def publish(_: int, values: list[bytes]) -> None:
+                await queue.publish_many(TOPIC, [ortoo.Message(value) for value in values])
+
+            yield publish
+
+    @asynccontextmanager
+    async def taking(self, address: str) -> AsyncIterator[Take]:
+        async with ortoo.connect(address) as queue:
+
+            async def take(_: int, count: int) -> list[bytes]:
+                messages = await queue.lease(TOPIC, max_messages=count, wait=1.0, lease=LEASE_SECONDS)
                 await queue.ack(messages)
                 return [message.value for message in messages]
 

@@ -32,19 +32,18 @@ def _figures(size: int, rates: dict[str, float], costs: dict[str, float]) -> lis
     live, cost = f"server, live in {size}s", f"server, live in {size}s, cost"
     figures = [Figure(live, name, rate) for name, rate in rates.items()]
     paid = [Figure(cost, name, 1e6 * seconds, "µs/message") for name, seconds in costs.items()]
-    rivals = rates.keys() - {OURS.name}
-    if rivals:
-        best = max(rates[name] for name in rivals)
-        figures.append(Figure(live, "ortoo ÷ best rival", rates[OURS.name] / best, "ratio"))
-        least = min(costs[name] for name in rivals)
-        paid.append(Figure(cost, "best rival ÷ ortoo", least / costs[OURS.name], "ratio"))
+    ours = [contender.name for contender in OURS]
+    if rivals := rates.keys() - set(ours):
+        best, least = max(rates[name] for name in rivals), min(costs[name] for name in rivals)
+        figures += [Figure(live, f"{name} ÷ best rival", rates[name] / best, "ratio") for name in ours]
+        paid += [Figure(cost, f"best rival ÷ {name}", least / costs[name], "ratio") for name in ours]
     return [*figures, *paid]
 
 
 @cache
 def present() -> list[Contender]:
     """Decided once: everyone gets the same number of tries."""
-    return [contender for contender in (OURS, *RIVALS) if not contender.missing()]
+    return [contender for contender in (*OURS, *RIVALS) if not contender.missing()]
 
 
 @cache
