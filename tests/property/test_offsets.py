@@ -23,6 +23,11 @@ def test_the_next_one_is_the_lowest_at_or_above(offsets: set[int], start: int) -
     assert OffsetSet(offsets).next_from(start) == min((offset for offset in offsets if offset >= start), default=-1)
 
 
+@given(st.sets(st.integers(0, 20), min_size=1))
+def test_ascending_offsets_are_the_same_set(offsets: set[int]) -> None:
+    assert OffsetSet.ascending(sorted(offsets)) == OffsetSet(offsets)
+
+
 def _changed() -> None:
     changed = EVERY_OTHER.copy()
     changed.add(1)

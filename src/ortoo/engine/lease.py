@@ -114,7 +114,10 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
     until = draft.now + (command.lease_ms or round(topic.config.lease * 1000))
     together: dict[int, OffsetSet] = {}
     for partition, offsets in runs:
-        together.setdefault(partition, OffsetSet()).update(OffsetSet(offsets))
+        if partition in together:
+            together[partition].update(OffsetSet.ascending(offsets))
+        else:
+            together[partition] = OffsetSet.ascending(offsets)
     now, consumer = draft.now, command.consumer
     for partition, taken in together.items():
         draft.records.append(Leased(now, topic.id, group.id, partition, lease, consumer, until, taken))
