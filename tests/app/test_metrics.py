@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ortoo.app import metrics as metrics_module
 from ortoo.app.families import FAMILIES
 from ortoo.app.metrics import Metrics
 from ortoo.app.webhook import Webhook
 from ortoo.broker import Access, Broker, Budget, Gate
 from ortoo.client import Queue
+from ortoo.model import metrics as metrics_module
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Lease, Publish
 from ortoo.model.errors import NotFoundError, TooManyError, UnauthenticatedError
@@ -57,7 +57,7 @@ class World:
         self.webhook = Webhook(self.broker)
         limits = LimitSettings(connections=connections)
         self.gate = Gate("tcp", self.broker, Access("s3cret"), limits, Budget(1000))
-        self.metrics = Metrics(self.broker, {"tcp": self.gate}, self.webhook)
+        self.metrics = Metrics(self.broker, self.webhook)
         self.queue = Queue(self.broker)
 
     async def scrape(self) -> Scraped:

@@ -86,7 +86,7 @@ async def crowd(home: Home) -> None:
 async def test_thousands_of_topics_are_told_in_turns() -> None:
     async with serving() as home:
         await crowd(home)
-        metrics = Metrics(home.broker, {"http": home.gate})
+        metrics = Metrics(home.broker)
         for path in ("/v1/topics", "/v1/stats"):
             request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
             async with Watch() as watch:

@@ -94,7 +94,7 @@ def _composed(info: mi.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(list(info.values))
         case mi.UnionType():
             return st.one_of([_from(one) for one in sorted(info.types, key=str)])  # they come in no order
-        case mi.ListType():
+        case mi.ListType() | mi.VarTupleType():
             return st.lists(_from(info.item_type), max_size=3)
         case mi.DictType():
             return st.dictionaries(_from(info.key_type), _from(info.value_type), max_size=3)
@@ -103,6 +103,8 @@ def _composed(info: mi.Type) -> st.SearchStrategy[Any]:
         case mi.NamedTupleType(cls=cls):
             likely = [st.just(("default", "jobs"))] * 3 if cls is TopicName else [st.just((1, 0, 1))]
             return st.one_of(*likely, st.tuples(*(_from(field.type) for field in info.fields)))
+        case mi.StructType(array_like=True):
+            return st.tuples(*(_field(field) for field in info.fields))
         case mi.StructType(cls=cls):
             return st.sampled_from(CONFIGS) if cls is TopicConfig else _struct(info)
     raise AssertionError(f"no values for {info}")

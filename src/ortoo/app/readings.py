@@ -18,7 +18,7 @@ Labels = tuple[str, ...]
 
 
 class Readings:
-    """What is added under the same labels is summed up; so are the topics beyond the bound."""
+    """What is added under the same labels is summed up."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[Labels, float]] = {}
@@ -27,11 +27,6 @@ class Readings:
     def add(self, name: str, value: float, *labels: str) -> None:
         numbers = self._numbers.setdefault(name, {})
         numbers[labels] = numbers.get(labels, 0) + value
-
-    def raise_to(self, name: str, value: float, *labels: str) -> None:
-        """For ages, where the sum of several would mean nothing."""
-        numbers = self._numbers.setdefault(name, {})
-        numbers[labels] = max(numbers.get(labels, 0), value)
 
     def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
         merged = self._histograms.setdefault(name, {}).setdefault(labels, Histogram(histogram.bounds))

@@ -62,7 +62,7 @@ class Server:
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
         self._gates = self._make_gates()
-        self._metrics = Metrics(self.broker, self._gates, self.webhook)
+        self._metrics = Metrics(self.broker, self.webhook)
         self.watch = Watch(self.broker)
         self._open = AsyncExitStack()  # what is to be closed, the last first
         self._is_stopping = False
@@ -73,7 +73,7 @@ class Server:
             return "the server is stopping"
         if self.broker.refusal is not None:
             return str(self.broker.refusal)
-        return self.broker.store.status().full
+        return self.broker.full()
 
     async def start(self) -> None:
         """Recovers, then opens the doors. When anything fails, what was opened is closed again."""

@@ -122,7 +122,6 @@ class Broker(Reader):
 
     @property
     def refusal(self) -> OrtooError | None:
-        """Why nothing is taken now; None when all is well."""
         return self._refusal
 
     def _check_open(self) -> None:

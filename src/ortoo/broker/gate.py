@@ -31,7 +31,7 @@ A = TypeVar("A")
 
 
 class Gate:
-    """One per door. `connections` is what the door keeps count of with `enter` and `leave`."""
+    """One per door, which keeps count of its connections with `enter` and `leave`."""
 
     def __init__(
         self,
@@ -46,12 +46,16 @@ class Gate:
         self.door = door
         self.budget = budget
         self.presence = presence or Presence(broker)
-        self.connections = 0
         self._broker = broker
         self._access = access
         self._connections_max = limits.connections
         self._meters = broker.meters.door(door)
+        broker.meters.budget = budget
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
+
+    @property
+    def connections(self) -> int:
+        return self._meters.connections
 
     @property
     def needs_token(self) -> bool:
@@ -61,11 +65,11 @@ class Gate:
         if self.connections >= self._connections_max:
             self._refused()
             raise TooManyError(f"{self._connections_max} clients are connected already; try again later")
-        self.connections += 1
+        self._meters.connections += 1
         self._meters.connections_total += 1
 
     def leave(self) -> None:
-        self.connections -= 1
+        self._meters.connections -= 1
 
     def _refused(self) -> None:
         """Counted each time, logged now and then: whoever is turned away comes again at once."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Awaitable, Container
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TypeVar
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.operations import FAMILIES, Family
+
+from .budget import Budget
 
 TOPICS_METERED_MAX = 1_000  # with more, the rest shares one histogram
 
@@ -44,6 +46,7 @@ class DoorMeters:
     def __init__(self) -> None:
         self.seconds: dict[Family, Histogram] = {family: Histogram() for family in FAMILIES}
         self.errors: Counter[tuple[str, str]] = Counter()  # by operation, or "connect", and code
+        self.connections = 0  # now
         self.connections_total = 0
         self.refused = 0  # connections beyond the limit
 
@@ -64,6 +67,7 @@ class DoorMeters:
 class Meters:
     def __init__(self) -> None:
         self.doors: dict[str, DoorMeters] = {}
+        self.budget: Budget | None = None  # that all doors share
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was
@@ -76,6 +80,13 @@ class Meters:
     def commit(self, seconds: float, records: int) -> None:
         self.commit_seconds.observe(seconds)
         self.commit_records.observe(records)
+
+    def stalled(self, late: float, spent: float) -> None:
+        """The event loop was late by so many seconds, in which its thread had the processor for so long."""
+        now = monotonic()
+        self.stall_seconds.observe(late)
+        self.longest_stall.observe(late, now)
+        self.longest_turn.observe(min(late, spent), now)
 
     def requests(self) -> int:
         """How many were answered so far, through all doors."""

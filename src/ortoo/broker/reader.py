@@ -15,7 +15,8 @@ from ortoo.engine.view import group_info, message_states, offsets_in_state, topi
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError, OrtooError
+from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import Query
 from ortoo.model.replies import (
@@ -33,6 +34,8 @@ from ortoo.model.replies import (
 )
 from ortoo.ports import Store
 
+from .figures import measure
+from .meters import Meters
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
@@ -43,6 +46,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListTopics: "topics",
     q.GetTopic: "topic",
     q.GetStats: "stats",
+    q.GetMetrics: "metrics",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
     q.ScanHistory: "scan_history",
@@ -66,6 +70,7 @@ async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
 
 class Reader:
     engine: Engine
+    meters: Meters
     missing: list[str]  # messages that the store should have, in words
     store: Store
     waiters: Waiters
@@ -73,6 +78,14 @@ class Reader:
     @property
     def _state(self) -> State:
         return self.engine.state
+
+    @property
+    def refusal(self) -> OrtooError | None:
+        """Why nothing is taken now; None when all is well."""
+        raise NotImplementedError
+
+    def now(self) -> int:
+        raise NotImplementedError
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable: a history is made of that."""
@@ -115,6 +128,14 @@ class Reader:
             counters=state.counters,
             problems=self.problems(),
         )
+
+    async def metrics(self) -> MetricFigures:
+        """Also while nothing is taken: then above all somebody looks."""
+        return await measure(self)
+
+    def full(self) -> str | None:
+        """Why the store takes no more messages; None while it does."""
+        return self.store.status().full
 
     def problems(self) -> list[str]:
         """What an operator should know."""

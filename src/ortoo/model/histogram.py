@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+
+import msgspec
 
 # Upper bounds in seconds: from a command in memory to a request that waits for a slow disk.
 LATENCY_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZE_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 
-class Histogram:
+class Histogram(msgspec.Struct):
     """One writer; a reader in another thread may see an observation in the counts that is not in the sum yet."""
 
-    __slots__ = ("bounds", "counts", "total")
+    bounds: tuple[int | float, ...] = LATENCY_BOUNDS
+    counts: list[int] = []  # one more than there are bounds: the last is beyond all of them
+    total: float = 0.0  # sum of what was observed
 
-    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one: beyond every bound
-        self.total = 0.0  # sum of what was observed
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def copy(self) -> Histogram:
+        return Histogram(self.bounds, self.counts.copy(), self.total)
 
     @property
     def count(self) -> int:

@@ -9,6 +9,7 @@ import msgspec
 from . import commands as c
 from . import queries as q
 from .decoding import decode_stored
+from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
 
@@ -50,6 +51,7 @@ OPERATIONS: dict[type, Operation] = {
     q.ListTopics: Operation("read", "read", list[TopicInfo]),
     q.GetTopic: Operation("read", "read", TopicInfo),
     q.GetStats: Operation("read", "read", Stats),
+    q.GetMetrics: Operation("read", "read", MetricFigures),
     q.Scan: Operation("read", "read", Page),
     q.GetOffsets: Operation("read", "read", list[int]),
     q.ScanHistory: Operation("read", "read", HistoryPage),

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .commands import Position
+from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .replies import HistoryPage, MessageFound, MessageState, Page, Stats, TopicInfo, Trace
 
@@ -27,6 +28,10 @@ class GetTopic(Query[TopicInfo], frozen=True, tag=True):
 
 class GetStats(Query[Stats], frozen=True, tag=True):
     pass
+
+
+class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
+    """Answered also while the queue takes nothing."""
 
 
 class Scan(Query[Page], frozen=True, tag=True):
@@ -70,4 +75,15 @@ class GetTrace(Query[Trace], frozen=True, tag=True):
     message: MessageRef
 
 
-AnyQuery = ListTopics | GetTopic | GetStats | Scan | GetOffsets | ScanHistory | GetMessage | ListMessages | GetTrace
+AnyQuery = (
+    ListTopics
+    | GetTopic
+    | GetStats
+    | GetMetrics
+    | Scan
+    | GetOffsets
+    | ScanHistory
+    | GetMessage
+    | ListMessages
+    | GetTrace
+)

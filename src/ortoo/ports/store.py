@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord, Record, Staged
 from ortoo.model.replies import Columns
@@ -79,6 +80,11 @@ class Store(Protocol):
         ...
 
     def status(self) -> StoreStatus: ...
+
+    def figures(self) -> StoreFigures | None:
+        """What it measures of itself; None if nothing. It may look at the disk, so it is called in a thread unless
+        `is_instant`."""
+        ...
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         """The engine's state as of the last append. Returns soon; the work goes on beside the appends.

@@ -238,6 +238,9 @@ class MemoryStore:
     def status(self) -> StoreStatus:
         return _EMPTIED if self._is_emptied else _STATUS
 
+    def figures(self) -> None:
+        return None
+
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         raise NotImplementedError("a memory store never asks for a checkpoint")
 

@@ -74,6 +74,9 @@ class FaultyStore:
     def status(self) -> StoreStatus:
         return self._view.status()
 
+    def figures(self) -> None:
+        return None
+
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         await self._view.checkpoint(snapshot, at, secrets)
 

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
+from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
 from ortoo.ports import StoredHistory, StoreStatus
@@ -78,8 +79,8 @@ class DiskStore:
         self.disk = disk
         self.ring = ring or KeyRing({})
         self._found: list[str] = []  # problems that stay: what recovery found, and what is damaged
-        self.sync_seconds = Histogram()  # of the write-ahead log
-        self.checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
+        self._sync_seconds = Histogram()  # of the write-ahead log
+        self._checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
         self._lock = lock
         self._checkpoint_bytes = checkpoint_bytes
         self._reserve_bytes = reserve_bytes
@@ -184,7 +185,7 @@ class DiskStore:
     def _sync(self) -> None:
         began = perf_counter()
         self._wal.sync()
-        self.sync_seconds.observe(perf_counter() - began)
+        self._sync_seconds.observe(perf_counter() - began)
 
     async def _keep_up(self, written: int) -> None:
         self._room.note_written(written)
@@ -265,14 +266,10 @@ class DiskStore:
     def problems(self) -> list[str]:
         return list(dict.fromkeys([*self._found, *self._failing.values()]))
 
-    @property
-    def wal_bytes(self) -> int:
-        """Written since the last checkpoint began."""
-        return self._wal.bytes_since_rotation
-
-    @property
-    def segment_bytes(self) -> int:
-        return sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
+    def figures(self) -> StoreFigures:
+        segments = sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
+        times = self._sync_seconds.copy(), self._checkpoint_seconds.copy()
+        return StoreFigures(*times, self._wal.bytes_since_rotation, segments, self.disk.free_bytes())
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         self._check_owner()
@@ -311,7 +308,7 @@ class DiskStore:
             cut.give_back(catalog)
         finally:
             self._checkpointing = None
-            self.checkpoint_seconds.observe(perf_counter() - began)
+            self._checkpoint_seconds.observe(perf_counter() - began)
 
     def _checkpoint_failed(self, error: Exception) -> None:
         self._failing["checkpoint"] = f"a checkpoint failed: {error}"

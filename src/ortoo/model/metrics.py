@@ -1,0 +1,103 @@
+"""What a queue measures of itself, as plain numbers: the answer to `GetMetrics`. Counters begin anew with the process.
+
+However much there is, the answer is bounded: topics beyond the first are summed up, and so are the groups of a topic.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .histogram import Histogram
+from .names import TopicName
+from .replies import Counters
+
+TOPICS_MAX = 1_000  # the oldest are told one by one; of the others only totals, and nothing of their groups
+GROUPS_MAX = 100  # of a topic
+
+OTHER = "_other"  # in place of a name: all those beyond the bound
+EPHEMERAL = "_ephemeral"  # in place of a name: all groups that go with their consumer
+OTHER_TOPICS = TopicName("", OTHER)
+
+
+class GroupFigures(msgspec.Struct, array_like=True):
+    """Compact, as there may be a hundred thousand of them."""
+
+    backlog: int = 0
+    ready: int = 0
+    delayed: int = 0
+    leased: int = 0
+    blocked: int = 0
+    dead: int = 0
+    leases: int = 0
+    consumers: int = 0
+    oldest_pending_seconds: float = 0.0
+
+    def add(self, other: GroupFigures) -> None:
+        for name in GroupFigures.__struct_fields__[:-1]:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.oldest_pending_seconds = max(self.oldest_pending_seconds, other.oldest_pending_seconds)
+
+
+class TopicFigures(msgspec.Struct):
+    name: TopicName
+    depth: int = 0
+    messages: int = 0
+    bytes: int = 0
+    not_durable: int = 0  # messages
+    leases: int = 0
+    counters: Counters = msgspec.field(default_factory=Counters)
+    dead_lettered: dict[str, int] = {}  # by reason; 0 for what may happen and has not yet
+    dropped: dict[str, int] = {}  # the same
+    groups: dict[str, GroupFigures] = {}  # by name
+
+    def add(self, other: TopicFigures) -> None:
+        """Of its groups nothing."""
+        for name in ("depth", "messages", "bytes", "not_durable", "leases"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.counters.add(other.counters)
+        for mine, others in ((self.dead_lettered, other.dead_lettered), (self.dropped, other.dropped)):
+            for reason, count in others.items():
+                mine[reason] = mine.get(reason, 0) + count
+
+
+class DoorFigures(msgspec.Struct):
+    connections: int
+    connections_opened: int
+    connections_refused: int
+    seconds: dict[str, Histogram]  # of requests that were served, by family of operations
+    errors: list[tuple[str, str, int]]  # family, or "connect"; code; how many: 0 for what may happen and has not yet
+
+
+class BrokerFigures(msgspec.Struct):
+    is_ready: bool  # takes commands, and its store has room
+    topics: int
+    groups: int
+    waiters: int
+    transactions: int
+    epoch: int
+    problems: int
+    recoveries: int
+    longest_stall_seconds: float  # of the last minute
+    longest_turn_seconds: float  # the same
+    counters: Counters  # of all topics, also of those that are gone
+    commit_seconds: Histogram
+    commit_records: Histogram
+    stall_seconds: Histogram
+    in_flight_bytes: int | None  # of requests; None without a door
+    in_flight_bytes_max: int | None
+
+
+class StoreFigures(msgspec.Struct):
+    sync_seconds: Histogram  # of the write-ahead log
+    checkpoint_seconds: Histogram
+    wal_bytes: int  # written since the last checkpoint began
+    segment_bytes: int
+    free_bytes: int  # of the disk
+
+
+class MetricFigures(msgspec.Struct):
+    topics: list[TopicFigures]
+    deliveries: list[tuple[TopicName, Histogram]]  # seconds from publishing to the first delivery through a door
+    doors: dict[str, DoorFigures]
+    broker: BrokerFigures
+    store: StoreFigures | None  # None where there is nothing to measure: in memory
