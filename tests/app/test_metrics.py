@@ -54,7 +54,7 @@ class World:
     def __init__(self, store: Store, connections: int = 10) -> None:
         self.clock = ManualClock()
         self.broker = Broker(store, self.clock)
-        self.webhook = Webhook(self.broker)
+        self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         limits = LimitSettings(connections=connections)
         self.gate = Gate("tcp", self.broker, Access("s3cret"), limits, Budget(1000))
         self.metrics = Metrics(self.broker, self.webhook)

@@ -24,7 +24,7 @@ async def running(
     pauses: Sequence[float] = (0.01, 0.01), letters_max: int = 100
 ) -> AsyncIterator[tuple[Queue, Webhook]]:
     broker = Broker(MemoryStore(), SystemClock())
-    webhook = Webhook(broker, pauses, letters_max)
+    webhook = Webhook(broker, broker.on_dead_letters, pauses, letters_max)
     async with Queue(broker) as queue:
         webhook.start()
         yield queue, webhook

@@ -24,7 +24,7 @@ class _Embedded(Broker):
 
     def __init__(self, store: Store, *, auto_create: bool) -> None:
         super().__init__(store, SystemClock(), auto_create=auto_create)
-        self._webhook = Webhook(self)
+        self._webhook = Webhook(self, self.on_dead_letters)
         self._is_inherited = False
 
     async def open(self) -> None:
@@ -37,7 +37,7 @@ class _Embedded(Broker):
         """In a child process: the store is the parent's, and one process writes."""
         keep(self._committer, self._wakeup)
         self._refusal, self._committer, self._wakeup = refusal(), None, Wakeup(self.clock, self._ring)
-        self._webhook = Webhook(self)
+        self._webhook = Webhook(self, self.on_dead_letters)
         self._is_inherited = True
 
     async def close(self, *, checkpoint: bool = False) -> None:

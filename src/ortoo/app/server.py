@@ -58,7 +58,7 @@ class Server:
         self.settings = settings
         raise_file_limit()
         self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
-        self.webhook = Webhook(self.broker)
+        self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
         self._gates = self._make_gates()

@@ -1,6 +1,6 @@
 """Tells of dead letters as they arrive: one POST for each, to the `dlq_webhook` of the topic whose message failed.
 
-    commit ──▶ observe ──▶ a line per address ──▶ a few posts at a time ──▶ taken, or again after a pause
+    notices ──▶ a line per address ──▶ a few posts at a time ──▶ taken, or again after a pause
 
 The broker never waits for a receiver. While one is down its letters stand in line; those at the head are tried again with
 growing pauses and then given up. The lines together are bounded. The dead-letter topic has every letter in any case.
@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ortoo.broker import Broker
+from ortoo.client.link import Link
 from ortoo.model.errors import OrtooError
-from ortoo.model.names import MessageRef
-from ortoo.model.records import Leased, Origin, Published, Record
+from ortoo.model.notices import DeadLetterNotice
+from ortoo.model.queries import GetTrace
+from ortoo.model.records import Origin
 
 from .post import PostError, post_json
 
@@ -33,16 +34,6 @@ ANSWER_S = 10.0  # how long a receiver may take
 _log = logging.getLogger("ortoo.webhook")
 
 
-class Letter(msgspec.Struct, frozen=True):
-    url: str
-    topic: str
-    namespace: str
-    dlq_topic: str
-    id: MessageRef
-    origin: Origin
-    at: int
-
-
 class Tally(msgspec.Struct):
     """Letters since the start."""
 
@@ -53,12 +44,20 @@ class Tally(msgspec.Struct):
 
 
 class Webhook:
-    def __init__(self, broker: Broker, pauses: Sequence[float] = PAUSES_S, letters_max: int = LETTERS_MAX) -> None:
+    def __init__(
+        self,
+        link: Link,
+        announced: list[Callable[[list[DeadLetterNotice]], None]],
+        pauses: Sequence[float] = PAUSES_S,
+        letters_max: int = LETTERS_MAX,
+    ) -> None:
+        """`announced`: who is told of dead letters; it enters itself there. The link is asked what happened before."""
         self.tally = Tally()
-        self._broker = broker
+        self._link = link
+        self._announced = announced
         self._pauses = pauses
         self._letters_max = letters_max
-        self._lines: dict[str, deque[Letter]] = {}
+        self._lines: dict[str, deque[DeadLetterNotice]] = {}
         self._pending = 0  # in line, or being posted
         self._tasks: set[asyncio.Task[None]] = set()
         self._posting: dict[str, int] = {}  # tasks by address
@@ -69,29 +68,20 @@ class Webhook:
         return self._pending
 
     def start(self) -> None:
-        if self.observe not in self._broker.on_commit:
-            self._broker.on_commit.append(self.observe)
+        if self.take not in self._announced:
+            self._announced.append(self.take)
 
-    def observe(self, records: list[Record]) -> None:
-        """Called for each commit, so it is quick about those without dead letters."""
-        for record in records:
-            if type(record) is Published and record.origins:
-                for offset, origin in enumerate(record.origins, record.base):
-                    self._take(MessageRef(record.topic, record.partition, offset), origin, record.at)
+    def take(self, letters: list[DeadLetterNotice]) -> None:
+        for letter in letters:
+            if self._pending >= self._letters_max:
+                self._drop()
+            else:
+                self._line_up(letter)
 
-    def _take(self, ref: MessageRef, origin: Origin, at: int) -> None:
-        topics = self._broker.engine.state.topics
-        topic, dlq = topics.get(origin.message.topic), topics.get(ref.topic)
-        if origin.reason == "redriven" or topic is None or dlq is None or topic.config.dlq_webhook is None:
-            return
-        if self._pending >= self._letters_max:
-            self._drop()
-            return
-        url = topic.config.dlq_webhook
+    def _line_up(self, letter: DeadLetterNotice) -> None:
+        url = letter.webhook
         self._pending += 1
-        self._lines.setdefault(url, deque()).append(
-            Letter(url, topic.name.name, topic.name.namespace, dlq.name.name, ref, origin, at)
-        )
+        self._lines.setdefault(url, deque()).append(letter)
         if self._posting.get(url, 0) < POSTS_AT_ONCE:
             self._posting[url] = self._posting.get(url, 0) + 1
             task = asyncio.get_running_loop().create_task(self._work_off(url), name="ortoo-webhook")
@@ -118,11 +108,11 @@ class Webhook:
                 self._lines.pop(url, None)
                 del self._posting[url]
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: DeadLetterNotice) -> None:
         body = msgspec.json.encode(await self._to_json(letter))
         for pause in (*self._pauses, None):
             try:
-                await post_json(letter.url, body, ANSWER_S)
+                await post_json(letter.webhook, body, ANSWER_S)
             except PostError as error:
                 if pause is None:
                     self._give_up(letter, str(error))
@@ -143,14 +133,14 @@ class Webhook:
         except TimeoutError:
             pass
 
-    def _give_up(self, letter: Letter, error: str) -> None:
+    def _give_up(self, letter: DeadLetterNotice, error: str) -> None:
         self.tally.failed += 1
         _log.error(
             "a webhook did not take a dead letter",
-            extra={"url": _without_secrets(letter.url), "dead_letter": str(letter.id), "error": error},
+            extra={"url": _without_secrets(letter.webhook), "dead_letter": str(letter.id), "error": error},
         )
 
-    async def _to_json(self, letter: Letter) -> dict[str, object]:
+    async def _to_json(self, letter: DeadLetterNotice) -> dict[str, object]:
         origin, first = letter.origin, await self._first_delivery(letter.origin)
         return {
             "queue_name": letter.topic,
@@ -171,26 +161,26 @@ class Webhook:
 
     async def _first_delivery(self, origin: Origin) -> int | None:
         """When the group first got it, as far as its history is kept."""
-        topic = self._broker.engine.state.topics.get(origin.message.topic)
-        group = topic.group_names.get(origin.group) if topic is not None else None
         try:
-            history = await self._broker.store.history(*origin.message)
+            trace = await self._link.ask(GetTrace(origin.message))
         except (
             OrtooError,
             OSError,
             ValueError,
         ):  # damaged, or closed meanwhile: the letter is worth sending without it
             return None
-        leased = [event.at for event in history if isinstance(event, Leased) and group and event.group == group.id]
-        return leased[0] if leased else None
+        for event in trace.events:
+            if event.group == origin.group and event.what in ("delivered", "redelivered"):
+                return round(event.time * 1000)
+        return None
 
     async def close(self, grace: float = 0.0) -> None:
         """Tries the rest, with short pauses, for up to `grace` seconds. What is left then is logged and counted."""
         self._closing.set()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
-        if self.observe in self._broker.on_commit:
-            self._broker.on_commit.remove(self.observe)
+        if self.take in self._announced:
+            self._announced.remove(self.take)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -40,6 +40,7 @@ from ortoo.ports import Clock, Store
 from .admission import admit, copy_room
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
+from .dead_letters import Listener, tell_dead_letters
 from .leasing import Leasing
 from .meters import Meters
 from .reader import Reader
@@ -63,7 +64,8 @@ class Broker(Reader):
         self.meters = Meters()
         self._leasing = Leasing(self, self._read, self._arm)
         self.waiters = self._leasing.waiters
-        self.on_commit: list[Observer] = []  # told of the records of each commit, once they are durable
+        self.on_dead_letters: list[Listener] = []  # told of those of a commit whose topics have a webhook
+        self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
         self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
         self.engine = self._make_engine()

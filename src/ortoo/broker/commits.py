@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from time import perf_counter
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ from .copies import fill_copies, has_copies
 from .meters import Meters
 
 Observer = Callable[[list[Record]], None]
+T = TypeVar("T")
 
 _PATIENT = (Leased, Extended)  # records that free nothing, and that no reply waits for
 _LINGER_MS = 5
@@ -235,10 +237,10 @@ class Committer:
             _log.exception("a checkpoint failed")
 
 
-def tell(observers: Iterable[Observer], records: list[Record]) -> None:
+def tell(observers: Iterable[Callable[[list[T]], None]], told: list[T]) -> None:
     """What is durable, to whoever looks on. A mistake of theirs is theirs alone."""
     for observer in observers:
         try:
-            observer(records)
+            observer(told)
         except Exception:
             _log.exception("an observer of commits failed")

@@ -266,8 +266,13 @@ class Reader:
         topic = self._topic_of(ref)
         if ref.offset >= topic.partitions[ref.partition].durable:
             raise NotFoundError(f"nothing is known of message {ref}; it never was, or is not durable yet")
-        columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
         history = await self.store.history(ref.topic, ref.partition, ref.offset)
+        try:
+            columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
+        except CorruptionError:  # what happened to it is known all the same
+            if not history:
+                raise
+            columns = Columns([], [], [])
         if not len(columns) and not history:
             raise NotFoundError(
                 f"nothing is known of message {ref}; it never was, or retention removed it and its history"
