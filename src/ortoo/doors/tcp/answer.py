@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortoo.broker import AuthorizedLink, Share
+from ortoo.broker.budget import Share
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_query, check_wait
 from ortoo.model.commands import Command, Lease, Publish, unwrap

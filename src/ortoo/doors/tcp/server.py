@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from ortoo.broker import Gate
+from ortoo.broker.gate import Gate
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import TcpSettings
 

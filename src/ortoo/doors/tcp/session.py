@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ortoo.broker import AuthorizedLink, Gate, Presence, Share, Subscription
+from ortoo.broker.budget import Share
+from ortoo.broker.gate import AuthorizedLink, Gate
+from ortoo.broker.presence import Presence
+from ortoo.broker.subscription import Subscription
 from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
