@@ -1,5 +1,6 @@
 """What a queue measures of itself: the same through any link, bounded, and told also while the queue refuses."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from ortoo.model import metrics as m
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.operations import OPERATIONS, encode_answer
-from ortoo.model.queries import GetMetrics
+from ortoo.model.queries import GetMetrics, GetStats
 from ortoo.stores.disk import open_directory
 from ortoo.wire.protocol import FRAME_BYTES_MAX
 from tests.doors.tcp.home import serving
@@ -65,6 +66,22 @@ async def test_an_embedded_queue_has_figures_and_no_doors() -> None:
     assert (figures.doors, figures.store, figures.broker.in_flight_bytes) == ({}, None, None)
     assert figures.broker.counters.published == 4
     assert not (await queue._link.ask(GetMetrics())).broker.is_ready
+
+
+async def test_a_total_never_goes_down_whatever_is_deleted_meanwhile() -> None:
+    async with ortoo.open() as queue:
+        for number in range(150):
+            await queue.publish(f"t{number:03}", b"x")
+        for query in (GetMetrics(), GetStats()):
+            asking = asyncio.create_task(queue._link.ask(query))
+            await asyncio.sleep(0)
+            for name in ("t000", "t001", "t140", "t149"):  # before and after they were looked at
+                await queue.delete_topic(name)
+                await queue.publish(name, b"x")
+            told = await asking
+            found = (told.broker if isinstance(told, m.MetricFigures) else told).counters.published
+            published = 150 if isinstance(query, GetMetrics) else 154
+            assert published <= found <= published + 4
 
 
 async def test_what_was_told_does_not_go_on_counting() -> None:

@@ -28,7 +28,7 @@ from ortoo.stores.disk.crypto import KeyRing
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import small_files
 from tests.format.meaning import meaning
-from tests.property.test_engine_model import EngineMachine
+from tests.property.test_engine_model import EngineMachine, counters_of
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class DiskMachine(EngineMachine):
         assert store.problems == []
         # What a restart begins anew, and the model does not know of.
         engine.state.reset_counters()
-        engine.state.soft.past = self.engine.state.counters
+        engine.state.soft.past = counters_of(self.engine)
         engine.state.lease_number = self.engine.state.lease_number
         self.compare_dedup(engine)
         self.compare_times(engine)

@@ -44,7 +44,7 @@ from ortoo.model import records as r
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, TopicName
-from ortoo.model.replies import LeaseTaken, MessageState, Placed, Settled
+from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled
 from ortoo.model.topic import Ordering, TopicConfig, topic_config
 from tests.format.meaning import meaning
 from tests.property.model import DEAD, Appended, Group, Model, Topic
@@ -208,13 +208,20 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
     }
 
 
+def counters_of(engine: Engine) -> Counters:
+    counters = engine.state.past_counters()
+    for topic in engine.state.topics.values():
+        counters.add(topic.counters)
+    return counters
+
+
 def engine_state(engine: Engine, now: int) -> dict[str, Any]:
     state = engine.state
     return {
         "epoch": state.epoch,
         "number": state.number,
         "leases": state.lease_number,
-        "counters": msgspec.structs.asdict(state.counters),
+        "counters": msgspec.structs.asdict(counters_of(engine)),
         "transactions": {
             name: (transaction.until, transaction.count, transaction.batches, {part for part, _ in transaction.shares})
             for name, transaction in state.transactions.items()

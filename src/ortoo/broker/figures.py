@@ -66,22 +66,24 @@ class Measured(Protocol):
 async def measure(broker: Measured) -> m.MetricFigures:
     """Each topic and each group as it is when its turn comes. What is answered is a copy of everything that goes on counting."""
     turns = Turns()
-    topics = await _topics(broker, turns)
+    total = broker.engine.state.past_counters()
+    topics = await _topics(broker, turns, total)
     deliveries = []
     for topic, histogram in broker.meters.known_deliveries(broker.engine.state.names):
         deliveries.append((topic or m.OTHER_TOPICS, histogram.copy()))
         await turns.worked(_DELIVERIES_UNITS)
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
-    figures, store = _broker(broker), broker.store
+    figures, store = _broker(broker, total), broker.store
     stored = store.figures() if store.is_instant else await asyncio.to_thread(store.figures)
     return m.MetricFigures(topics, deliveries, doors, figures, stored)
 
 
-async def _topics(broker: Measured, turns: Turns) -> list[m.TopicFigures]:
+async def _topics(broker: Measured, turns: Turns, total: Counters) -> list[m.TopicFigures]:
     found: list[m.TopicFigures] = []
     others: m.TopicFigures | None = None
     for topic in list(broker.engine.state.topics.values()):
         figures = _topic(topic)
+        total.add(figures.counters)
         if len(found) < m.TOPICS_MAX:
             found.append(figures)
             for group, name in _named(topic):
@@ -157,7 +159,7 @@ def _door(meters: DoorMeters) -> m.DoorFigures:
     )
 
 
-def _broker(broker: Measured) -> m.BrokerFigures:
+def _broker(broker: Measured, total: Counters) -> m.BrokerFigures:
     state, meters, budget = broker.engine.state, broker.meters, broker.meters.budget
     return m.BrokerFigures(
         is_ready=broker.refusal is None and broker.full() is None,
@@ -170,7 +172,7 @@ def _broker(broker: Measured) -> m.BrokerFigures:
         recoveries=meters.recoveries,
         longest_stall_seconds=meters.longest_stall.largest(monotonic()),
         longest_turn_seconds=meters.longest_turn.largest(monotonic()),
-        counters=state.counters,
+        counters=total,
         commit_seconds=meters.commit_seconds.copy(),
         commit_records=meters.commit_records.copy(),
         stall_seconds=meters.stall_seconds.copy(),

@@ -112,7 +112,9 @@ class Reader:
         """In turns, each topic as it is when its turn comes."""
         state, turns = self._state, Turns()
         groups = depth = leases = 0
+        counters = state.past_counters()
         for topic in list(state.topics.values()):
+            counters.add(topic.counters)
             groups += len(topic.groups)
             depth += topic.depth()
             leases += sum(len(group.leases) for group in topic.groups.values())
@@ -125,7 +127,7 @@ class Reader:
             waiters=len(self.waiters),
             transactions=len(state.transactions),
             epoch=state.epoch,
-            counters=state.counters,
+            counters=counters,
             problems=self.problems(),
         )
 
