@@ -12,6 +12,7 @@ import pytest_asyncio
 from ortoo import FullError, InvalidError
 from ortoo.broker import Broker
 from ortoo.model import limits
+from ortoo.model import queries as q
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import (
     Begin,
@@ -59,7 +60,7 @@ async def broker(clock: ManualClock) -> AsyncIterator[Broker]:
 
 
 async def messages(broker: Broker) -> int:
-    return (await broker.topic(JOBS)).messages
+    return (await broker.ask(q.GetTopic(JOBS))).messages
 
 
 async def test_a_publish_sent_again_is_answered_the_same_and_made_once(broker: Broker) -> None:
@@ -138,7 +139,7 @@ async def test_a_number_used_for_another_command_is_refused(broker: Broker) -> N
     await broker.publish(once(publish(b"x")))
     with pytest.raises(InvalidError, match="another command"):
         await broker.call(once(CreateGroup(JOBS, "g")))
-    assert (await broker.topic(JOBS)).groups == []
+    assert (await broker.ask(q.GetTopic(JOBS))).groups == []
 
 
 async def test_a_lease_is_not_numbered(broker: Broker) -> None:

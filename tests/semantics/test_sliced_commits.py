@@ -11,6 +11,7 @@ import pytest_asyncio
 from ortoo import ExistsError, FullError, Message, NotFoundError, OutcomeUnknownError, Queue
 from ortoo.broker import Broker
 from ortoo.model import limits
+from ortoo.model import queries as q
 from ortoo.model.commands import END
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef, TopicName
@@ -97,16 +98,16 @@ async def test_nothing_of_it_can_be_read_listed_or_found(halfway: Halfway) -> No
     name = TopicName("default", "one")
     topic = await queue.topic("one")
     assert (topic.messages, topic.depth, topic.partitions[0].end) == (0, 0, 0)
-    page = await broker.scan(name, 0, END)
+    page = await broker.ask(q.Scan(name, 0, END))
     assert (len(page.columns), page.end) == (0, 0)
-    assert await broker.offsets(name, END) == [0]
+    assert await broker.ask(q.GetOffsets(name, END)) == [0]
     ref = MessageRef(topic.id, 0, 0)
-    for looking in (broker.message(ref), broker.trace(ref)):
+    for looking in (broker.ask(q.GetMessage(ref)), broker.ask(q.GetTrace(ref))):
         with pytest.raises(NotFoundError):
             await looking
     await halfway.go_on()
     assert (await queue.topic("one")).messages == 4
-    assert (await broker.message(ref)).to_info().message.value == STAGED[0]
+    assert (await broker.ask(q.GetMessage(ref))).to_info().message.value == STAGED[0]
 
 
 async def test_what_others_publish_behind_it_waits_for_it(halfway: Halfway) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from ortoo.broker import Broker
 from ortoo.model import limits
+from ortoo.model import queries as q
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import START, Begin, Commit, CreateTopic, Once, PlainCommand, Publish, Stage
 from ortoo.model.errors import OrtooError
@@ -122,7 +123,7 @@ class Producer:
     async def found(self, topic: TopicName) -> list[bytes]:
         values: list[bytes] = []
         for partition in range(2):
-            values += (await self.broker.scan(topic, partition, START, count=1000)).columns.values
+            values += (await self.broker.ask(q.Scan(topic, partition, START, count=1000))).columns.values
         return values
 
 

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from ortoo.engine import Engine
 from ortoo.engine.picker import Budget
 from ortoo.engine.state import State
+from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
 from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, unwrap
 from ortoo.model.errors import (
     ClosedError,
-    FullError,
     OrtooError,
     OutcomeUnknownError,
     StoreFailedError,
@@ -33,6 +33,7 @@ from ortoo.model.errors import (
 )
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
+from ortoo.model.queries import Query
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Clock, Store
@@ -43,6 +44,7 @@ from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
 from .leasing import Leasing
 from .meters import Meters
+from .publishing import Publishing
 from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
@@ -53,16 +55,18 @@ _FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 _log = logging.getLogger("ortoo.broker")
 
+A = TypeVar("A")
 
-class Broker(Reader):
-    """Everything a door may ask. The reading half is in reader.py."""
+
+class Broker:
+    """Everything a door may ask. Queries are answered by reader.py."""
 
     def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
         self.store = store
-        self.missing = []
         self.clock = clock
         self.meters = Meters()
-        self._leasing = Leasing(self, self._read, self._arm)
+        self._reader = Reader(self)
+        self._leasing = Leasing(self, self._reader.read, self._arm)
         self.waiters = self._leasing.waiters
         self.on_dead_letters: list[Listener] = []  # told of those of a commit whose topics have a webhook
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
@@ -70,6 +74,7 @@ class Broker(Reader):
         self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
         self.engine = self._make_engine()
         self._capacity_waiters = CapacityWaiters(clock)
+        self._publishing = Publishing(self, self._capacity_waiters)
         self._time = Timekeeper(clock)
         self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
@@ -124,6 +129,7 @@ class Broker(Reader):
 
     @property
     def refusal(self) -> OrtooError | None:
+        """Why nothing is taken now; None when all is well."""
         return self._refusal
 
     def _check_open(self) -> None:
@@ -131,7 +137,7 @@ class Broker(Reader):
             raise self._refusal.with_traceback(None)  # else it would grow with each who is refused
 
     @property
-    def _state(self) -> State:
+    def state(self) -> State:
         self._check_open()
         return self.engine.state
 
@@ -172,29 +178,7 @@ class Broker(Reader):
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         """With `wait_ms`, waits that long for room in a full topic."""
-        wanted = unwrap(command)
-        assert isinstance(wanted, Publish)
-        place: tuple[int, int] | None = None  # in the line of those who wait for room, and until when
-        while True:
-            try:
-                reply: Placed = self.submit(command)
-            except FullError:
-                now = self.clock.monotonic_ms()
-                if place is not None and now >= place[1]:
-                    self._capacity_waiters.notify(wanted.topic, 1)  # the next in line may want less
-                place = place or (self._capacity_waiters.ticket(), now + wait_ms)
-                if now >= place[1]:
-                    raise
-                await self._capacity_waiters.wait(wanted.topic, *place)
-            except OrtooError:
-                if place is not None:  # it does not take the room that it was woken for
-                    self._capacity_waiters.notify(wanted.topic, 1)
-                raise
-            else:
-                if reply.duplicates and (topic := self.engine.state.names.get(wanted.topic)) is not None:
-                    topic.counters.duplicates += sum(reply.duplicates)
-                await self.flush()
-                return reply
+        return await self._publishing.publish(command, wait_ms)
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
         return await self._leasing.lease(command, seconds)
@@ -207,6 +191,14 @@ class Broker(Reader):
         unpark = self.engine.park(command)
         return lambda: unpark(self.now())
 
+    # -- queries
+
+    async def ask(self, query: Query[A]) -> A:
+        return await self._reader.ask(query)
+
+    def find_topic(self, name: TopicName) -> Topic | None:
+        return self.engine.state.names.get(name)
+
     # -- time
 
     def now(self) -> int:
@@ -214,7 +206,11 @@ class Broker(Reader):
 
     def problems(self) -> list[str]:
         own = (self._time.problems(), self.engine.problems(), self._coordinator.problems())
-        return [*super().problems(), *chain.from_iterable(own)]
+        return [*self.store.status().problems, *self._reader.missing, *chain.from_iterable(own)]
+
+    def full(self) -> str | None:
+        """Why the store takes no more messages; None while it does."""
+        return self.store.status().full
 
     def _do_due(self, now: int) -> None:
         """Does what is due, as much as one turn may; later turns go on. A mistake of ours suspends its topic, no other."""

@@ -1,12 +1,11 @@
-"""The broker's reading half: infos, replay, single messages, traces. Nothing here changes anything."""
+"""Answers queries: infos, replay, single messages, traces; and reads what leases took. Nothing here changes anything."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from ortoo.engine import Engine
 from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
 from ortoo.engine.state import State
@@ -15,7 +14,7 @@ from ortoo.engine.view import group_info, message_states, offsets_in_state, topi
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError, OrtooError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import Query
@@ -32,14 +31,11 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
-from ortoo.ports import Store
 
-from .figures import measure
-from .meters import Meters
+from .figures import Measured, measure
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
-from .waiters import Waiters
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
@@ -68,28 +64,22 @@ async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
     return info
 
 
-class Reader:
-    engine: Engine
-    meters: Meters
-    missing: list[str]  # messages that the store should have, in words
-    store: Store
-    waiters: Waiters
+class Shell(Measured, Protocol):
+    """What the reader needs of the broker."""
 
     @property
-    def _state(self) -> State:
-        return self.engine.state
-
-    @property
-    def refusal(self) -> OrtooError | None:
-        """Why nothing is taken now; None when all is well."""
-        raise NotImplementedError
-
-    def now(self) -> int:
-        raise NotImplementedError
+    def state(self) -> State:
+        """OrtooError while nothing is taken."""
+        ...
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable: a history is made of that."""
-        raise NotImplementedError
+
+
+class Reader:
+    def __init__(self, broker: Shell) -> None:
+        self._broker = broker
+        self.missing: list[str] = []  # messages that the store should have, in words
 
     async def ask(self, query: Query[A]) -> A:
         answer: A = await getattr(self, _METHODS[type(query)])(*msgspec.structs.astuple(query))
@@ -97,20 +87,17 @@ class Reader:
 
     async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
-        found = [t for t in self._state.topics.values() if namespace is None or t.name.namespace == namespace]
+        found = [t for t in self._broker.state.topics.values() if namespace is None or t.name.namespace == namespace]
         turns = Turns()
         return [await _look_at(topic, turns) for topic in sorted(found, key=lambda topic: topic.name)]
 
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
-        return await _look_at(self._state.topic(name), Turns())
-
-    def find_topic(self, name: TopicName) -> Topic | None:
-        return self.engine.state.names.get(name)
+        return await _look_at(self._broker.state.topic(name), Turns())
 
     async def stats(self) -> Stats:
         """In turns, each topic as it is when its turn comes."""
-        state, turns = self._state, Turns()
+        state, turns = self._broker.state, Turns()
         groups = depth = leases = 0
         counters = state.past_counters()
         for topic in list(state.topics.values()):
@@ -124,30 +111,22 @@ class Reader:
             groups=groups,
             depth=depth,
             leases=leases,
-            waiters=len(self.waiters),
+            waiters=len(self._broker.waiters),
             transactions=len(state.transactions),
             epoch=state.epoch,
             counters=counters,
-            problems=self.problems(),
+            problems=self._broker.problems(),
         )
 
     async def metrics(self) -> MetricFigures:
         """Also while nothing is taken: then above all somebody looks."""
-        return await measure(self)
+        return await measure(self._broker)
 
-    def full(self) -> str | None:
-        """Why the store takes no more messages; None while it does."""
-        return self.store.status().full
-
-    def problems(self) -> list[str]:
-        """What an operator should know."""
-        return [*self.store.status().problems, *self.missing]
-
-    async def _read(self, run: Taken, offsets: list[int]) -> Columns:
+    async def read(self, run: Taken, offsets: list[int]) -> Columns:
         if not offsets:
             return Columns([], [], [])
         try:
-            columns = await self.store.read(run.topic_id, run.partition, offsets)
+            columns = await self._broker.store.read(run.topic_id, run.partition, offsets)
         except CorruptionError:
             columns = await self._readable(run, offsets)
             if not len(columns):
@@ -159,7 +138,7 @@ class Reader:
 
     def _check_missing(self, run: Taken, offsets: set[int], is_all: bool) -> None:
         """A store leaves out what is gone: trimmed or deleted since it was leased. What the engine counts on must be there."""
-        topic = self.engine.state.topics.get(run.topic_id)
+        topic = self._broker.engine.state.topics.get(run.topic_id)
         log = topic.partitions[run.partition] if topic is not None else None
         lost = sorted(
             offset for offset in offsets if log is not None and offset >= log.start and offset not in log.deleted
@@ -177,7 +156,7 @@ class Reader:
     async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
         """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""
         try:
-            return await self.store.read(run.topic_id, run.partition, offsets)
+            return await self._broker.store.read(run.topic_id, run.partition, offsets)
         except CorruptionError:
             if len(offsets) == 1:
                 return Columns([], [], [])
@@ -194,9 +173,9 @@ class Reader:
         end = log.durable if until is None else min(resolve(log, until), log.durable)
         count = bound_count(topic, partition, min(count, end - first))
         if count <= 0:
-            columns, after = await self.store.read(topic.id, partition, []), max(first, end)
+            columns, after = await self._broker.store.read(topic.id, partition, []), max(first, end)
         else:
-            columns = await self.store.scan(topic.id, partition, first, count)
+            columns = await self._broker.store.scan(topic.id, partition, first, count)
             columns = columns.part(0, fit(columns, limits.ANSWER_BYTES_MAX)[0])
             after = columns.offsets[-1] + 1 if len(columns) else first + count
         if log.deleted:
@@ -205,25 +184,25 @@ class Reader:
 
     async def offsets(self, name: TopicName, position: Position) -> list[int]:
         """What the position means in each partition, and never beyond what is durable. Cheap enough to be asked all the time."""
-        topic = self._state.topic(name)
+        topic = self._broker.state.topic(name)
         for log in topic.partitions:
             check_healthy(topic, log.index)
         return [min(resolve(log, position), log.durable) for log in topic.partitions]
 
     async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
         """What happened to a partition's messages, from the record of that number on: for whoever follows it."""
-        await self.flush()
+        await self._broker.flush()
         topic = self._to_scan(name, partition, count)
         if start < 0:
             raise InvalidError(f"a position in a history is 0 or more, not {start}")
-        found = await self.store.read_history(topic.id, partition, start, count)
+        found = await self._broker.store.read_history(topic.id, partition, start, count)
         taken, records = encode_fitting(found.records, limits.ANSWER_BYTES_MAX)
         groups = {int(group.id): group.name for group in topic.groups.values()}
         after = found.start + taken
         return HistoryPage(name, topic.id, partition, records, found.start, after, found.first, found.end, groups)
 
     def _to_scan(self, name: TopicName, partition: int, count: int) -> Topic:
-        topic = self._state.topic(name)
+        topic = self._broker.state.topic(name)
         if not 0 <= partition < len(topic.partitions):
             raise InvalidError(f"topic {str(name)!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
         if not 1 <= count <= limits.BATCH_MESSAGES_MAX:
@@ -232,8 +211,8 @@ class Reader:
         return topic
 
     async def message(self, ref: MessageRef) -> MessageFound:
-        topic, _ = self._state.message(ref)
-        columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
+        topic, _ = self._broker.state.message(ref)
+        columns = await self._broker.store.read(ref.topic, ref.partition, [ref.offset])
         if not len(columns):
             raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
         page = Page(topic.name, topic.id, ref.partition, columns, ref.offset + 1, ref.offset + 1)
@@ -241,8 +220,8 @@ class Reader:
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
         """Messages in one state for a group, a page per partition; fewer than asked for where they are large."""
-        topic = self._state.topic(name)
-        feeds = self._state.group(topic, group).feeds
+        topic = self._broker.state.topic(name)
+        feeds = self._broker.state.group(topic, group).feeds
         if not 0 <= count <= limits.BATCH_MESSAGES_MAX:
             raise InvalidError(f"count must be 0 to {limits.BATCH_MESSAGES_MAX}, not {count}")
         pages: list[Page] = []
@@ -251,7 +230,7 @@ class Reader:
             log = feed.partition
             most = bound_count(topic, log.index, count) if room > 0 else 0
             offsets = offsets_in_state(feed, state, most).to_array().tolist()
-            columns = await self.store.read(topic.id, log.index, offsets)
+            columns = await self._broker.store.read(topic.id, log.index, offsets)
             fitting, size = fit(columns, room) if len(columns) else (0, 0)
             if size > room and room < limits.ANSWER_BYTES_MAX:  # only the very first may be too large by itself
                 fitting = 0
@@ -264,13 +243,13 @@ class Reader:
         return pages
 
     async def trace(self, ref: MessageRef) -> Trace:
-        await self.flush()
+        await self._broker.flush()
         topic = self._topic_of(ref)
         if ref.offset >= topic.partitions[ref.partition].durable:
             raise NotFoundError(f"nothing is known of message {ref}; it never was, or is not durable yet")
-        history = await self.store.history(ref.topic, ref.partition, ref.offset)
+        history = await self._broker.store.history(ref.topic, ref.partition, ref.offset)
         try:
-            columns = await self.store.read(ref.topic, ref.partition, [ref.offset])
+            columns = await self._broker.store.read(ref.topic, ref.partition, [ref.offset])
         except CorruptionError:  # what happened to it is known all the same
             if not history:
                 raise
@@ -280,10 +259,10 @@ class Reader:
                 f"nothing is known of message {ref}; it never was, or retention removed it and its history"
             )
         published = columns.timestamps[0] if len(columns) else None
-        return compose(topic, ref, published, history, self._state.now)
+        return compose(topic, ref, published, history, self._broker.state.now)
 
     def _topic_of(self, ref: MessageRef) -> Topic:
-        topic = self._state.topic_by_id(ref.topic)
+        topic = self._broker.state.topic_by_id(ref.topic)
         if ref.partition >= len(topic.partitions):
             raise NotFoundError(f"there is no message {ref}: its topic has {len(topic.partitions)} partitions")
         check_healthy(topic, ref.partition)

@@ -185,13 +185,13 @@ async def test_a_replay_as_ndjson_is_one_message_a_line(home: Home, options: dic
 def counting_scans(home: Home) -> list[int]:
     """Grows by the partition whenever the store is read, ten messages at a time."""
     scans: list[int] = []
-    scan = home.broker.scan
+    scan = home.broker._reader.scan
 
     async def counted(name: TopicName, partition: int, start: Position, until: Any = None, count: int = 0) -> Page:
         scans.append(partition)
         return await scan(name, partition, start, until, 10)
 
-    home.broker.scan = counted  # type: ignore[method-assign]
+    home.broker._reader.scan = counted  # type: ignore[method-assign]
     return scans
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ortoo.broker.turns import Turns
+from ortoo.model import queries as q
 from ortoo.model.names import TopicName
 from tests.doors.http.home import Home
 
@@ -70,7 +71,7 @@ async def test_the_login_of_a_webhook_is_not_shown(home: Home, login: str) -> No
     for response in (made, shown, listed, changed):
         assert f"{login}@" not in response.text
         assert "hooks.example/x?***" in response.text
-    assert (await home.broker.topic(TopicName("default", "t"))).config.dlq_webhook == url
+    assert (await home.broker.ask(q.GetTopic(TopicName("default", "t")))).config.dlq_webhook == url
 
 
 async def test_the_query_of_a_webhook_is_not_shown(home: Home) -> None:
@@ -91,7 +92,7 @@ async def test_what_was_shown_may_be_sent_back(home: Home) -> None:
     config = (await home.client.get("/v1/topics/t")).json()["config"]
     changed = await home.client.patch("/v1/topics/t", json={**config, "lease": 5})
     assert changed.status_code == 200, changed.text
-    assert (await home.broker.topic(TopicName("default", "t"))).config.dlq_webhook == SETTINGS["dlq_webhook"]
+    assert (await home.broker.ask(q.GetTopic(TopicName("default", "t")))).config.dlq_webhook == SETTINGS["dlq_webhook"]
     for response in (
         await home.client.patch("/v1/topics/t", json={"dlq_webhook": "https://********@elsewhere.example/"}),
         await home.post("/v1/topics", {"name": "u", "dlq_webhook": config["dlq_webhook"]}),

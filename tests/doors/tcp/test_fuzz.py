@@ -16,6 +16,7 @@ from ortoo import OrtooError, Queue
 from ortoo.broker import Access, Broker, Budget, Gate, Share
 from ortoo.doors.tcp.answer import answer
 from ortoo.model import commands as c
+from ortoo.model import queries as q
 from ortoo.model.names import TopicName
 from ortoo.model.settings import LimitSettings
 from ortoo.stores.disk import DiskStore
@@ -75,7 +76,7 @@ def try_all(caplog: pytest.LogCaptureFixture, strategy: st.SearchStrategy[Any], 
 
 
 async def forget_all(home: Home) -> None:
-    for topic in await home.broker.topics():
+    for topic in await home.broker.ask(q.ListTopics()):
         await home.broker.call(c.DeleteTopic(TopicName(topic.namespace, topic.name)))
 
 
@@ -139,11 +140,11 @@ async def play(said: list[Any]) -> None:
     await clock.advance(3600)
     assert broker.meters.recoveries == 0
     assert broker.is_working
-    epoch = (await broker.stats()).epoch
+    epoch = (await broker.ask(q.GetStats())).epoch
     await broker.close()
     again = Broker(DiskStore(disk, reserve_bytes=0, in_threads=False), clock)
     await again.open()
-    stats = await again.stats()
+    stats = await again.ask(q.GetStats())
     assert stats.problems == []
     assert stats.epoch == epoch + 1
     await Queue(again).publish("probe", b"x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ortoo
+from ortoo.model import queries as q
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic, ListTopics
 from ortoo.wire import protocol as p
@@ -15,7 +16,7 @@ SHOWN = "https://********@hooks.example/x?********"
 
 
 async def webhook(home: Home) -> str | None:
-    return (await home.broker.topic(TopicName("default", "t"))).config.dlq_webhook
+    return (await home.broker.ask(q.GetTopic(TopicName("default", "t")))).config.dlq_webhook
 
 
 async def test_the_login_of_a_webhook_does_not_leave_the_server(home: Home) -> None:
