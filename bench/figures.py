@@ -64,6 +64,8 @@ TARGETS = {
     ("one by one", "publish"): Target(60_000),
     ("consume loops", "await ack"): Target(28_000),
     ("consume loops", "ack_nowait"): Target(140_000),
+    ("consume loops", "worker of 16"): Target(50_000),
+    ("consume loops", "worker of 100"): Target(100_000),
     ("fan-out to 10", "deliveries"): Target(800_000),
     ("delayed", "insert"): Target(200_000),
     ("delayed", "lateness p99"): Target(50, "at most"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
 
 import ortoo
@@ -16,6 +17,7 @@ LEASE_SECONDS = 600.0  # no lease may run out while a slow machine is measured
 WAIT_SECONDS = 10.0
 FAN_OUT_GROUPS = 10
 SINGLE_TASKS = 256
+WORKER_PLACES = (16, 100)  # messages handled at a time
 
 
 async def publish_all(queue: ortoo.Queue, load: Load, size: int, count: int) -> float:
@@ -83,25 +85,53 @@ async def live(load: Load, size: int, count: int, groups: int = 1) -> float:
 
 async def loops(count: int) -> Rates:
     """The loops that people write first: one message, one ack. What is leased and acked as a whole is in the other scenarios."""
-    found: Rates = {}
-    for what in ("await ack", "ack_nowait"):
-        async with ortoo.open() as queue:
-            await queue.create_topic(TOPIC)
-            for _ in range(0, count, 1000):
-                await queue.publish_many(TOPIC, [bytes(VALUE_BYTES)] * 1000)
-            left = count
-            began = perf_counter()
-            async with queue.consume(TOPIC, lease=LEASE_SECONDS) as messages:
-                async for message in messages:
-                    if what == "ack_nowait":
-                        message.ack_nowait()
-                    else:
-                        await message.ack()
-                    left -= 1
-                    if not left:
-                        break
-            found[what] = count / (perf_counter() - began)
-    return found
+    return {
+        "await ack": await _timed(count, _await_acks),
+        "ack_nowait": await _timed(count, _ack_nowait),
+        **{f"worker of {places}": await _timed(count, partial(_work, places)) for places in WORKER_PLACES},
+    }
+
+
+async def _timed(count: int, consume: Callable[[ortoo.Queue, int], Awaitable[None]]) -> float:
+    async with ortoo.open() as queue:
+        await queue.create_topic(TOPIC)
+        for _ in range(0, count, 1000):
+            await queue.publish_many(TOPIC, [bytes(VALUE_BYTES)] * 1000)
+        began = perf_counter()
+        await consume(queue, count)
+        return count / (perf_counter() - began)
+
+
+async def _await_acks(queue: ortoo.Queue, left: int) -> None:
+    async with queue.consume(TOPIC, lease=LEASE_SECONDS) as messages:
+        async for message in messages:
+            await message.ack()
+            left -= 1
+            if not left:
+                return
+
+
+async def _ack_nowait(queue: ortoo.Queue, left: int) -> None:
+    async with queue.consume(TOPIC, lease=LEASE_SECONDS) as messages:
+        async for message in messages:
+            message.ack_nowait()
+            left -= 1
+            if not left:
+                return
+
+
+async def _work(concurrency: int, queue: ortoo.Queue, left: int) -> None:
+    worker, is_done = ortoo.Worker(queue), asyncio.Event()
+
+    @worker.on(TOPIC, concurrency=concurrency, lease=LEASE_SECONDS)
+    async def handle(message: ortoo.Received) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            is_done.set()
+
+    async with worker:
+        await is_done.wait()
 
 
 async def one_by_one(count: int) -> Rates:

@@ -4,6 +4,10 @@ import asyncio
 import functools
 import logging
 import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -162,6 +166,72 @@ async def test_only_plain_functions_need_threads(queue: ortoo.Queue, make_worker
     async with worker:
         await until(lambda: worker.stats.handled + worker.stats.failed == 1)
     assert worker.stats.handled == 1
+
+
+@pytest.mark.parametrize("kind", ["async", "plain", "handed on"])
+async def test_a_handler_does_not_see_what_another_call_did_to_context_variables(
+    queue: ortoo.Queue, make_worker: MakeWorker, kind: str
+) -> None:
+    worker, seen, variable = make_worker(), list[str](), ContextVar("user", default="nobody")
+
+    async def handle(message: ortoo.Received) -> None:
+        seen.append(variable.get())
+        variable.set("first half")
+        await asyncio.sleep(0)
+        seen.append(variable.get())
+
+    def handle_plainly(message: ortoo.Received) -> None:
+        seen.append(variable.get())
+        variable.set("first half")
+        seen.append(variable.get())
+
+    handlers: dict[str, Callable[[ortoo.Received], Any]] = {
+        "async": handle,
+        "plain": handle_plainly,
+        "handed on": lambda message: handle(message),  # noqa: PLW0108 - not a coroutine function
+    }
+    worker.on("emails", concurrency=2)(handlers[kind])
+    await queue.publish_many("emails", [b"x"] * 10)
+    async with worker:
+        await until(lambda: worker.stats.handled == 10)
+    assert sorted(seen) == ["first half"] * 10 + ["nobody"] * 10
+
+
+async def test_a_handler_that_cancels_itself_harms_no_other(queue: ortoo.Queue, make_worker: MakeWorker) -> None:
+    worker, seen = make_worker(), list[bytes]()
+
+    @worker.on("emails", error_delay=3600)
+    async def send(message: ortoo.Received) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        if message.value == b"cancel":
+            task.cancel()
+            return
+        await asyncio.sleep(0)
+        seen.append(message.value)
+
+    await queue.publish_many("emails", [b"cancel", b"1", b"cancel", b"2"])
+    async with worker:
+        await until(lambda: worker.stats.handled == 4)
+    assert seen == [b"1", b"2"]
+
+
+async def test_handlers_that_never_wait_let_others_run(queue: ortoo.Queue, make_worker: MakeWorker) -> None:
+    worker, handled, turns = make_worker(), 0, list[int]()
+
+    @worker.on("emails", prefetch=100)
+    async def send(message: ortoo.Received) -> None:
+        nonlocal handled
+        time.sleep(0.002)  # noqa: ASYNC251 - that is what it is about
+        handled += 1
+
+    await queue.publish_many("emails", [b"x"] * 100)
+    async with worker:
+        while handled < 100:
+            turns.append(handled)
+            await asyncio.sleep(0)
+    assert len(set(turns)) > 30
 
 
 async def test_the_decorator_leaves_the_function_as_it_is(make_worker: MakeWorker) -> None:

@@ -57,7 +57,7 @@ async def test_what_is_given_back_is_not_leased_again_at_once_but_when_its_line_
         await release(messages)
 
     monkeypatch.setattr(queue, "release", counting)
-    monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr("ortoo.client.taker._PAUSE_SECONDS", 3600.0)
 
     @worker.on("emails", concurrency=2, timeout=0.05, error_delay=0)
     def send(message: ortoo.Received) -> None:
@@ -115,7 +115,7 @@ async def test_a_handler_whose_lease_was_lost_and_whose_time_is_up_holds_nothing
         await clock.advance(10)
         await until(lambda: worker.stats.lost == 1)
         await queue.publish("emails", b"y")
-        await until(lambda: shift_of(worker)._waiting)
+        await until(lambda: len(shift_of(worker).waiting))
         run_out_of_time(worker)
         try:
             assert await take_elsewhere(queue) == [(b"y", 1)]
@@ -158,7 +158,7 @@ async def owned(queue: ortoo.Queue, consumer: str) -> list[int]:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("ortoo.client.taker._PAUSE_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -227,7 +227,7 @@ async def test_what_other_handlers_hold_is_settled_before_a_worker_leaves_its_pa
         first, second = await owned(queue, "a")
         await queue.publish("emails", b"hangs", partition=first)
         await queue.publish("emails", b"works", partition=second)
-        await until(lambda: shift_of(worker)._running == 2)
+        await until(lambda: shift_of(worker).running == 2)
         job = next(job for job in shift_of(worker).jobs if job.messages[0].value == b"hangs")
         shift_of(worker)._time_out(job, 300.0)
         await until(lambda: worker.stats.failed == 1)
@@ -299,13 +299,13 @@ async def test_a_worker_that_has_left_looks_around_no_more_often_when_one_of_sev
     looks, left = counted(monkeypatch, queue, "group"), counted(monkeypatch, queue, "leave")
     async with worker:
         try:
-            await until(lambda: shift_of(worker)._running == 2)
+            await until(lambda: shift_of(worker).running == 2)
             for job in list(shift_of(worker).jobs):
                 shift_of(worker)._time_out(job, 300.0)
             await until(lambda: worker.stats.failed == 2)
             elsewhere = asyncio.create_task(take_elsewhere(queue, 10))
             await until(lambda: left)
-            monkeypatch.setattr("ortoo.client.handler_runner._PAUSE_SECONDS", 3600.0)
+            monkeypatch.setattr("ortoo.client.taker._PAUSE_SECONDS", 3600.0)
             await elsewhere
             so_far = len(looks)
             hanging[0].set()
@@ -338,7 +338,7 @@ async def test_a_worker_goes_on_with_its_other_partitions_while_another_of_its_h
         first, second, third = await owned(queue, "a")
         await queue.publish("emails", b"hangs", partition=first)
         await queue.publish("emails", b"works", partition=second)
-        await until(lambda: shift_of(worker)._running == 2)
+        await until(lambda: shift_of(worker).running == 2)
         job = next(job for job in shift_of(worker).jobs if job.messages[0].value == b"hangs")
         shift_of(worker)._time_out(job, 300.0)
         await until(lambda: worker.stats.failed == 1)

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 
 import ortoo
+from ortoo.model.commands import Settle
 from ortoo.testing import ManualClock
 from tests.worker.conftest import MakeWorker, until
 
@@ -217,6 +219,55 @@ async def test_the_next_message_does_not_wait_for_the_last_ones_ack(
     assert worker.stats.handled == 10  # all are waited for at the end
 
 
+def acks_of(queue: ortoo.Queue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages each ack command has settled."""
+    sizes: list[int] = []
+    call = queue._link.call
+
+    async def counting(command: Any) -> Any:
+        if isinstance(command, Settle) and command.outcome == "ack":
+            sizes.append(sum(len(run.offsets) for run in command.runs))
+        return await call(command)
+
+    monkeypatch.setattr(queue._acks, "_call", counting)
+    return sizes
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_many_acks_leave_in_few_commands(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    worker, sizes = make_worker(), acks_of(queue, monkeypatch)
+
+    @worker.on("reports", concurrency=50)
+    async def write(message: ortoo.Received) -> None:
+        if waits:
+            await asyncio.sleep(0)
+
+    await queue.publish_many("reports", [b"x"] * 1000)
+    async with worker:
+        await until(lambda: worker.stats.handled == 1000)
+    assert sum(sizes) == 1000
+    assert len(sizes) <= 100
+
+
+async def test_of_acks_that_leave_together_only_those_of_lost_leases_are_lost(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, sizes, all_ten = make_worker(), acks_of(queue, monkeypatch), asyncio.Barrier(10)
+
+    @worker.on("reports", concurrency=10)
+    async def write(message: ortoo.Received) -> None:
+        if message.value in (b"3", b"7"):
+            await message.reject()  # by hand, so that these receipts alone go stale
+        await all_ten.wait()
+
+    await queue.publish_many("reports", [str(number) for number in range(10)])
+    async with worker:
+        await until(lambda: worker.stats.handled + worker.stats.lost == 10)
+    assert (worker.stats.handled, worker.stats.lost, max(sizes)) == (8, 2, 10)
+
+
 async def test_acks_on_their_way_are_bounded(
     queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +279,7 @@ async def test_acks_on_their_way_are_bounded(
         await ack(messages)
 
     monkeypatch.setattr(queue, "ack", slow)
-    monkeypatch.setattr("ortoo.client.handler_runner._UNCONFIRMED_MAX", 5)
+    monkeypatch.setattr("ortoo.client.outcomes._UNCONFIRMED_MAX", 5)
 
     @worker.on("reports", concurrency=2)
     async def write(message: ortoo.Received) -> None:

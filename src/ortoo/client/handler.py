@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, TypedDict
 
 import msgspec
@@ -69,14 +70,18 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         called = getattr(self.function, "__call__", None)  # noqa: B004 - an object may have an async __call__
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
-    async def call(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> None:
-        """`enter_loop` is called before anything is awaited that is the function's own; it may raise."""
+    def call(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> Awaitable[None]:
+        """In a context of its own. `enter_loop` is called before what a plain function hands on is awaited; it may raise."""
+        context = copy_context()
         if self.is_async:
-            enter_loop()
-            await self.function(given)
-            return
+            return _run_in(context, context.run(self.function, given))
+        return self._call_in_thread(context, given, threads, enter_loop)
+
+    async def _call_in_thread(
+        self, context: Context, given: Any, threads: Executor, enter_loop: Callable[[], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(threads, copy_context().run, self.function, given)
+        result = await loop.run_in_executor(threads, context.run, self.function, given)
         if inspect.isawaitable(result):  # a plain function that hands on a coroutine, as many decorators make them
             try:
                 enter_loop()
@@ -84,7 +89,28 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 if inspect.iscoroutine(result):
                     result.close()  # nobody will await it
                 raise
-            await result
+            await _run_in(context, _awaited(result))
+
+
+@types.coroutine
+def _run_in(context: Context, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Awaits it: each of its steps runs in that context, and what it changes there stays there."""
+    run = context.run
+    try:
+        waits_for = run(coroutine.send, None)
+        while True:
+            try:
+                answer = yield waits_for
+            except BaseException as error:  # of whatever kind, it is for the coroutine
+                waits_for = run(coroutine.throw, error)
+            else:
+                waits_for = run(coroutine.send, answer)
+    except StopIteration:
+        pass
+
+
+async def _awaited(result: Awaitable[Any]) -> None:
+    await result
 
 
 def check_source(topic: str | None, labels: dict[str, str] | None) -> None:

@@ -27,7 +27,7 @@ from .backoff import Sleep
 from .connecting import Tls, connect
 from .handler import Handler
 from .handlers import Handlers
-from .job import Counts
+from .outcomes import Counts
 from .queue import Queue
 from .worker_run import WorkerRun
 

@@ -16,9 +16,10 @@ from .ceding import may_cede
 from .handler import Handler
 from .handler_runner import HandlerRunner
 from .handlers import Faces, current_faces
-from .job import Counts
+from .outcomes import Counts
 from .queue import Queue
 from .remote import RemoteLink
+from .taker import Taker
 from .threads import DaemonThreads
 
 log = logging.getLogger("ortoo.worker")
@@ -31,6 +32,7 @@ class WorkerRun:
         self._grace = grace
         self._sleep = sleep
         self._runners: list[HandlerRunner] = []
+        self._takers: list[Taker] = []  # one for each of these
         self.faces: Faces | None = None
         self.error: BaseException | None = None
         self.opened = asyncio.Event()
@@ -61,7 +63,7 @@ class WorkerRun:
         try:
             async with self._working(queue, consumer):
                 self.opened.set()
-                await self._until_stopping(*(runner.take_forever() for runner in self._runners))
+                await self._until_stopping(*(taker.take_forever() for taker in self._takers))
         finally:
             await self._leave(queue, consumer)
             if closes:
@@ -99,20 +101,11 @@ class WorkerRun:
         blocking = sum(handler.concurrency for handler in self._handlers if not handler.is_async)
         assert self.faces is not None
         threads = DaemonThreads(max(blocking, 1), "ortoo-worker")
-        self._runners = [
-            HandlerRunner(
-                handler,
-                queue,
-                self.faces,
-                consumer,
-                threads,
-                self._counts,
-                self.fail,
-                self._sleep,
-                may_cede(handler, self._handlers),
-            )
-            for handler in self._handlers
-        ]
+        for handler in self._handlers:
+            runner = HandlerRunner(handler, queue, threads, self._counts, self.fail, self._sleep)
+            cedes = may_cede(handler, self._handlers)
+            self._runners.append(runner)
+            self._takers.append(Taker(handler, queue, runner, self.faces, consumer, self._sleep, cedes))
         try:
             yield
             await self._finish()
@@ -126,14 +119,15 @@ class WorkerRun:
         """Within the grace, or until told to hurry."""
         for runner in self._runners:
             await runner.give_back_waiting()
-        tasks = [job.task for runner in self._runners for job in runner.jobs if job.task is not None]
-        if tasks:
-            finished = asyncio.ensure_future(asyncio.wait(tasks))
-            ends = [asyncio.create_task(self.cancel_now.wait()), asyncio.create_task(_slept(self._sleep, self._grace))]
-            try:
-                await asyncio.wait([finished, *ends], return_when="FIRST_COMPLETED")
-            finally:
-                await _ended([finished, *ends])
+        finished: asyncio.Future[Any] = asyncio.gather(*(runner.finish() for runner in self._runners))
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.create_task(self.cancel_now.wait()),
+            asyncio.create_task(_slept(self._sleep, self._grace)),
+        ]
+        try:
+            await asyncio.wait([finished, *ends], return_when="FIRST_COMPLETED")
+        finally:
+            await _ended([finished, *ends])
 
     async def _leave(self, queue: Queue, consumer: str) -> None:
         """Whatever is still leased in this worker's name returns, also what was granted while it stopped."""
@@ -145,7 +139,7 @@ class WorkerRun:
             )
 
 
-async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
+async def _ended(tasks: list[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
