@@ -30,7 +30,7 @@ from ortoo.model.commands import (
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id
 from ortoo.model.queries import GetMessage, GetOffsets, GetStats, GetTopic, GetTrace, ListMessages, ListTopics, Scan
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
@@ -66,8 +66,11 @@ def to_position(at: Where | None, offset: int | None, time: Time | None) -> Posi
 
 
 class Admin:
-    _link: Link
-    namespace: str
+    """Topics, groups and single messages. The first part of a Queue."""
+
+    def __init__(self, link: Link, namespace: str) -> None:
+        self._link = link
+        self.namespace = check_name("a namespace", namespace)
 
     def _name(self, topic: str, namespace: str | None) -> TopicName:
         return to_topic_name(namespace or self.namespace, topic)

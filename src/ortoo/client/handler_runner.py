@@ -153,6 +153,7 @@ class HandlerRunner:
                 if is_new_turn:
                     if turn_ends:
                         await asyncio.sleep(0)
+                        now = monotonic()
                     turn_ends = now + _TURN_SECONDS
                 if (job := self._begin(task, now)) is None:
                     is_wanted = False
@@ -164,11 +165,8 @@ class HandlerRunner:
                     failure = None
                     try:
                         await call(job.messages[0] if is_single else job.messages, self._threads, job.enter_loop)
-                    except (
-                        Exception,
-                        asyncio.CancelledError,
-                    ) as error:  # whatever it is, it is the message that failed
-                        failure = error
+                    except (Exception, asyncio.CancelledError) as error:
+                        failure = error  # whatever it is, it is the message that failed
                     job.is_settling = True
                     if failure is not None or job.is_given_up:
                         await self._settle(job, failure)

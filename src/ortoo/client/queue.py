@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -13,12 +11,12 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Begin, Publish
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError
 from ortoo.model.message import CORRELATION_ID, Message, Received
-from ortoo.model.names import DEFAULT_NAMESPACE, check_name
+from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.model.replies import Sent
 
 from .arguments import check_number, check_text, to_ms, to_topic_name
 from .forking import keep
-from .gather import AckGatherer, Gatherer
+from .gather import Gatherer
 from .inbox import Inbox
 from .lazy import SentMessages
 from .link import Link
@@ -34,17 +32,10 @@ class Queue(Streams):
     def __init__(
         self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None, linger: float = 0.0
     ) -> None:
-        self._link = link
-        self._settler = self
-        self._prefetched = {}
+        super().__init__(link, namespace, consumer)
         self._linger = linger
         self._gatherer = Gatherer(link.publish, linger)
-        self._acks = AckGatherer(link.call)
-        self._late, self._unconfirmed = None, set()
         self._inboxes: dict[str, Inbox] = {}  # by namespace
-        self.namespace = check_name("a namespace", namespace)
-        self._is_named = consumer is not None
-        self.consumer = _consumer_name() if consumer is None else check_name("a consumer's name", consumer)
 
     async def open(self) -> Queue:
         await self._link.open()
@@ -60,21 +51,17 @@ class Queue(Streams):
                 pass  # the queue is away already, and the inbox with it
         self._gatherer.refusal = ClosedError("the queue was closed")  # else it might never be done
         await self._gatherer.drain()
-        for late in list(self._unconfirmed):
-            await late.drain()
-        await self._acks.drain()
+        await self._drain()
         await self._link.close()
         for late in list(self._unconfirmed):
             late.raise_failure()
 
     def _forked(self) -> None:
         """In a child process: what was under way is the parent's."""
-        keep(self._gatherer, self._acks, *self._inboxes.values(), *self._unconfirmed)
-        self._late, self._unconfirmed = None, set()
-        self._gatherer, self._acks = Gatherer(self._link.publish, self._linger), AckGatherer(self._link.call)
-        self._inboxes, self._prefetched = {}, {}
-        if not self._is_named:
-            self.consumer = _consumer_name()
+        super()._forked()
+        keep(self._gatherer, *self._inboxes.values())
+        self._gatherer = Gatherer(self._link.publish, self._linger)
+        self._inboxes = {}
 
     async def __aenter__(self) -> Queue:
         return await self.open()
@@ -173,7 +160,3 @@ class Queue(Streams):
         await self.topic(request.reply_to, namespace=request.namespace)
         correlated = {**(headers or {}), CORRELATION_ID: request.correlation_id}
         return await self.publish(request.reply_to, value, headers=correlated, namespace=request.namespace)
-
-
-def _consumer_name() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 from typing import Literal
+from uuid import uuid4
 
 from ortoo.model import limits
 from ortoo.model.batch import check_texts
@@ -14,7 +17,9 @@ from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
 from ortoo.model.replies import Settled
 
+from .admin import Admin
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
+from .forking import keep
 from .gather import AckGatherer
 from .late_acks import LateAcks
 from .lazy import Messages
@@ -26,15 +31,37 @@ from .settling import Receipts, check_settled, to_runs
 _STARTS = {"all": START, "new": Position("end"), None: None}
 
 
-class Receiving:
-    _link: Link
-    _settler: Settler
-    _acks: AckGatherer
-    _late: LateAcks | None  # of what was leased outside of a stream
-    _unconfirmed: set[LateAcks]  # this, and those of all streams that run
-    _prefetched: dict[int, Callable[[Deliveries], None]]  # for each who has leased ahead: forgets what was revoked
-    namespace: str
-    consumer: str
+class Receiving(Admin):
+    """What leases, and what became of it. `consumer` is made up when it is None."""
+
+    def __init__(self, link: Link, namespace: str, consumer: str | None) -> None:
+        super().__init__(link, namespace)
+        self._settler: Settler = self
+        self._is_named = consumer is not None
+        self.consumer = _consumer_name() if consumer is None else check_name("a consumer's name", consumer)
+        self._begin()
+
+    def _begin(self) -> None:
+        """With nothing under way."""
+        self._acks = AckGatherer(self._link.call)
+        self._late: LateAcks | None = None  # of what was leased outside of a stream
+        self._unconfirmed: set[LateAcks] = set()  # this, and those of all streams that run
+        self._prefetched: dict[
+            int, Callable[[Deliveries], None]
+        ] = {}  # of each who leases ahead: forgets what is revoked
+
+    async def _drain(self) -> None:
+        """Returns when every ack is answered."""
+        for late in list(self._unconfirmed):
+            await late.drain()
+        await self._acks.drain()
+
+    def _forked(self) -> None:
+        """In a child process: what was under way is the parent's."""
+        keep(self._acks, *self._unconfirmed)
+        self._begin()
+        if not self._is_named:
+            self.consumer = _consumer_name()
 
     async def lease(
         self,
@@ -168,3 +195,7 @@ class Receiving:
             }
             for forget in self._prefetched.values():
                 forget(gone)
+
+
+def _consumer_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

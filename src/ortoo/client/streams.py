@@ -5,43 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count
 from typing import Literal, TypeVar
-from uuid import uuid4
 
 import msgspec
 
 from ortoo.model import limits
 from ortoo.model.commands import Lease, Position
-from ortoo.model.errors import LeaseLostError, NotFoundError, OrtooError, UnavailableError
 from ortoo.model.history import HistoryEvent, to_events
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicId
+from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.queries import Scan, ScanHistory
 from ortoo.model.replies import HistoryPage, Page
 
-from .admin import Admin, Time, Where, to_position
+from .admin import Time, to_position
 from .arguments import check_count
-from .late_acks import LateAcks
+from .consuming import consume
 from .lazy import Messages
-from .prefetched import InBatches, OneByOne, Prefetched
+from .prefetched import InBatches, OneByOne
 from .receiving import Receiving
-from .settling import Receipts
 from .stream import Stream
+from .subscriber import Subscriber
 
 log = logging.getLogger("ortoo.client")
 
 T = TypeVar("T")
 
 _POLL_SECONDS = limits.WAIT_MS_MAX / 1000
-_SIGN_OF_LIFE_SECONDS = limits.SESSION_TIMEOUT_MS / 3000
-_SUBSCRIBER_SECONDS = 3600.0  # how long a subscriber may think about a message and still be there
+_SIGN_OF_LIFE_SECONDS = limits.SESSION_TIMEOUT_MS / 3000  # of subscribers
 
 
-class Streams(Admin, Receiving):
+class Streams(Receiving):
+    """Loops over messages, and replay."""
+
     def consume(
         self,
         topic: str | None = None,
@@ -64,7 +62,7 @@ class Streams(Admin, Receiving):
         command = self._stream_command(
             topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
         )
-        return Stream(self._consume(command, wait is not None, partial(OneByOne, self._settler)))
+        return Stream(consume(self, command, wait is not None, partial(OneByOne, self._settler)))
 
     def consume_batches(
         self,
@@ -86,7 +84,7 @@ class Streams(Admin, Receiving):
             topic, labels, group, prefetch, wait, lease, consumer, auto_ack, start, namespace
         )
         most = check_count("max_messages", max_messages, 1)
-        return Stream(self._consume(command, wait is not None, partial(InBatches, self._settler, most=most)))
+        return Stream(consume(self, command, wait is not None, partial(InBatches, self._settler, most=most)))
 
     def _stream_command(
         self,
@@ -107,46 +105,6 @@ class Streams(Admin, Receiving):
             topic, labels, group, ahead, patience, lease, consumer, None, None, auto_ack, start, namespace
         )
 
-    async def _consume(
-        self, command: Lease, ends: bool, prefetch: Callable[[LateAcks], Prefetched[T]]
-    ) -> AsyncGenerator[T, None]:
-        # Deliveries that are pushed come when they come; who wants to know that there is nothing now has to ask.
-        subscription = None if ends else self._link.subscribe(command, command.max_messages)
-        late = self._late_acks()
-        ahead = prefetch(late)
-        self._prefetched[id(ahead)] = ahead.forget
-        try:
-            while True:
-                await late.wait_for_room()
-                if subscription is None:
-                    ahead.add(await self._link.lease(command))
-                else:
-                    ahead.add(await subscription.next(command.wait_ms))
-                if not ahead and ends:
-                    return
-                while ahead:
-                    if late.has_failed:
-                        late.raise_failure()
-                    taken, count = ahead.take()
-                    if subscription is not None:
-                        subscription.grant(count)
-                    yield taken
-        finally:
-            del self._prefetched[id(ahead)]
-            if subscription is not None:
-                ahead.add(await subscription.close())
-            if ahead and not command.auto_ack:
-                await self._give_back(ahead.rest())
-            await late.drain()
-            self._unconfirmed.discard(late)
-            late.raise_failure()
-
-    async def _give_back(self, messages: Receipts) -> None:
-        try:
-            await self.release(messages)
-        except (LeaseLostError, UnavailableError):
-            pass  # they return by themselves
-
     def subscribe(
         self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
     ) -> Stream[Received]:
@@ -154,76 +112,21 @@ class Streams(Admin, Receiving):
 
         "Now" is when the first message is asked for, or held in `async with`, when the block begins.
         """
-        group = f"subscriber-{uuid4().hex}"
 
-        async def begin(since: float | None = None) -> None:
-            at: Where | None = "new" if since is None else None
-            await self.create_group(topic, group, at, time=since, ephemeral=True, namespace=namespace)
-            await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
+        def consume(group: str) -> Stream[Received]:
+            return self.consume(
+                topic,
+                group=group,
+                prefetch=prefetch,
+                wait=wait,
+                auto_ack=True,
+                consumer=group,
+                start=None,  # were the group gone, a new one would begin somewhere else
+                namespace=namespace,
+            )
 
-        return Stream(self._subscribe(topic, group, prefetch, wait, namespace, begin), begin)
-
-    async def _subscribe(
-        self,
-        topic: str,
-        group: str,
-        prefetch: int,
-        wait: float | None,
-        namespace: str | None,
-        begin: Callable[[float | None], Awaitable[None]],
-    ) -> AsyncGenerator[Received, None]:
-        newest = -1  # when the newest message that came was published, and which are of that very millisecond
-        seen: set[tuple[TopicId, int, int]] = set()
-        turns = count()
-        beating = asyncio.ensure_future(self._keep_subscribed(topic, group, namespace, turns))
-        try:
-            while True:
-                messages = self.consume(
-                    topic,
-                    group=group,
-                    prefetch=prefetch,
-                    wait=wait,
-                    auto_ack=True,
-                    consumer=group,
-                    start=None,  # were the group gone, a new one would begin somewhere else
-                    namespace=namespace,
-                )
-                try:
-                    async for message in messages:
-                        place = (message.delivery.topic_id, message.partition, message.offset)
-                        if message.timestamp_ms > newest:
-                            newest, seen = message.timestamp_ms, {place}
-                        elif message.timestamp_ms == newest and place in seen:
-                            continue
-                        elif message.timestamp_ms == newest:
-                            seen.add(place)
-                        next(turns)
-                        yield message
-                    return
-                except NotFoundError:  # the server took its consumer for gone; a topic that is gone ends it here
-                    await begin(None if newest < 0 else newest / 1000)
-                    where = "now" if newest < 0 else "its newest message"
-                    log.warning("the subscription to %r was lost, and is made again from %s on", topic, where)
-        finally:
-            beating.cancel()
-            try:
-                await self.delete_group(topic, group, namespace=namespace)
-            except (NotFoundError, UnavailableError):
-                pass  # gone with its topic, or with the queue
-
-    async def _keep_subscribed(self, topic: str, group: str, namespace: str | None, turns: count[int]) -> None:
-        """Says that the subscriber is there while it thinks about one message: a server that was started again since it
-        said so does not know."""
-        before = -1
-        while True:
-            await asyncio.sleep(_SIGN_OF_LIFE_SECONDS)
-            turn = next(turns)
-            if turn == before + 1:
-                try:
-                    await self.heartbeat(topic, group, group, session=_SUBSCRIBER_SECONDS, namespace=namespace)
-                except OrtooError:
-                    pass  # the next lease tells what is wrong
-            before = turn
+        subscriber = Subscriber(self, topic, namespace, consume, _SIGN_OF_LIFE_SECONDS)
+        return Stream(subscriber.messages(), subscriber.begin)
 
     async def read_batches(
         self,
