@@ -32,7 +32,7 @@ _STARTS = {"all": START, "new": Position("end"), None: None}
 
 
 class Receiving(Admin):
-    """What leases, and what became of it. `consumer` is made up when it is None."""
+    """Leases, and settles what was leased. A `consumer` that is None gets a name of its own."""
 
     def __init__(self, link: Link, namespace: str, consumer: str | None) -> None:
         super().__init__(link, namespace)
@@ -46,9 +46,8 @@ class Receiving(Admin):
         self._acks = AckGatherer(self._link.call)
         self._late: LateAcks | None = None  # of what was leased outside of a stream
         self._unconfirmed: set[LateAcks] = set()  # this, and those of all streams that run
-        self._prefetched: dict[
-            int, Callable[[Deliveries], None]
-        ] = {}  # of each who leases ahead: forgets what is revoked
+        # For each who has leased ahead: forgets what was revoked.
+        self._prefetched: dict[int, Callable[[Deliveries], None]] = {}
 
     async def _drain(self) -> None:
         """Returns when every ack is answered."""
