@@ -6,12 +6,14 @@ of problem documents.
 
 from __future__ import annotations
 
+import inspect
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
 from math import isfinite
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -19,7 +21,8 @@ import httpx
 import msgspec
 from msgspec import Raw
 
-from ortoo.client.admin import Time, Where, to_position, to_seconds
+from ortoo import Queue
+from ortoo.client.admin import Time, to_position, to_seconds
 from ortoo.client.arguments import to_topic_name
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
@@ -29,13 +32,26 @@ from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFou
 from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
-from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Sent, Stats, TopicInfo, Trace
+from ortoo.model.replies import GroupInfo, MessageInfo, Sent, Stats, TopicInfo, Trace
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
 Value = bytes | str | dict[str, Any] | list[Any]
 _LIMIT_MAX = 10_000
 _TLS = ssl.create_default_context()  # one for all: making it takes longer than most tests
+
+
+def like_the_queue(method: Callable[..., T]) -> Callable[..., T]:
+    """Called as the queue's own method of this name is; gets all its arguments by name, the defaults filled in."""
+    signature = inspect.signature(getattr(Queue, method.__name__))
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> T:
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        return method(**bound.arguments)
+
+    return call
 
 
 class HttpQueue:
@@ -127,24 +143,9 @@ class HttpQueue:
 
     # -- publishing
 
-    async def publish(
-        self,
-        topic: str,
-        value: Value,
-        *,
-        key: str | None = None,
-        headers: dict[str, str] | None = None,
-        priority: int | str = 5,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedup_id: str | None = None,
-        partition: int | None = None,
-        wait: float = 0.0,
-        namespace: str | None = None,
-    ) -> Sent:
-        message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
-        return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
+    @like_the_queue
+    async def publish(self, topic: str, wait: float, namespace: str | None, **fields: Any) -> Sent:
+        return (await self.publish_many(topic, [Message(**fields)], wait=wait, namespace=namespace))[0]
 
     async def publish_many(
         self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
@@ -153,8 +154,11 @@ class HttpQueue:
         path = f"{topic_path(topic)}/messages"
         return to_sent(await self.call("POST", path, shapes.Placements, body, namespace))
 
-    def transaction(self, *, namespace: str | None = None) -> HttpTransaction:
-        return HttpTransaction(self, namespace or self.namespace)
+    @asynccontextmanager
+    async def transaction(self, *, namespace: str | None = None) -> AsyncIterator[HttpTransaction]:
+        transaction = HttpTransaction(self, namespace or self.namespace)
+        yield transaction
+        await transaction.commit()
 
     async def begin(
         self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
@@ -163,21 +167,20 @@ class HttpQueue:
         await self.call("POST", path, shapes.TransactionView, {"timeout": timeout}, namespace)
         return HttpNamedTransaction(self, namespace or self.namespace, name, part or uuid4().hex)
 
+    @like_the_queue
     async def request(
         self,
         topic: str,
         value: Value,
-        *,
-        timeout: float = 5.0,
-        key: str | None = None,
-        headers: dict[str, str] | None = None,
-        namespace: str | None = None,
+        key: str | None,
+        headers: dict[str, str] | None,
+        namespace: str | None,
+        **more: Any,
     ) -> Received:
         [message] = to_json_messages([Message(value, key, headers)])
         del message["priority"]  # a request has none
-        body = {**message, "timeout": timeout}
         path = f"{topic_path(topic)}/request"
-        return self.to_received(await self.call("POST", path, shapes.MessageView, body, namespace))
+        return self.to_received(await self.call("POST", path, shapes.MessageView, {**message, **more}, namespace))
 
     async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
         if request.reply_to is None or request.correlation_id is None:
@@ -188,32 +191,11 @@ class HttpQueue:
 
     # -- leasing and settling
 
+    @like_the_queue
     async def lease(
-        self,
-        topic: str | None = None,
-        *,
-        group: str = DEFAULT_GROUP,
-        max_messages: int = 1,
-        wait: float = 0.0,
-        lease: float | None = None,
-        consumer: str | None = None,
-        partition: int | None = None,
-        key: str | None = None,
-        labels: dict[str, str] | None = None,
-        auto_ack: bool = False,
-        start: Literal["all", "new"] | None = "all",
-        namespace: str | None = None,
+        self, topic: str | None, group: str, labels: dict[str, str] | None, namespace: str | None, **options: Any
     ) -> list[Received]:
-        body: dict[str, Any] = {
-            "max_messages": max_messages,
-            "wait": wait,
-            "lease": lease,
-            "consumer": consumer or self.consumer,
-            "partition": partition,
-            "key": key,
-            "auto_ack": auto_ack,
-            "start": Raw(b"null") if start is None else start,
-        }
+        body = {**options, "consumer": options["consumer"] or self.consumer, **nulls({"start": options["start"]})}
         if (topic is None) == (labels is None):
             raise InvalidError("name a topic to lease from, or the labels of several, and not both")
         if topic is None:
@@ -257,30 +239,10 @@ class HttpQueue:
         if lost:
             raise LeaseLostError(f"{len(lost)} of {len(receipts)} leases were lost", lost)
 
-    def consume(
-        self,
-        topic: str | None = None,
-        *,
-        group: str = DEFAULT_GROUP,
-        prefetch: int = 100,
-        lease: float | None = None,
-        wait: float | None = None,
-        auto_ack: bool = False,
-        consumer: str | None = None,
-        labels: dict[str, str] | None = None,
-        start: Literal["all", "new"] | None = "all",
-        namespace: str | None = None,
-    ) -> Stream[Received]:
-        options: dict[str, Any] = {
-            "topic": topic,
-            "labels": labels,
-            "group": group,
-            "lease": lease,
-            "consumer": consumer or self.consumer,
-            "auto_ack": auto_ack,
-            "start": start,
-            "namespace": namespace or self.namespace,
-        }
+    @like_the_queue
+    def consume(self, prefetch: int, wait: float | None, **options: Any) -> Stream[Received]:
+        options["consumer"] = options["consumer"] or self.consumer
+        options["namespace"] = options["namespace"] or self.namespace
         if wait is None:
             return Stream(self._pushed(prefetch, options))
         return Stream(self._polled(prefetch, wait, options))
@@ -294,26 +256,16 @@ class HttpQueue:
             await self.create_group(topic, group, "new", ephemeral=True, namespace=namespace)
             await self.heartbeat(topic, group, group, session=3600.0, namespace=namespace)
 
-        return Stream(self._subscribed(topic, group, prefetch, wait, namespace), begin)
+        options = {"prefetch": prefetch, "wait": wait, "namespace": namespace}
+        return Stream(self._subscribed(topic, group, options), begin)
 
-    async def _subscribed(
-        self, topic: str, group: str, prefetch: int, wait: float | None, namespace: str | None
-    ) -> AsyncGenerator[Received, None]:
+    async def _subscribed(self, topic: str, group: str, options: dict[str, Any]) -> AsyncGenerator[Received, None]:
         try:
-            async for message in self.consume(
-                topic,
-                group=group,
-                prefetch=prefetch,
-                wait=wait,
-                auto_ack=True,
-                consumer=group,
-                start=None,
-                namespace=namespace,
-            ):
+            async for message in self.consume(topic, group=group, consumer=group, auto_ack=True, start=None, **options):
                 yield message
         finally:
             try:
-                await self.delete_group(topic, group, namespace=namespace)
+                await self.delete_group(topic, group, namespace=options["namespace"])
             except (NotFoundError, UnavailableError):
                 pass  # gone with its topic, or with the queue
 
@@ -354,26 +306,9 @@ class HttpQueue:
 
     # -- reading
 
-    async def read(
-        self,
-        topic: str,
-        *,
-        from_offset: int | None = None,
-        from_time: Time | None = None,
-        to_offset: int | None = None,
-        to_time: Time | None = None,
-        partition: int | None = None,
-        namespace: str | None = None,
-    ) -> AsyncIterator[Received]:
-        query = {
-            "namespace": namespace or self.namespace,
-            "format": "ndjson",
-            "from_offset": from_offset,
-            "from_time": None if from_time is None else to_seconds(from_time),
-            "to_offset": to_offset,
-            "to_time": None if to_time is None else to_seconds(to_time),
-            "partition": partition,
-        }
+    @like_the_queue
+    async def read(self, topic: str, namespace: str | None, **bounds: Any) -> AsyncIterator[Received]:
+        query = {"namespace": namespace or self.namespace, "format": "ndjson", **in_seconds(bounds)}
         params = {name: value for name, value in query.items() if value is not None}
         path = f"{topic_path(topic)}/messages"
         with self._ending():
@@ -387,26 +322,12 @@ class HttpQueue:
                     for line in lines:
                         yield self.to_received(msgspec.json.decode(line, type=shapes.MessageView))
 
+    @like_the_queue
     async def read_batches(
-        self,
-        topic: str,
-        *,
-        from_offset: int | None = None,
-        from_time: Time | None = None,
-        to_offset: int | None = None,
-        to_time: Time | None = None,
-        partition: int,
-        batch: int = 1000,
-        namespace: str | None = None,
+        self, topic: str, batch: int, namespace: str | None, **bounds: Any
     ) -> AsyncIterator[list[Received]]:
         """Page by page."""
-        query: dict[str, Any] = {
-            "from_offset": from_offset,
-            "from_time": None if from_time is None else to_seconds(from_time),
-            "to_offset": to_offset,
-            "to_time": None if to_time is None else to_seconds(to_time),
-            "partition": partition,
-        }
+        query = in_seconds(bounds)
         path = f"{topic_path(topic)}/messages"
         while True:
             page = await self.call("GET", path, shapes.MessagePage, None, namespace, limit=batch, **query)
@@ -420,20 +341,12 @@ class HttpQueue:
         found = await self.call("GET", message_path(message_id), shapes.MessageDetail)
         return MessageInfo(self.to_received(found.message), found.states)
 
+    @like_the_queue
     async def messages(
-        self,
-        topic: str,
-        *,
-        group: str = DEFAULT_GROUP,
-        state: MessageState = "ready",
-        limit: int = 100,
-        namespace: str | None = None,
+        self, topic: str, group: str, limit: int, namespace: str | None, **options: Any
     ) -> list[Received]:
-        path = f"{group_path(topic, group)}/messages"
-        limit = min(limit, _LIMIT_MAX)
-        return self._list(
-            await self.call("GET", path, shapes.MessageList, namespace=namespace, state=state, limit=limit)
-        )
+        path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
+        return self._list(await self.call("GET", path, shapes.MessageList, namespace=namespace, limit=limit, **options))
 
     async def trace(self, message_id: str) -> Trace:
         return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
@@ -495,14 +408,8 @@ class HttpQueue:
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self.call("GET", topic_path(topic), TopicInfo, namespace=namespace)
 
-    async def offsets(
-        self,
-        topic: str,
-        *,
-        at: Literal["start", "end"] = "end",
-        time: Time | None = None,
-        namespace: str | None = None,
-    ) -> list[int]:
+    @like_the_queue
+    async def offsets(self, topic: str, at: str, time: Time | None, namespace: str | None) -> list[int]:
         where: dict[str, Any] = {"at": at} if time is None else {"time": to_seconds(time)}
         path = f"{topic_path(topic)}/offsets"
         return (await self.call("GET", path, shapes.Offsets, namespace=namespace, **where)).offsets
@@ -522,19 +429,9 @@ class HttpQueue:
     async def stats(self) -> Stats:
         return await self.call("GET", "/v1/stats", Stats)
 
-    async def create_group(
-        self,
-        topic: str,
-        group: str,
-        at: Where | None = None,
-        *,
-        offset: int | None = None,
-        time: Time | None = None,
-        ephemeral: bool = False,
-        namespace: str | None = None,
-    ) -> None:
-        seconds = None if time is None else to_seconds(time)
-        body = {"start": at, "offset": offset, "time": seconds, "ephemeral": ephemeral}
+    @like_the_queue
+    async def create_group(self, topic: str, group: str, at: str | None, namespace: str | None, **options: Any) -> None:
+        body = {"start": at, **in_seconds(options)}
         await self.call("POST", group_path(topic, group), GroupInfo, body, namespace)
 
     async def delete_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
@@ -546,26 +443,10 @@ class HttpQueue:
     async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
         return await self.call("GET", group_path(topic, group), GroupInfo, namespace=namespace)
 
-    async def seek(
-        self,
-        topic: str,
-        group: str,
-        at: Where | None = None,
-        *,
-        offset: int | None = None,
-        time: Time | None = None,
-        to_offset: int | None = None,
-        to_time: Time | None = None,
-        namespace: str | None = None,
-    ) -> None:
-        to_position(None, None, time)  # a datetime without a zone is the caller's to correct
-        body = {
-            "to": at,
-            "offset": offset,
-            "time": None if time is None else to_seconds(time),
-            "to_offset": to_offset,
-            "to_time": None if to_time is None else to_seconds(to_time),
-        }
+    @like_the_queue
+    async def seek(self, topic: str, group: str, at: str | None, namespace: str | None, **bounds: Any) -> None:
+        to_position(None, None, bounds["time"])  # a datetime without a zone is the caller's to correct
+        body = {"to": at, **in_seconds(bounds)}
         await self.call("POST", f"{group_path(topic, group)}/seek", type(None), body, namespace)
 
     async def heartbeat(
@@ -609,15 +490,6 @@ class HttpTransaction:
         placed = await self._queue.call("POST", "/v1/transactions", shapes.Placements, body, self._namespace)
         self._acks, self._publishes = [], []
         self.sent += to_sent(placed)
-
-    async def __aenter__(self) -> HttpTransaction:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.commit()
 
 
 class HttpNamedTransaction:
@@ -681,6 +553,14 @@ def check_text(what: str, text: object) -> str:
 def nulls(settings: dict[str, Any]) -> dict[str, Any]:
     """None is a setting's value here, not the lack of one."""
     return {name: Raw(b"null") if value is None else value for name, value in settings.items()}
+
+
+def in_seconds(options: dict[str, Any]) -> dict[str, Any]:
+    """Times as the door takes them."""
+    return {
+        name: to_seconds(value) if name.endswith("time") and value is not None else value
+        for name, value in options.items()
+    }
 
 
 def to_json_messages(messages: Sequence[Message | bytes | str]) -> list[dict[str, Any]]:
