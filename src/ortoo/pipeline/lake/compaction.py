@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.stores.disk.files import sync
 
-from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs, sync
+from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
 
 SMALL_BYTES = 32 << 20
 LARGE_BYTES = 128 << 20  # no file is made larger than about this

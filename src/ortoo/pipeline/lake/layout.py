@@ -19,6 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
+from ortoo.stores.disk.files import sync
 
 MESSAGES, HISTORY = "messages", "history"
 
@@ -125,15 +126,6 @@ def make_dirs(path: Path) -> None:
         make_dirs(path.parent)
         path.mkdir(exist_ok=True)
         sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """A file, or the names in a folder."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def write_durably(path: Path, data: bytes) -> None:

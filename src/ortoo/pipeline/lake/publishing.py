@@ -14,8 +14,9 @@ from threading import Lock
 import msgspec
 
 from ortoo.model.errors import CorruptionError
+from ortoo.stores.disk.files import sync
 
-from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs, sync, write_durably
+from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs, write_durably
 from .manifest import Manifest, Offsets, save
 
 

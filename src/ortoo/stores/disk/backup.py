@@ -23,7 +23,7 @@ from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, Unav
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .contents import WAL_FILES, list_files
-from .files import make_durable_dir, telling_unreadable
+from .files import make_durable_dir, sync, telling_unreadable
 from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
 from .frame import UnreadableError
 from .keys import NAME as KEYS
@@ -95,7 +95,7 @@ def _begin(source: Path, target: Path) -> None:
 def _finish(target: Path) -> None:
     _sync_tree(target)
     (target / UNFINISHED).rename(target / NAME)
-    _sync(target)
+    sync(target)
 
 
 def _bytes_in(target: Path) -> int:
@@ -227,12 +227,4 @@ def _link_or_copy(source: Path, target: Path, path: str) -> None:
 
 def _sync_tree(target: Path) -> None:
     for path in [target, *target.rglob("*")]:
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync(path)

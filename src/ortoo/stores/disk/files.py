@@ -165,10 +165,11 @@ def make_durable_dir(path: Path) -> None:
         path.mkdir(exist_ok=True)
     elif not os.access(path.parent, os.R_OK):
         return  # not ours, and we may not
-    _sync_dir(path.parent)
+    sync(path.parent)
 
 
-def _sync_dir(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file, or the names in a folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -263,7 +264,7 @@ class RealDisk:
         if path.is_dir():  # then so are its neighbours, and one sync is enough for all
             known = [f"{above}/{name}".lstrip("/") for name in self.list(above)]
         path.mkdir(exist_ok=True)
-        _sync_dir(path.parent)
+        sync(path.parent)
         self._durable.update(known)
 
     def rename(self, old: str, new: str) -> None:
@@ -284,7 +285,7 @@ class RealDisk:
         self._durable.discard(folder)
 
     def sync_dir(self, folder: str) -> None:
-        _sync_dir(self.root / folder)
+        sync(self.root / folder)
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)
