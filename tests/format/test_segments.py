@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from ortoo.engine.partition import Partition
@@ -29,6 +27,7 @@ from ortoo.stores.disk.log import DiskLog, LogEntry
 from ortoo.stores.disk.segment import Segment
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format import strategies as some
+from tests.property.machines import run_machine
 
 TOPIC = TopicId(1)
 RING = KeyRing({"test": b"k" * 32})
@@ -210,16 +209,7 @@ def run(examples: int, steps: int, derandomize: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_module, "FRAME_MESSAGES", 4)
         patch.setattr(log_module, "SEGMENT_BYTES", 500)
-        run_state_machine_as_test(
-            LogMachine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=steps,
-                deadline=None,
-                derandomize=derandomize,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        run_machine(LogMachine, examples, steps, derandomize)
 
 
 def test_a_log_reads_like_a_list() -> None:

@@ -13,9 +13,8 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 
 from ortoo.engine import Engine
 from ortoo.engine.snapshot import Snapshot
@@ -28,6 +27,7 @@ from ortoo.stores.disk.crypto import KeyRing
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import small_files
 from tests.format.meaning import meaning
+from tests.property.machines import run_machine
 from tests.property.test_engine_model import EngineMachine, counters_of
 
 T = TypeVar("T")
@@ -152,16 +152,7 @@ class DiskMachine(EngineMachine):
 
 def run(examples: int, steps: int, derandomize: bool) -> None:
     with small_files():
-        run_state_machine_as_test(
-            DiskMachine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=steps,
-                deadline=None,
-                derandomize=derandomize,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        run_machine(DiskMachine, examples, steps, derandomize)
 
 
 def test_an_engine_comes_back_from_the_disk_as_it_was() -> None:

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ortoo.broker.coordinator import take_slice
 from ortoo.engine import Engine
@@ -47,6 +46,7 @@ from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, T
 from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled
 from ortoo.model.topic import Ordering, TopicConfig, topic_config
 from tests.format.meaning import meaning
+from tests.property.machines import run_machine
 from tests.property.model import DEAD, Appended, Group, Model, Topic
 
 T = TypeVar("T")
@@ -1023,33 +1023,20 @@ class StrictOrder(EngineMachine):
 every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder])
 
 
-def run(machine: type[EngineMachine], examples: int, steps: int, derandomize: bool) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            derandomize=derandomize,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 @every_order
 @pytest.mark.timeout(1800)  # to shrink a failure
 def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> None:
-    run(machine, examples=80, steps=50, derandomize=True)
+    run_machine(machine, examples=80, steps=50, derandomize=True)
 
 
 @pytest.mark.timeout(1800)
 def test_it_does_so_where_a_seek_leaves_the_sorting_to_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SORTED_AT_ONCE", 0)
-    run(KeyOrder, examples=80, steps=50, derandomize=True)
+    run_machine(KeyOrder, examples=80, steps=50, derandomize=True)
 
 
 @every_order
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_engine_does_what_the_model_says_for_long(machine: type[EngineMachine]) -> None:
-    run(machine, examples=3_000, steps=80, derandomize=False)
+    run_machine(machine, examples=3_000, steps=80, derandomize=False)

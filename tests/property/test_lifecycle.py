@@ -11,7 +11,8 @@ from ortoo.engine.lifecycle import LIFE, State, is_possible
 from ortoo.engine.view import state_of
 from ortoo.model import records as r
 from ortoo.model.names import TopicId
-from tests.property.test_engine_model import EngineMachine, KeyOrder, NoOrder, PartitionOrder, run
+from tests.property.machines import run_machine
+from tests.property.test_engine_model import EngineMachine, KeyOrder, NoOrder, PartitionOrder
 
 Change = tuple[str, State, State]
 SELDOM = 55  # of the changes that the table has, so many at most are too rare for the runs here
@@ -54,7 +55,7 @@ class Watched(EngineMachine):
 def walk(examples: int, steps: int, derandomize: bool) -> set[Change]:
     seen: set[Change] = set()
     for machine in (NoOrder, KeyOrder, PartitionOrder):
-        run(type("Watched", (Watched, machine), {"seen": seen}), examples, steps, derandomize)
+        run_machine(type("Watched", (Watched, machine), {"seen": seen}), examples, steps, derandomize)
     return seen
 
 
