@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, overload
 
+import msgspec
+
 from .document import Entry, Field
 from .intervals import INTERVALS, to_interval
 from .problems import Place, Problems, nearest
@@ -25,6 +27,13 @@ class Surroundings(Protocol):
 
     def known(self, section: Section, key: str, name: str) -> str:
         """The source or step of that name, which `key` asks for."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """What a file says of a source, a step or a sink, whichever it is."""
+
+    name: str
+    place: Place
 
 
 class Section:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from .document import Entry
 from .paths import resolve
 from .problems import Place
-from .section import Section, Surroundings
+from .section import Declared, Section, Surroundings
 
 Mode = Literal["append", "update", "complete"]
 SinkValue = Literal["column", "json"]
@@ -17,10 +15,11 @@ SinkValue = Literal["column", "json"]
 KINDS = ("topic", "parquet", "console")
 
 
-class TopicSink(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
+class _Sink(Declared, frozen=True):
     reads: str
+
+
+class TopicSink(_Sink, frozen=True):
     topic: str | None  # None: the column `topic` says
     value: SinkValue
     key: str | None  # the column it comes from
@@ -32,10 +31,7 @@ class TopicSink(msgspec.Struct, frozen=True):
         return f"{where}{', as JSON' if self.value == 'json' else ''}{f', key {self.key}' if self.key else ''}, exactly once"
 
 
-class DirectorySink(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: str
+class DirectorySink(_Sink, frozen=True):
     path: str
     partition_by: tuple[str, ...]
     mode: Mode | None
@@ -45,10 +41,7 @@ class DirectorySink(msgspec.Struct, frozen=True):
         return f"parquet {self.path}" + (f", by {', '.join(self.partition_by)}" if self.partition_by else "")
 
 
-class ConsoleSink(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: str
+class ConsoleSink(_Sink, frozen=True):
     rows: int
     mode: Mode | None
 

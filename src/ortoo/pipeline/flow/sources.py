@@ -12,7 +12,7 @@ import msgspec
 from .document import Entry
 from .paths import resolve
 from .problems import Place
-from .section import Section, Surroundings, kind_of
+from .section import Declared, Section, Surroundings, kind_of
 
 Table = Literal["messages", "history", "dead_letters"]
 ValueForm = Literal["bytes", "text", "json"]
@@ -22,9 +22,7 @@ FileFormat = Literal["parquet", "csv", "json"]
 KINDS = ("topic", "topics", "pattern", "parquet", "csv", "json", "jdbc")
 
 
-class TopicSource(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
+class TopicSource(Declared, frozen=True):
     options: dict[str, str]  # of the format `ortoo`, without those that say where the queue is
     value: ValueForm = "bytes"
     key: KeyForm = "bytes"
@@ -37,9 +35,7 @@ class TopicSource(msgspec.Struct, frozen=True):
         return f"{table} of {wanted}, from {_starting(self.options)}"
 
 
-class FileSource(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
+class FileSource(Declared, frozen=True):
     format: FileFormat
     path: str
     options: dict[str, str]
@@ -50,9 +46,7 @@ class FileSource(msgspec.Struct, frozen=True):
         return f"{self.format} {self.path}{', each new file' if self.is_stream else ''}"
 
 
-class JdbcSource(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
+class JdbcSource(Declared, frozen=True):
     url: str
     options: dict[str, str]  # with dbtable or query
     is_stream: bool = False

@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal
 
-import msgspec
-
 from .document import Entry
 from .functions import find_function
 from .intervals import milliseconds
-from .problems import Place, nearest
-from .section import Section, Surroundings
+from .problems import nearest
+from .section import Declared, Section, Surroundings
 from .tables import tables
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -21,20 +19,18 @@ KINDS = ("sql", "python", "watermark", "window", "dedupe", "join")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class SqlStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
+class _Step(Declared, frozen=True):
     reads: tuple[str, ...]
+
+
+class SqlStep(_Step, frozen=True):
     sql: str
 
     def __str__(self) -> str:
         return f"sql: {' '.join(self.sql.split())}"
 
 
-class PythonStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: tuple[str, ...]
+class PythonStep(_Step, frozen=True):
     path: str  # module:function
     function: Callable[..., Any]
 
@@ -42,10 +38,7 @@ class PythonStep(msgspec.Struct, frozen=True):
         return f"python: {self.path}"
 
 
-class WatermarkStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: tuple[str, ...]
+class WatermarkStep(_Step, frozen=True):
     column: str
     delay: str
 
@@ -53,10 +46,7 @@ class WatermarkStep(msgspec.Struct, frozen=True):
         return f"watermark: {self.column} may be {self.delay} late"
 
 
-class WindowStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: tuple[str, ...]
+class WindowStep(_Step, frozen=True):
     column: str
     size: str
     slide: str | None
@@ -70,10 +60,7 @@ class WindowStep(msgspec.Struct, frozen=True):
         return f"window: {self.size} of {self.column}{every}{groups}: {made}"
 
 
-class DedupeStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: tuple[str, ...]
+class DedupeStep(_Step, frozen=True):
     columns: tuple[str, ...]
     within: str | None
     column: str
@@ -82,10 +69,7 @@ class DedupeStep(msgspec.Struct, frozen=True):
         return f"dedupe: {', '.join(self.columns)}{f' within {self.within} of {self.column}' if self.within else ''}"
 
 
-class JoinStep(msgspec.Struct, frozen=True):
-    name: str
-    place: Place
-    reads: tuple[str, ...]  # left and right
+class JoinStep(_Step, frozen=True):  # reads left and right
     on: tuple[str, ...]  # columns; or empty
     condition: str | None
     how: How
