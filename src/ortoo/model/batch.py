@@ -136,10 +136,12 @@ def size_of(batch: Outgoing) -> int:
     return size + _text_bytes("".join(filter(None, batch.dedup_ids or ())))
 
 
-_value, _key, _headers, _priority = map(attrgetter, ("value", "key", "headers", "priority"))
+# Of whatever has the fields of a Message: the doors have types of their own.
+_value, _headers, _priority = map(attrgetter, ("value", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
 _PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
 _OPTIONAL = {
+    "keys": attrgetter("key"),
     "delays": attrgetter("delay"),
     "deliver_ats": attrgetter("deliver_at"),
     "ttls": attrgetter("ttl"),
@@ -157,18 +159,16 @@ def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
         return outgoing
     full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
     values, json = _values(list(map(_value, full)))
-    if _are_plain(full):  # nothing but values: the columns need not be looked at one by one
+    if are_plain(full):
         outgoing = Outgoing(values, json=json)
     else:
-        keys, headers = list(map(_key, full)), list(map(_headers, full))
-        optional = {name: list(map(getter, full)) for name, getter in _OPTIONAL.items()}
+        headers = list(map(_headers, full))
         outgoing = Outgoing(
             values,
-            keys=keys if _is_used(keys) else None,
             headers=own_headers(headers) if any(headers) else None,
             priorities=_priorities(list(map(_priority, full))),
             json=json,
-            **{name: column for name, column in optional.items() if _is_used(column)},
+            **optional_columns(full),
         )
     check_outgoing(outgoing)
     return outgoing
@@ -179,7 +179,8 @@ def own_headers(column: list[dict[str, str] | None]) -> list[dict[str, str] | No
     return [dict(headers) if type(headers) is dict else headers for headers in column]
 
 
-def _are_plain(messages: list[Message]) -> bool:
+def are_plain(messages: Sequence[Any]) -> bool:
+    """Nothing but values: the columns need not be looked at one by one."""
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 
@@ -194,8 +195,10 @@ def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes 
     )
 
 
-def _is_used(column: list[Any]) -> bool:
-    return column.count(None) != len(column)
+def optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
+    """Those of which at least one message has something, except for what must be looked into."""
+    columns = {name: list(map(get, messages)) for name, get in _OPTIONAL.items()}
+    return {name: column for name, column in columns.items() if column.count(None) != len(column)}
 
 
 def _values(raw: list[Any]) -> tuple[list[bytes], list[bool] | None]:

@@ -15,7 +15,7 @@ from ortoo.client import Queue
 from ortoo.client.inbox import Inbox
 from ortoo.client.settling import to_runs
 from ortoo.client.stream import Stream
-from ortoo.model.batch import Outgoing, check_outgoing
+from ortoo.model.batch import Outgoing, are_plain, check_outgoing, optional_columns
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError, TooManyError
 from ortoo.model.message import PRIORITY_NAMES, Message, Received
@@ -45,16 +45,7 @@ INBOXES_MAX = 100
 IDLE_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode
-_value, _base64, _key, _headers, _priority = map(attrgetter, ("value", "value_base64", "key", "headers", "priority"))
-_rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
-_PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
-_OPTIONAL = {
-    "delays": attrgetter("delay"),
-    "deliver_ats": attrgetter("deliver_at"),
-    "ttls": attrgetter("ttl"),
-    "dedup_ids": attrgetter("dedup_id"),
-    "partitions": attrgetter("partition"),
-}
+_value, _base64, _headers, _priority = map(attrgetter, ("value", "value_base64", "headers", "priority"))
 
 
 async def publish(call: Call) -> bytes:
@@ -76,17 +67,16 @@ async def _stays(placed: Placed) -> None:
 
 def to_columns(messages: Sequence[NewMessage]) -> Outgoing:
     values, json = _values(messages)
-    if list(map(_rest, messages)).count(_PLAIN) == len(messages):  # nothing but values: look no further
+    if are_plain(messages):
         outgoing = Outgoing(values, json=json)
     else:
-        columns: dict[str, list[Any]] = {name: list(map(get, messages)) for name, get in _OPTIONAL.items()}
+        headers = list(map(_headers, messages))
         outgoing = Outgoing(
             values,
-            keys=_used(list(map(_key, messages))),
-            headers=_used(list(map(_headers, messages))),
+            headers=headers if any(headers) else None,
             priorities=_priorities(list(map(_priority, messages))),
             json=json,
-            **{name: column for name, column in columns.items() if _used(column)},
+            **optional_columns(messages),
         )
     check_outgoing(outgoing)
     return outgoing
@@ -103,10 +93,6 @@ def _values(messages: Sequence[NewMessage]) -> tuple[list[bytes], list[bool] | N
     json = [raw is not UNSET for raw in raws]
     values = [binary if raw is UNSET else bytes(raw) for raw, binary in zip(raws, binaries, strict=True)]
     return values, json if any(json) else None
-
-
-def _used(column: list[Any]) -> list[Any] | None:
-    return None if column.count(None) == len(column) else column
 
 
 def _priorities(raw: list[int | str]) -> list[int] | None:
