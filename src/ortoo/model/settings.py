@@ -13,24 +13,21 @@ from msgspec import Meta
 LOOPBACK = "127.0.0.1"
 MEMORY = "memory"  # as `data`: nothing is kept on disk
 
-Port = Annotated[int, Meta(ge=0, le=65_535)]
 Text = Annotated[str, Meta(min_length=1)]
+Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
+Port = Annotated[int, Meta(ge=0, le=65_535, description="The port. 0 picks a free one.")]
 
 
 class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether to serve TCP, which `ortoo.connect` uses.")] = True
-    host: Annotated[
-        Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")
-    ] = LOOPBACK
-    port: Annotated[Port, Meta(description="The port. 0 picks a free one.")] = 7632
+    host: Host = LOOPBACK
+    port: Port = 7632
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether to serve HTTP: REST, WebSocket, health and metrics.")] = True
-    host: Annotated[
-        Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")
-    ] = LOOPBACK
-    port: Annotated[Port, Meta(description="The port. 0 picks a free one.")] = 6632
+    host: Host = LOOPBACK
+    port: Port = 6632
     max_body_bytes: Annotated[
         int,
         Meta(
