@@ -64,6 +64,9 @@ def _topic(topic: str, rows: list[HourFigures]) -> TopicPanels:
             for dashes, (label, value) in enumerate(wanted)
         ]
 
+    def percentiles(title: str, p50: Value, p95: Value, p99: Value) -> Panel:
+        return Panel(title, "milliseconds", lines(("p50", p50), ("p95", p95), ("p99", p99), missing=None), is_log=True)
+
     published = Line("published", _values(hours, own, lambda row: row.published, 0.0), 0)
     return TopicPanels(
         topic,
@@ -74,27 +77,17 @@ def _topic(topic: str, rows: list[HourFigures]) -> TopicPanels:
             ),
             Panel("Depth at the end of the hour", "messages waiting", lines(("", lambda row: row.depth))),
             Panel("Lag at the end of the hour", "age of the oldest, seconds", lines(("", lambda row: row.lag_seconds))),
-            Panel(
+            percentiles(
                 "From publication to first delivery",
-                "milliseconds",
-                lines(
-                    ("p50", lambda row: row.delivery_p50_ms),
-                    ("p95", lambda row: row.delivery_p95_ms),
-                    ("p99", lambda row: row.delivery_p99_ms),
-                    missing=None,
-                ),
-                is_log=True,
+                lambda row: row.delivery_p50_ms,
+                lambda row: row.delivery_p95_ms,
+                lambda row: row.delivery_p99_ms,
             ),
-            Panel(
+            percentiles(
                 "From delivery to acknowledgement",
-                "milliseconds",
-                lines(
-                    ("p50", lambda row: row.ack_p50_ms),
-                    ("p95", lambda row: row.ack_p95_ms),
-                    ("p99", lambda row: row.ack_p99_ms),
-                    missing=None,
-                ),
-                is_log=True,
+                lambda row: row.ack_p50_ms,
+                lambda row: row.ack_p95_ms,
+                lambda row: row.ack_p99_ms,
             ),
             Panel(
                 "Failures",
