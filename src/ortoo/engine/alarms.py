@@ -29,26 +29,23 @@ class ConsumersUnparked(msgspec.Struct, frozen=True, gc=False):
     """Consumers that waited for many topics wait no longer."""
 
 
-class DelaysDue(msgspec.Struct, frozen=True, gc=False):
+class _OfPartition(msgspec.Struct, frozen=True, gc=False):
+    topic: TopicId
+    partition: int
+
+
+class DelaysDue(_OfPartition, frozen=True, gc=False):
     """Delayed messages come due."""
 
-    topic: TopicId
-    partition: int
 
-
-class RetriesDue(msgspec.Struct, frozen=True, gc=False):
+class RetriesDue(_OfPartition, frozen=True, gc=False):
     """Failed messages come back."""
 
-    topic: TopicId
-    partition: int
     group: GroupId
 
 
-class ExpiriesDue(msgspec.Struct, frozen=True, gc=False):
+class ExpiriesDue(_OfPartition, frozen=True, gc=False):
     """Times to live and longest waits run out."""
-
-    topic: TopicId
-    partition: int
 
 
 class MembersDue(msgspec.Struct, frozen=True, gc=False):
