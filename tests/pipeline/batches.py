@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,17 @@ SCHEMA = pa.schema(
     ]
 )
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
+
+
+def all_sorts() -> list[ortoo.Message]:
+    """Messages that differ in all that an archive has to keep."""
+    return [
+        ortoo.Message(b"", key="k"),
+        ortoo.Message(b"\xff\x00\xfe"),
+        ortoo.Message({"a": 1}, headers={"h": "grün", "empty": ""}),
+        ortoo.Message(os.urandom(1 << 20), priority=9),
+        ortoo.Message("text", key="", priority="high"),
+    ]
 
 
 def row(topic_id: int, partition: int, offset: int, at: float = NOON, value: bytes | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from ortoo.pipeline.lake.compaction import compact
 from ortoo.pipeline.lake.layout import Lake
 from ortoo.pipeline.lake.replay import Replay, replay
 
-from .batches import archive_topic
+from .batches import all_sorts, archive_topic
 
 
 @pytest.fixture
@@ -68,15 +67,8 @@ def same(one: list[ortoo.Received], other: list[ortoo.Received]) -> bool:
 
 
 def test_everything_about_a_message_is_the_same(queue: ortoo.SyncQueue, lake: Lake) -> None:
-    messages = [
-        ortoo.Message(b"", key="k"),
-        ortoo.Message(b"\xff\x00\xfe"),
-        ortoo.Message({"a": 1}, headers={"h": "grün", "empty": ""}),
-        ortoo.Message(os.urandom(1 << 20), priority=9),
-        ortoo.Message("text", key="", priority="high"),
-    ]
     queue.create_topic("orders", partitions=3)
-    queue.publish_many("orders", messages)
+    queue.publish_many("orders", all_sorts())
     published = list(queue.read("orders"))
     archive_topic(lake, queue, "orders")
     assert same(all_of(queue, lake), published)

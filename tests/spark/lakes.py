@@ -12,24 +12,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.pipeline.batches import INSTANT
+from tests.pipeline.batches import SCHEMA as MESSAGES
+
 Row = dict[str, Any]
 
 START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-INSTANT = pa.timestamp("us", tz="UTC")
-HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-MESSAGES = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", INSTANT),
-        ("headers", HEADERS),
-        ("priority", pa.int32()),
-        ("id", pa.string()),
-        ("json", pa.bool_()),
-    ]
-)
 HISTORY = pa.schema(
     [
         ("position", pa.int64()),

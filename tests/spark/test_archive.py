@@ -26,6 +26,7 @@ from ortoo.pipeline.lake.marks import Marks
 from ortoo.pipeline.lake.replay import replay
 from ortoo.pipeline.lake.report import Archived
 from ortoo.pipeline.spark.reason import to_reason
+from tests.pipeline.batches import all_sorts
 
 from .serving import Server
 
@@ -90,15 +91,8 @@ def plain(messages: Any) -> list[tuple[Any, ...]]:
 def test_every_reader_sees_every_message_as_it_was(
     spark: SparkSession, queue: ortoo.SyncQueue, topic: str, run: Run
 ) -> None:
-    messages = [
-        ortoo.Message(b"", key="k"),
-        ortoo.Message(b"\xff\x00\xfe"),
-        ortoo.Message({"a": 1}, headers={"h": "grün", "empty": ""}),
-        ortoo.Message(os.urandom(1 << 20), priority=9),
-        ortoo.Message("text", key="", priority="high"),
-    ]
     queue.create_topic(topic, partitions=3)
-    queue.publish_many(topic, messages)
+    queue.publish_many(topic, all_sorts())
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")  # tomorrow already
     try:
         assert run(topic) == 5
