@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import ortoo
-from ortoo import FullError, Message, OutcomeUnknownError, UnavailableError
+from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.stores.disk import File, RealDisk
 
 from .home import NEVER, Home, take, values
@@ -336,37 +336,36 @@ class UnsyncedFile:
         self._inner.sync()
 
 
-async def test_every_failed_sync_of_the_write_ahead_log_is_told(tmp_path: Path) -> None:
+@asynccontextmanager
+async def failing_to_sync(tmp_path: Path) -> AsyncIterator[tuple[Home, Queue, UnsyncedDisk]]:
+    """A failure to sync is told by the end of the block."""
     failures: list[OSError] = []
     home = Home(tmp_path / "data", ending="kill")
     home.root.mkdir()
     disk = UnsyncedDisk(home.root)
-    queue = await home.open(disk, on_sync_failure=failures.append)
-    await queue.publish("t", b"1")
-    disk.failing = "wal/"
-    with pytest.raises(OutcomeUnknownError):
-        await queue.publish("t", b"2")
+    yield home, await home.open(disk, on_sync_failure=failures.append), disk
     assert [error.errno for error in failures][:1] == [errno.EIO]
     disk.failing = None
     await home.end()
+
+
+async def test_every_failed_sync_of_the_write_ahead_log_is_told(tmp_path: Path) -> None:
+    async with failing_to_sync(tmp_path) as (_, queue, disk):
+        await queue.publish("t", b"1")
+        disk.failing = "wal/"
+        with pytest.raises(OutcomeUnknownError):
+            await queue.publish("t", b"2")
 
 
 async def test_also_when_a_checkpoint_syncs_what_was_not_urgent(tmp_path: Path) -> None:
-    failures: list[OSError] = []
-    home = Home(tmp_path / "data", ending="kill")
-    home.root.mkdir()
-    disk = UnsyncedDisk(home.root)
-    queue = await home.open(disk, on_sync_failure=failures.append)
-    await queue.publish_many("t", [Message(b"1"), Message(b"2")])
-    disk.failing = "wal/"
-    await queue.lease("t")  # a lease is written, not synced; the checkpoint that follows would sync it
-    await home.clock.advance(0.1)
-    with suppress(UnavailableError):
-        await queue.lease("t")
-    await home.clock.advance(0.1)
-    assert [error.errno for error in failures][:1] == [errno.EIO]
-    disk.failing = None
-    await home.end()
+    async with failing_to_sync(tmp_path) as (home, queue, disk):
+        await queue.publish_many("t", [Message(b"1"), Message(b"2")])
+        disk.failing = "wal/"
+        await queue.lease("t")  # a lease is written, not synced; the checkpoint that follows would sync it
+        await home.clock.advance(0.1)
+        with suppress(UnavailableError):
+            await queue.lease("t")
+        await home.clock.advance(0.1)
 
 
 @pytest.mark.parametrize("folder", ["logs/", "history/", "checkpoint/"])

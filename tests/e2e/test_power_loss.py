@@ -105,15 +105,21 @@ async def test_nothing_confirmed_is_ever_lost(tmp_path: Path, seed: int, monkeyp
     await live_through_cuts(Lives(tmp_path, seed, monkeypatch), 30)
 
 
-async def test_a_new_directory_is_itself_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: set[Path] = set()
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """What was synced since the test began."""
+    found: set[Path] = set()
     fsync = os.fsync
 
     def watched(fd: int) -> None:
         fsync(fd)
-        synced.add(path_of(fd))
+        found.add(path_of(fd))
 
     monkeypatch.setattr(os, "fsync", watched)
+    return found
+
+
+async def test_a_new_directory_is_itself_durable(tmp_path: Path, synced: set[Path]) -> None:
     data = tmp_path / "a" / "b" / "data"
     async with ortoo.open(data) as queue:
         await queue.publish("t", b"1")
@@ -121,19 +127,11 @@ async def test_a_new_directory_is_itself_durable(tmp_path: Path, monkeypatch: py
 
 
 async def test_so_is_one_whose_folders_were_made_by_a_process_that_came_no_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, synced: set[Path]
 ) -> None:
     data = tmp_path / "data"
     (data / "wal").mkdir(parents=True)
     (data / "logs" / "1" / "0").mkdir(parents=True)
-    synced: set[Path] = set()
-    fsync = os.fsync
-
-    def watched(fd: int) -> None:
-        fsync(fd)
-        synced.add(path_of(fd))
-
-    monkeypatch.setattr(os, "fsync", watched)
     disk = RealDisk(data)
     make_durable_dir(data)
     disk.make_dir("wal")

@@ -323,16 +323,21 @@ async def test_a_store_that_cannot_begin_a_file_when_it_recovers_recovers_later(
 # -- failed checkpoints
 
 
-@pytest.mark.parametrize("failing", ["append", "sync", "rename"])
-async def test_a_failed_checkpoint_keeps_what_is_to_be_freed_in_mind(
-    site: Site, failing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def three_segments(site: Site, monkeypatch: pytest.MonkeyPatch) -> Queue:
     monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
     queue = await site.open()
     await queue.create_topic("t", partitions=1, ordering="none")
     for number in range(3):
         await queue.publish("t", b"%d" % number)
         await site.checkpoint()
+    return queue
+
+
+@pytest.mark.parametrize("failing", ["append", "sync", "rename"])
+async def test_a_failed_checkpoint_keeps_what_is_to_be_freed_in_mind(
+    site: Site, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await three_segments(site, monkeypatch)
     assert len(site.files("logs/")) == 3
     await queue.purge("t")
 
@@ -352,12 +357,7 @@ async def test_a_failed_checkpoint_keeps_what_is_to_be_freed_in_mind(
 async def test_a_file_that_cannot_be_removed_is_removed_by_a_later_checkpoint(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1)
-    queue = await site.open()
-    await queue.create_topic("t", partitions=1, ordering="none")
-    for number in range(3):
-        await queue.publish("t", b"%d" % number)
-        await site.checkpoint()
+    queue = await three_segments(site, monkeypatch)
     await queue.purge("t")
     site.disk.plan = lambda _, kind: "no space" if kind == "remove" else "none"
     await site.checkpoint()
