@@ -20,6 +20,14 @@ from ortoo.testing.clock import ManualClock
 from tests.format.directory import KEYS, START, Opened, opened, values
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """An empty directory."""
+    path = tmp_path / "data"
+    path.mkdir()
+    return path
+
+
 async def publish(one: Opened, topic: str, *texts: bytes) -> None:
     await one.queue.publish_many(topic, list(texts))
     await one.clock.advance(1)
@@ -63,11 +71,9 @@ async def texts(path: Path, topic: int = 1, after: float = 500.0) -> list[bytes]
 @pytest.mark.parametrize("late", [False, True], ids=["nothing later", "more later"])
 @pytest.mark.parametrize("first", ["the topic", "its messages", "nothing of it"])
 async def test_an_open_transaction_keeps_an_old_file_and_what_came_after_is_in_the_logs(
-    tmp_path: Path, first: str, late: bool
+    path: Path, first: str, late: bool
 ) -> None:
     early, rest, last = numbered(b"early", 10), numbered(b"m", 50), numbered(b"late", 3 if late else 0)
-    path = tmp_path / "data"
-    path.mkdir()
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         if first != "the topic":
             await one.queue.create_topic("orders", partitions=1, ordering="none")
@@ -90,9 +96,7 @@ async def test_an_open_transaction_keeps_an_old_file_and_what_came_after_is_in_t
     assert await texts(path) == (early if first != "nothing of it" else []) + rest + last
 
 
-async def test_what_is_damaged_in_a_segment_is_taken_from_a_file_that_was_kept(tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    path.mkdir()
+async def test_what_is_damaged_in_a_segment_is_taken_from_a_file_that_was_kept(path: Path) -> None:
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1)
         await one.queue.create_group("orders", "workers")
@@ -116,10 +120,8 @@ async def test_what_is_damaged_in_a_segment_is_taken_from_a_file_that_was_kept(t
 
 @pytest.mark.parametrize("state", ["whole", "lost"])
 async def test_what_is_damaged_in_the_write_ahead_log_is_taken_from_a_checkpoint_that_was_never_finished(
-    tmp_path: Path, state: str
+    path: Path, state: str
 ) -> None:
-    path = tmp_path / "data"
-    path.mkdir()
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1)
         await publish(one, "orders", b"zero")
@@ -149,10 +151,8 @@ async def test_what_is_damaged_in_the_write_ahead_log_is_taken_from_a_checkpoint
     assert await texts(path, 2) == [b"only"]
 
 
-async def test_what_was_purged_in_a_file_that_is_left_does_not_come_back(tmp_path: Path) -> None:
+async def test_what_was_purged_in_a_file_that_is_left_does_not_come_back(path: Path) -> None:
     """And what came later, and is only in the logs, stays."""
-    path = tmp_path / "data"
-    path.mkdir()
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1)
         await publish(one, "orders", *numbered(b"old", 5))
@@ -174,10 +174,8 @@ async def test_what_was_purged_in_a_file_that_is_left_does_not_come_back(tmp_pat
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-async def test_what_was_trimmed_does_not_come_back_without_the_state(tmp_path: Path, encrypted: bool) -> None:
+async def test_what_was_trimmed_does_not_come_back_without_the_state(path: Path, encrypted: bool) -> None:
     """A segment that was trimmed in part stays whole."""
-    path = tmp_path / "data"
-    path.mkdir()
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1, retention_seconds=60.0, encrypted=encrypted)
         await publish(one, "orders", *numbered(b"old", 5))
@@ -198,9 +196,7 @@ async def test_what_was_trimmed_does_not_come_back_without_the_state(tmp_path: P
         assert [message.value for message in leased] == numbered(b"new", 5)
 
 
-async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(tmp_path: Path) -> None:
-    path = tmp_path / "data"
-    path.mkdir()
+async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(path: Path) -> None:
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1)
         await one.queue.create_group("orders", "workers")
@@ -224,11 +220,9 @@ async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(tmp
 
 
 async def test_a_frame_is_taken_in_part_where_the_write_ahead_log_has_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files have messages in larger frames than the commits that are left."""
-    path = tmp_path / "data"
-    path.mkdir()
     messages = [
         Message(b"%d" % number, key=f"k{number}", headers={"n": str(number)}, priority=number, dedup_id=f"d{number}")
         for number in range(9)

@@ -33,6 +33,14 @@ Spoil = Callable[[Path, int, int], None]
 
 
 @pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty directory."""
+    root = tmp_path / "data"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
 def spoil(monkeypatch: pytest.MonkeyPatch) -> Spoil:
     """Makes bytes of a file fail as a bad sector does: what lies before them is given, and then there is an error."""
     bad: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -140,20 +148,22 @@ async def test_an_unreadable_body_costs_its_message_and_nothing_else(tmp_path: P
         await works(one, "good")
 
 
+async def opens_with_a_quarantine(root: Path) -> None:
+    async with opened(RealDisk(root)) as one:
+        [problem] = one.store.problems
+        assert problem.startswith("partition 0 of topic 1 is quarantined")
+        assert TOLD in problem
+        await works(one, "good")
+
+
 @pytest.mark.parametrize("which", [0, 1])
-async def test_an_unreadable_head_quarantines_its_partition(tmp_path: Path, spoil: Spoil, which: int) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
+async def test_an_unreadable_head_quarantines_its_partition(root: Path, spoil: Spoil, which: int) -> None:
     await fill(root)
     path = one_file(root, "logs/1/0/*.log")
     at = frames(path)[which].position
     spoil(path, at + 2, at + 20)
     for _ in range(2):
-        async with opened(RealDisk(root)) as one:
-            [problem] = one.store.problems
-            assert problem.startswith("partition 0 of topic 1 is quarantined")
-            assert TOLD in problem
-            await works(one, "good")
+        await opens_with_a_quarantine(root)
     report = check(root)
     assert report.damaged
     assert TOLD in report.problems[0]
@@ -217,10 +227,8 @@ async def test_a_folder_that_cannot_be_read_hurts_what_is_in_it(
         await works(one, "good")
 
 
-async def test_an_unreadable_commit_quarantines_what_it_spoke_of_and_stays(tmp_path: Path, spoil: Spoil) -> None:
+async def test_an_unreadable_commit_quarantines_what_it_spoke_of_and_stays(root: Path, spoil: Spoil) -> None:
     """It is the last one, where a damaged one would pass for the end of a write that was never confirmed."""
-    root = tmp_path / "data"
-    root.mkdir()
     await fill(root)
     async with opened(RealDisk(root)) as one:
         await one.queue.publish("bad", b"bad 3")
@@ -231,11 +239,7 @@ async def test_an_unreadable_commit_quarantines_what_it_spoke_of_and_stays(tmp_p
     assert report.damaged
     assert any(TOLD in problem for problem in report.problems)
     for _ in range(2):
-        async with opened(RealDisk(root)) as one:
-            [problem] = one.store.problems
-            assert problem.startswith("partition 0 of topic 1 is quarantined")
-            assert TOLD in problem
-            await works(one, "good")
+        await opens_with_a_quarantine(root)
         assert path.stat().st_size == size
     done = await repair(root)
     assert [lost.first for lost in done.commits] == [last.fixed.number]
@@ -246,10 +250,8 @@ async def test_an_unreadable_commit_quarantines_what_it_spoke_of_and_stays(tmp_p
 
 @pytest.mark.parametrize("which", [-1, -2])
 async def test_the_unreadable_head_of_a_commit_keeps_the_queue_closed_until_it_is_repaired(
-    tmp_path: Path, spoil: Spoil, which: int
+    root: Path, spoil: Spoil, which: int
 ) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
     await fill(root)
     async with opened(RealDisk(root)) as one:
         for number in (3, 4):
@@ -273,9 +275,7 @@ async def test_the_unreadable_head_of_a_commit_keeps_the_queue_closed_until_it_i
 
 
 @pytest.mark.parametrize("part", ["head", "body"])
-async def test_an_unreadable_checkpoint_is_repaired(tmp_path: Path, spoil: Spoil, part: str) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
+async def test_an_unreadable_checkpoint_is_repaired(root: Path, spoil: Spoil, part: str) -> None:
     await fill(root)
     path = one_file(root, "checkpoint/*.ckpt")
     spoil(path, *((40, 50) if part == "head" else body(frames(path)[0])))
@@ -292,9 +292,7 @@ async def test_an_unreadable_checkpoint_is_repaired(tmp_path: Path, spoil: Spoil
         ]
 
 
-async def test_unreadable_history_costs_history_only(tmp_path: Path, spoil: Spoil) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
+async def test_unreadable_history_costs_history_only(root: Path, spoil: Spoil) -> None:
     await fill(root)
     path = one_file(root, "history/1/0/*.hist")
     first, second = frames(path)[:2]
@@ -313,9 +311,7 @@ async def test_unreadable_history_costs_history_only(tmp_path: Path, spoil: Spoi
 
 
 @pytest.mark.parametrize("name", ["FORMAT", "KEYS"])
-async def test_other_unreadable_files_are_repaired(tmp_path: Path, spoil: Spoil, name: str) -> None:
-    root = tmp_path / "data"
-    root.mkdir()
+async def test_other_unreadable_files_are_repaired(root: Path, spoil: Spoil, name: str) -> None:
     async with opened(RealDisk(root)) as one:
         await one.queue.create_topic("secret", partitions=1, encrypted=True)
         await one.queue.publish("secret", b"tea")
