@@ -265,6 +265,13 @@ async def test_topics_by_label_are_put_in_order_once(queue: Queue, monkeypatch: 
         assert await queue.lease(labels={"task": "t"}) == []
 
 
+async def tick(turns: list[int]) -> None:
+    """Begins a new count in every turn of the event loop."""
+    while True:
+        turns.append(0)
+        await asyncio.sleep(0)
+
+
 async def test_what_is_told_of_a_topic_with_many_groups_lets_others_run(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,17 +282,12 @@ async def test_what_is_told_of_a_topic_with_many_groups_lets_others_run(
         looked[-1] += 1
         return look(feed)
 
-    async def tick() -> None:
-        while True:
-            looked.append(0)
-            await asyncio.sleep(0)
-
     async with queue:
         await queue.create_topic("orders", partitions=50)
         for number in range(40):
             await queue.create_group("orders", f"g{number}")
         await queue.publish_many("orders", [b"v"] * 7)
-        ticking = asyncio.create_task(tick())
+        ticking = asyncio.create_task(tick(looked))
         await asyncio.sleep(0)
         monkeypatch.setattr(Feed, "backlog", counted)
         info = await queue.topic("orders")
@@ -381,16 +383,11 @@ async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, mo
         seen[-1] += len(columns)
         return columns
 
-    async def tick() -> None:
-        while True:
-            seen.append(0)
-            await asyncio.sleep(0)
-
     async with queue:
         await queue.create_topic("orders", partitions=1)
         await queue.publish_many("orders", [b"%d" % n for n in range(200)])
         await queue.reject(await take(queue, "orders", 200))
-        ticking = asyncio.create_task(tick())
+        ticking = asyncio.create_task(tick(seen))
         await asyncio.sleep(0)
         monkeypatch.setattr(MemoryStore, "scan", counted)
         assert await queue.redrive("orders") == 200

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ortoo
-from ortoo import ClosedError, LeaseLostError, Message, NotFoundError, Queue, SyncQueue
+from ortoo import ClosedError, LeaseLostError, Message, NotFoundError, Queue, Received, SyncQueue
 
 TIMEOUT = 60.0
 
@@ -247,13 +247,19 @@ def test_a_closed_queue_says_so() -> None:
             call()
 
 
-def test_an_iterator_may_outlive_its_queue() -> None:
-    """Iterators release on early exit; on a closed queue there is nothing left to release."""
+def left_open() -> tuple[SyncQueue, Iterator[Received]]:
+    """A queue that was closed, and a loop over its messages that was not left before."""
     queue = ortoo.open_sync()
     queue.publish_many("orders", [Message(b"1"), Message(b"2")])
     stream = queue.consume("orders")
     next(stream)
     queue.close()
+    return queue, stream
+
+
+def test_an_iterator_may_outlive_its_queue() -> None:
+    """Iterators release on early exit; on a closed queue there is nothing left to release."""
+    queue, stream = left_open()
     with pytest.raises(ClosedError):
         for _ in stream:
             next(stream)
@@ -264,11 +270,7 @@ def test_an_iterator_may_outlive_its_queue() -> None:
 
 def test_a_stream_abandoned_on_a_closed_queue_makes_no_noise() -> None:
     """Iterators release on early exit; on a closed queue there is nothing left to release."""
-    queue = ortoo.open_sync()
-    queue.publish_many("orders", [Message(b"1"), Message(b"2")])
-    stream = queue.consume("orders")
-    next(stream)
-    queue.close()
+    _, stream = left_open()
     stream.close()  # type: ignore[attr-defined]
 
 
