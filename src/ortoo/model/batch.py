@@ -136,7 +136,6 @@ def size_of(batch: Outgoing) -> int:
     return size + _text_bytes("".join(filter(None, batch.dedup_ids or ())))
 
 
-# Of whatever has the fields of a Message: the doors have types of their own.
 _value, _headers, _priority = map(attrgetter, ("value", "headers", "priority"))
 _rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
 _PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
@@ -158,17 +157,21 @@ def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
         check_outgoing(outgoing)
         return outgoing
     full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
-    values, json = _values(list(map(_value, full)))
-    if are_plain(full):
+    return build_outgoing(full, *_values(list(map(_value, full))))
+
+
+def build_outgoing(messages: Sequence[Any], values: list[bytes], json: list[bool] | None) -> Outgoing:
+    """Of whatever has the fields of a Message, beside its value: the doors have types of their own."""
+    if _are_plain(messages):
         outgoing = Outgoing(values, json=json)
     else:
-        headers = list(map(_headers, full))
+        headers = list(map(_headers, messages))
         outgoing = Outgoing(
             values,
             headers=own_headers(headers) if any(headers) else None,
-            priorities=_priorities(list(map(_priority, full))),
+            priorities=_priorities(list(map(_priority, messages))),
             json=json,
-            **optional_columns(full),
+            **_optional_columns(messages),
         )
     check_outgoing(outgoing)
     return outgoing
@@ -179,7 +182,7 @@ def own_headers(column: list[dict[str, str] | None]) -> list[dict[str, str] | No
     return [dict(headers) if type(headers) is dict else headers for headers in column]
 
 
-def are_plain(messages: Sequence[Any]) -> bool:
+def _are_plain(messages: Sequence[Any]) -> bool:
     """Nothing but values: the columns need not be looked at one by one."""
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
@@ -195,7 +198,7 @@ def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes 
     )
 
 
-def optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
+def _optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
     """Those of which at least one message has something, except for what must be looked into."""
     columns = {name: list(map(get, messages)) for name, get in _OPTIONAL.items()}
     return {name: column for name, column in columns.items() if column.count(None) != len(column)}

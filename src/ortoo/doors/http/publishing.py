@@ -15,13 +15,12 @@ from ortoo.client import Queue
 from ortoo.client.inbox import Inbox
 from ortoo.client.settling import to_runs
 from ortoo.client.stream import Stream
-from ortoo.model.batch import Outgoing, are_plain, check_outgoing, optional_columns
+from ortoo.model.batch import Outgoing, build_outgoing, check_outgoing
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError, TooManyError
-from ortoo.model.message import PRIORITY_NAMES, Message, Received
+from ortoo.model.message import Message, Received
 from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
-from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .call import Call
 from .messages import render
@@ -45,7 +44,7 @@ INBOXES_MAX = 100
 IDLE_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode
-_value, _base64, _headers, _priority = map(attrgetter, ("value", "value_base64", "headers", "priority"))
+_value, _base64 = map(attrgetter, ("value", "value_base64"))
 
 
 async def publish(call: Call) -> bytes:
@@ -66,20 +65,7 @@ async def _stays(placed: Placed) -> None:
 
 
 def to_columns(messages: Sequence[NewMessage]) -> Outgoing:
-    values, json = _values(messages)
-    if are_plain(messages):
-        outgoing = Outgoing(values, json=json)
-    else:
-        headers = list(map(_headers, messages))
-        outgoing = Outgoing(
-            values,
-            headers=headers if any(headers) else None,
-            priorities=_priorities(list(map(_priority, messages))),
-            json=json,
-            **optional_columns(messages),
-        )
-    check_outgoing(outgoing)
-    return outgoing
+    return build_outgoing(messages, *_values(messages))
 
 
 def _values(messages: Sequence[NewMessage]) -> tuple[list[bytes], list[bool] | None]:
@@ -93,12 +79,6 @@ def _values(messages: Sequence[NewMessage]) -> tuple[list[bytes], list[bool] | N
     json = [raw is not UNSET for raw in raws]
     values = [binary if raw is UNSET else bytes(raw) for raw, binary in zip(raws, binaries, strict=True)]
     return values, json if any(json) else None
-
-
-def _priorities(raw: list[int | str]) -> list[int] | None:
-    if raw.count(DEFAULT_PRIORITY) == len(raw):
-        return None
-    return [PRIORITY_NAMES[priority] if isinstance(priority, str) else priority for priority in raw]
 
 
 def to_placements(batches: Sequence[Placed]) -> Placements:
