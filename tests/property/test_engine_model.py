@@ -20,18 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ortoo.broker.coordinator import take_slice
 from ortoo.engine import Engine
-from ortoo.engine.alarms import (
-    Alarm,
-    DelaysDue,
-    ExpiriesDue,
-    LeasesRunOut,
-    RetentionDue,
-    RetriesDue,
-    SharedIdsOutdated,
-    TopicAlarm,
-    TransactionsTimeOut,
-    WindowCloses,
-)
+from ortoo.engine import alarms as a
 from ortoo.engine.decision import Decision
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
@@ -530,34 +519,34 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.engine.tick(self.now) is None
         assert self.model.overdue(self.now) == []
 
-    def model_due(self, alarm: Alarm, records: list[r.Record]) -> None:
+    def model_due(self, alarm: a.Alarm, records: list[r.Record]) -> None:
         model, now = self.model, self.now
         match alarm:
-            case LeasesRunOut():
+            case a.LeasesRunOut():
                 buried = dict.fromkeys(record.topic for record in records if isinstance(record, r.DeadLettered))
                 return model.leases_due(now, list(buried))
-            case TransactionsTimeOut():
+            case a.TransactionsTimeOut():
                 return model.transactions_due(now)
-            case SharedIdsOutdated():  # ids that nobody finds any more are forgotten, a few at a time
+            case a.SharedIdsOutdated():  # ids that nobody finds any more are forgotten, a few at a time
                 assert records == []
                 return None
-        assert isinstance(alarm, TopicAlarm)
+        assert isinstance(alarm, a.TopicAlarm)
         topic = model.by_id(alarm.topic)
         if topic is None:
             return None
         match alarm:
-            case RetentionDue():
+            case a.RetentionDue():
                 return self.model_retention(topic, records)
-            case DelaysDue():
+            case a.DelaysDue():
                 return model.delays_due(topic, alarm.partition, now)
-            case ExpiriesDue():
+            case a.ExpiriesDue():
                 return model.expiries_due(topic, alarm.partition, now)
-            case WindowCloses():
+            case a.WindowCloses():
                 return model.window_due(topic, now)
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
-        if isinstance(alarm, RetriesDue):
+        if isinstance(alarm, a.RetriesDue):
             return model.retries_due(group, alarm.partition, now)
         given_up = (r.Released, r.Dropped, r.DeadLettered)
         revoked = [record.partition for record in records if isinstance(record, given_up)]

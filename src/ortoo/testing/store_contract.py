@@ -11,27 +11,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ortoo.model import records as r
 from ortoo.model.batch import Batch, Outgoing
 from ortoo.model.commands import Publish
 from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import (
-    Acked,
-    Leased,
-    Opened,
-    Published,
-    Record,
-    Retried,
-    Skipped,
-    Staged,
-    TopicCreated,
-    TopicDeleted,
-    TopicPurged,
-    TransactionBegan,
-    TransactionEnded,
-    Trimmed,
-    encode_records,
-)
 from ortoo.model.topic import TopicConfig
 from ortoo.ports import Store
 
@@ -39,8 +23,8 @@ T1, T2 = TopicId(1), TopicId(2)
 G = GroupId(3)
 
 
-def created(topic: TopicId, name: str = "orders") -> TopicCreated:
-    return TopicCreated(1, topic, "default", f"{name}-{topic}", TopicConfig(partitions=2))
+def created(topic: TopicId, name: str = "orders") -> r.TopicCreated:
+    return r.TopicCreated(1, topic, "default", f"{name}-{topic}", TopicConfig(partitions=2))
 
 
 def published(
@@ -51,18 +35,18 @@ def published(
     topic: TopicId = T1,
     partition: int = 0,
     batch: Batch | None = None,
-) -> Published:
+) -> r.Published:
     size = sum(map(len, values))
-    return Published(at, topic, partition, base, len(values), size, batch or Batch(values))
+    return r.Published(at, topic, partition, base, len(values), size, batch or Batch(values))
 
 
-def leased(number: int, partition: int = 0) -> Leased:
-    return Leased(1100 + number, T1, G, partition, LeaseId(number), "me", 9000, OffsetSet([0, 1, 2]))
+def leased(number: int, partition: int = 0) -> r.Leased:
+    return r.Leased(1100 + number, T1, G, partition, LeaseId(number), "me", 9000, OffsetSet([0, 1, 2]))
 
 
-def staged(transaction: str, value: bytes) -> Staged:
+def staged(transaction: str, value: bytes) -> r.Staged:
     outgoing = Outgoing([value, b""], keys=["k", None], headers=[None, {"a": "b"}], delays=[1.5, None])
-    return Staged(1100, "default", transaction, "part", Publish(TopicName("default", "orders-1"), outgoing))
+    return r.Staged(1100, "default", transaction, "part", Publish(TopicName("default", "orders-1"), outgoing))
 
 
 class StoreContract:
@@ -78,7 +62,7 @@ class StoreContract:
     async def _opened(self) -> Store:
         store = await self.make_store()
         assert [commit async for commit in store.recover()] == []
-        await store.append([Opened(1, 1), created(T1), created(T2)])
+        await store.append([r.Opened(1, 1), created(T1), created(T2)])
         return store
 
     async def test_an_instant_store_never_waits(self) -> None:
@@ -155,7 +139,7 @@ class StoreContract:
     async def test_trimmed_messages_are_gone_and_the_rest_stays(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"%d" % at for at in range(10)]), published(0, [b"other"], partition=1)])
-        await store.append([Trimmed(2000, T1, 0, 4)])
+        await store.append([r.Trimmed(2000, T1, 0, 4)])
         assert (await store.read(T1, 0, list(range(10)))).offsets == list(range(4, 10))
         assert (await store.scan(T1, 0, 0, 3)).offsets == [4, 5, 6]
         assert (await store.read(T1, 1, [0])).values == [b"other"]
@@ -166,7 +150,7 @@ class StoreContract:
     async def test_a_purged_topic_is_empty_and_goes_on(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a", b"b"]), published(0, [b"kept"], topic=T2)])
-        await store.append([TopicPurged(2000, T1)])
+        await store.append([r.TopicPurged(2000, T1)])
         assert (await store.read(T1, 0, [0, 1])).offsets == []
         await store.append([published(2, [b"c"])])
         assert (await store.scan(T1, 0, 0, 10)).values == [b"c"]
@@ -176,7 +160,7 @@ class StoreContract:
     async def test_a_deleted_topic_is_gone(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a"]), published(0, [b"kept"], topic=T2)])
-        await store.append([TopicDeleted(2000, T1)])
+        await store.append([r.TopicDeleted(2000, T1)])
         assert (await store.read(T1, 0, [0])).offsets == []
         assert (await store.read(T2, 0, [0])).values == [b"kept"]
         await store.close()
@@ -184,9 +168,9 @@ class StoreContract:
     async def test_tells_the_history_of_one_message_in_order(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a", b"b", b"c"])])
-        lease = Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))
-        retried = Retried(1200, T1, G, 0, LeaseId(7), [1], [1300], 1100, "nack", "no")
-        acked = Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))
+        lease = r.Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))
+        retried = r.Retried(1200, T1, G, 0, LeaseId(7), [1], [1300], 1100, "nack", "no")
+        acked = r.Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))
         await store.append([lease])
         await store.append([retried, acked])
         assert await store.history(T1, 0, 0) == [lease, acked]
@@ -197,8 +181,8 @@ class StoreContract:
     async def test_a_skip_is_told_after_its_message_is_gone(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a", b"b"])])
-        skipped = Skipped(2000, T1, G, 0, OffsetSet([0]))
-        await store.append([skipped, Trimmed(2000, T1, 0, 1)])
+        skipped = r.Skipped(2000, T1, G, 0, OffsetSet([0]))
+        await store.append([skipped, r.Trimmed(2000, T1, 0, 1)])
         assert await store.history(T1, 0, 0) == [skipped]
         await store.close()
 
@@ -222,8 +206,8 @@ class StoreContract:
     async def test_a_trim_leaves_what_happens_next_its_number(self) -> None:
         store = await self._opened()
         await store.append([published(0, [b"a", b"b"]), leased(0), leased(1)])
-        skipped = Skipped(2000, T1, G, 0, OffsetSet([0, 1]))
-        await store.append([skipped, Trimmed(2000, T1, 0, 2)])
+        skipped = r.Skipped(2000, T1, G, 0, OffsetSet([0, 1]))
+        await store.append([skipped, r.Trimmed(2000, T1, 0, 2)])
         await store.append([leased(3)])
         found = await store.read_history(T1, 0, 2, 100)
         assert (found.records, found.start, found.end) == ([skipped, leased(3)], 2, 4)
@@ -231,7 +215,7 @@ class StoreContract:
 
     async def test_gives_back_what_was_staged_by_number(self) -> None:
         store = await self._opened()
-        await store.append([TransactionBegan(1, "default", "t", 9999), TransactionBegan(1, "default", "u", 9999)])
+        await store.append([r.TransactionBegan(1, "default", "t", 9999), r.TransactionBegan(1, "default", "u", 9999)])
         values = [b"%d" % number * 100 for number in range(10)]
         for value in values[:4]:
             await store.append([staged("t", value), staged("u", b"other"), published(0, [value])])
@@ -249,9 +233,9 @@ class StoreContract:
 
     async def test_what_was_staged_goes_with_its_transaction(self) -> None:
         store = await self._opened()
-        began = TransactionBegan(1, "default", "t", 9999)
+        began = r.TransactionBegan(1, "default", "t", 9999)
         await store.append([began, staged("t", b"old")])
-        await store.append([TransactionEnded(2, "default", "t", committed=False)])
+        await store.append([r.TransactionEnded(2, "default", "t", committed=False)])
         assert await store.staged("default", "t", 0, 1 << 20) == []
         await store.append([began])
         await store.append([staged("t", b"new")])
@@ -262,7 +246,7 @@ class StoreContract:
         if not self.is_durable:
             return
         store = await self._opened()
-        await store.append([TransactionBegan(1, "default", "t", 9999)])
+        await store.append([r.TransactionBegan(1, "default", "t", 9999)])
         wanted = [staged("t", b"%d" % number) for number in range(5)]
         for record in wanted:
             await store.append([record])
@@ -294,22 +278,22 @@ class StoreContract:
         if not self.is_durable:
             return
         store = await self._opened()
-        commits: list[list[Record]] = [
+        commits: list[list[r.Record]] = [
             [published(0, [b"a", b"b"])],
-            [Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))],
-            [Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))],
+            [r.Leased(1100, T1, G, 0, LeaseId(7), "me", 9000, OffsetSet([0, 1]))],
+            [r.Acked(1200, T1, G, 0, LeaseId(7), OffsetSet([0]))],
         ]
         for commit in commits:
             await store.append(commit)
         await store.close()
         store = await self.reopen(store)
         records = [record async for commit in store.recover() for record in commit]
-        wanted: list[Record] = [
-            Opened(1, 1),
+        wanted: list[r.Record] = [
+            r.Opened(1, 1),
             created(T1),
             created(T2),
             *(record for commit in commits for record in commit),
         ]
-        assert encode_records(records) == encode_records(wanted)
+        assert r.encode_records(records) == r.encode_records(wanted)
         assert (await store.read(T1, 0, [0, 1])).values == [b"a", b"b"]
         await store.close()
