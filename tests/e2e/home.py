@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from ortoo import Messages, Queue, Received
 from ortoo.broker import Broker
-from ortoo.stores.disk import Disk, DiskStore, KeyRing, RealDisk
+from ortoo.stores.disk import Disk, DiskStore, File, KeyRing, RealDisk
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.testing import ManualClock
 from ortoo.testing.crash import kill
 
 NEVER = 1 << 40
 AFTER_EACH_COMMIT = 1
+
+
+class WatchedFile:
+    """Tells its path before it is synced."""
+
+    def __init__(self, inner: File, path: str, before_sync: Callable[[str], None]) -> None:
+        self.append, self.read, self.size = inner.append, inner.read, inner.size
+        self.truncate, self.close = inner.truncate, inner.close
+        self._inner, self._path, self._before_sync = inner, path, before_sync
+
+    def sync(self) -> None:
+        self._before_sync(self._path)
+        self._inner.sync()
 
 
 class Home:

@@ -18,7 +18,7 @@ from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
 from ortoo.testing.crash import kill
 
-from .home import NEVER, take, values
+from .home import NEVER, WatchedFile, take, values
 
 
 class GatedDisk(RealDisk):
@@ -32,20 +32,12 @@ class GatedDisk(RealDisk):
         self.gate.set()
 
     def open(self, path: str) -> File:
-        return GatedFile(super().open(path), path, self)
+        return WatchedFile(super().open(path), path, self._halt)
 
-
-class GatedFile:
-    def __init__(self, inner: File, path: str, disk: GatedDisk) -> None:
-        self.append, self.read, self.size = inner.append, inner.read, inner.size
-        self.truncate, self.close = inner.truncate, inner.close
-        self._inner, self._path, self._disk = inner, path, disk
-
-    def sync(self) -> None:
-        if self._path.startswith(self._disk.folder) and not self._disk.gate.is_set():
-            self._disk.waiting.set()
-            assert self._disk.gate.wait(300)
-        self._inner.sync()
+    def _halt(self, path: str) -> None:
+        if path.startswith(self.folder) and not self.gate.is_set():
+            self.waiting.set()
+            assert self.gate.wait(300)
 
 
 class Site:

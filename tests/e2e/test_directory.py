@@ -18,7 +18,7 @@ import ortoo
 from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.stores.disk import File, RealDisk
 
-from .home import NEVER, Home, take, values
+from .home import NEVER, Home, WatchedFile, take, values
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -321,19 +321,11 @@ class UnsyncedDisk(RealDisk):
         self.failing: str | None = None
 
     def open(self, path: str) -> File:
-        return UnsyncedFile(super().open(path), path, self)
+        return WatchedFile(super().open(path), path, self._fail)
 
-
-class UnsyncedFile:
-    def __init__(self, inner: File, path: str, disk: UnsyncedDisk) -> None:
-        self.append, self.read, self.size = inner.append, inner.read, inner.size
-        self.truncate, self.close = inner.truncate, inner.close
-        self._inner, self._path, self._disk = inner, path, disk
-
-    def sync(self) -> None:
-        if self._disk.failing is not None and self._path.startswith(self._disk.failing):
+    def _fail(self, path: str) -> None:
+        if self.failing is not None and path.startswith(self.failing):
             raise OSError(errno.EIO, "simulated")
-        self._inner.sync()
 
 
 @asynccontextmanager
