@@ -370,12 +370,18 @@ async def test_those_that_hold_little_go_on_within_the_reserve_and_not_beyond() 
     assert not small.share.may_go_on()
 
 
-async def test_the_first_goes_on_when_nothing_is_given_back_and_only_one_at_a_time() -> None:
-    budget, told = Budget(MB), list[str]()
-    readers = [Reader(budget, name, told) for name in "abc"]
+def stopped(names: str, budget: Budget, told: list[str]) -> list[Reader]:
+    """Each of them has taken as much as there is for all."""
+    readers = [Reader(budget, name, told) for name in names]
     for reader in readers:
         reader.share.take(MB)
         assert not reader.share.may_go_on()
+    return readers
+
+
+async def test_the_first_goes_on_when_nothing_is_given_back_and_only_one_at_a_time() -> None:
+    budget, told = Budget(MB), list[str]()
+    readers = stopped("abc", budget, told)
     await until(lambda: told == ["a"], LONG)
     readers[0].share.take(MB)
     assert readers[0].share.may_go_on()
@@ -386,10 +392,7 @@ async def test_the_first_goes_on_when_nothing_is_given_back_and_only_one_at_a_ti
 
 async def test_one_that_goes_on_and_brings_nothing_does_not_keep_the_others_waiting() -> None:
     budget, told = Budget(MB), list[str]()
-    readers = [Reader(budget, name, told) for name in "ab"]
-    for reader in readers:
-        reader.share.take(MB)
-        assert not reader.share.may_go_on()
+    stopped("ab", budget, told)
     await until(lambda: told == ["a", "b"], LONG)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from ortoo.model.commands import START
 from ortoo.model.queries import ListMessages, Scan
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
-from tests.doors.tcp.home import Home, serving, until
+from tests.doors.tcp.home import Home, Wire, serving, until
 from tests.doors.tcp.test_requests import JOBS, make_jobs, poll, publish
 from tests.semantics.stores import SlowStore
 
@@ -138,19 +140,26 @@ async def test_a_client_that_is_kept_waiting_is_not_taken_for_silent(monkeypatch
             assert (await wire.receive())[0] == p.ANSWER
 
 
-async def test_a_client_that_reads_slowly_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def much_to_read(monkeypatch: pytest.MonkeyPatch, idle_seconds: float) -> AsyncIterator[tuple[Home, Wire]]:
+    """A topic of 30 MB, and a connection that is dropped when nothing happens for so long."""
     monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
     async with serving() as home:
         await fill(home, 30, 1_000_000)
         async with home.wire() as wire:
-            monkeypatch.setattr(session, "IDLE_SECONDS", 0.6)
-            wire.send((1, Scan(JOBS, 0, START)))
-            got = 0
-            while got < 30_000_000:
-                got += len(await asyncio.wait_for(wire.reader.read(500_000), LONG))
-                wire.send((2, p.Ping()))  # which is not heard as long as there is so much to take
-                await asyncio.sleep(0.03)  # almost two seconds in all
-            assert home.gate.connections == 1
+            monkeypatch.setattr(session, "IDLE_SECONDS", idle_seconds)
+            yield home, wire
+
+
+async def test_a_client_that_reads_slowly_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with much_to_read(monkeypatch, idle_seconds=0.6) as (home, wire):
+        wire.send((1, Scan(JOBS, 0, START)))
+        got = 0
+        while got < 30_000_000:
+            got += len(await asyncio.wait_for(wire.reader.read(500_000), LONG))
+            wire.send((2, p.Ping()))  # which is not heard as long as there is so much to take
+            await asyncio.sleep(0.03)  # almost two seconds in all
+        assert home.gate.connections == 1
 
 
 async def test_nobody_is_taken_for_silent_because_the_server_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,14 +175,10 @@ async def test_nobody_is_taken_for_silent_because_the_server_stood_still(monkeyp
 
 
 async def test_a_client_that_stops_reading_for_good_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
-    async with serving() as home:
-        await fill(home, 30, 1_000_000)
-        async with home.wire() as wire:
-            monkeypatch.setattr(session, "IDLE_SECONDS", 0.3)
-            wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            wire.send((1, Scan(JOBS, 0, START)))
-            await until(lambda: home.gate.connections == 0)
+    async with much_to_read(monkeypatch, idle_seconds=0.3) as (home, wire):
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        wire.send((1, Scan(JOBS, 0, START)))
+        await until(lambda: home.gate.connections == 0)
 
 
 @pytest.mark.parametrize("request_", [p.Ping(), p.Cancel(5), p.Credit(5, 1), p.Unsubscribe(5), {"type": "Nope"}])
