@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from ortoo import LeaseLostError, Messages, Queue, Received, Sent
-from ortoo.testing.clock import settle
+from ortoo.testing.clock import ManualClock, settle
 
-__all__ = ["crowd", "is_stale", "poll", "publish", "settle", "take", "until", "values", "waiters"]
+__all__ = ["crowd", "is_stale", "poll", "publish", "publish_apart", "settle", "take", "until", "values", "waiters"]
 
 _PATIENCE = 300  # real seconds: what has not happened by then will not
 
@@ -19,6 +19,16 @@ def values(messages: Iterable[Received]) -> list[bytes]:
 async def publish(queue: Queue, topic: str, *values: bytes, **fields: Any) -> list[Sent]:
     """One after the other, so that each has its own place."""
     return [await queue.publish(topic, value, **fields) for value in values]
+
+
+async def publish_apart(queue: Queue, clock: ManualClock) -> float:
+    """Four messages in one partition, ten seconds apart. Returns when the first one was published."""
+    await queue.create_topic("orders", partitions=1)
+    start = clock.time()
+    for number in range(4):
+        await queue.publish("orders", b"%d" % number)
+        await clock.advance(10)
+    return start
 
 
 async def take(queue: Queue, topic: str, max_messages: int = 100, **options: Any) -> Messages:

@@ -5,7 +5,7 @@ import pytest
 from ortoo import ExistsError, InvalidError, NotFoundError, Queue
 from ortoo.testing import ManualClock
 
-from .actors import publish, take, values
+from .actors import publish, publish_apart, take, values
 from .stores import LastingStore, queue_on
 
 
@@ -30,11 +30,7 @@ async def test_a_group_may_start_with_what_is_new(queue: Queue) -> None:
 
 async def test_a_group_may_start_at_an_offset_or_a_time(queue: Queue, clock: ManualClock) -> None:
     """Groups start at: all, new only, an offset, a timestamp."""
-    await queue.create_topic("orders", partitions=1)
-    start = clock.time()
-    for number in range(4):
-        await queue.publish("orders", b"%d" % number)
-        await clock.advance(10)
+    start = await publish_apart(queue, clock)
     await queue.create_group("orders", "offset", offset=3)
     await queue.create_group("orders", "time", time=start + 20)
     await queue.create_group("orders", "between", time=start + 20.001)

@@ -1,8 +1,10 @@
 """Order by key, by partition, strict, and none."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from ortoo import Message, Queue
+from ortoo import Message, Queue, Received
 from ortoo.testing import ManualClock
 
 from .actors import is_stale, publish, take, values
@@ -40,19 +42,21 @@ async def test_a_key_is_blocked_until_its_message_is_acked(queue: Queue) -> None
     assert values(await take(queue, "orders", consumer="b")) == [b"2"]
 
 
-async def test_a_key_is_free_after_a_reject(queue: Queue) -> None:
-    """… until that message is settled (… rejected, dead-lettered …)."""
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda queue, message: message.reject(), id="rejected"),
+        pytest.param(lambda queue, message: queue.dead_letter(message.id), id="moved to the dead letters"),
+        pytest.param(lambda queue, message: queue.delete_message(message.id), id="deleted"),
+    ],
+)
+async def test_a_key_is_free_after_its_message_has_ended(
+    queue: Queue, end: Callable[[Queue, Received], Awaitable[None]]
+) -> None:
+    """… until that message is settled (… rejected, dead-lettered … dropped)."""
     await publish(queue, "orders", b"1", b"2", key="k")
     [first] = await queue.lease("orders")
-    await first.reject()
-    assert values(await take(queue, "orders")) == [b"2"]
-
-
-async def test_a_key_is_free_after_its_message_was_moved_to_the_dead_letters(queue: Queue) -> None:
-    """… until that message is settled (… dead-lettered …)."""
-    await publish(queue, "orders", b"1", b"2", key="k")
-    [first] = await queue.lease("orders")
-    await queue.dead_letter(first.id)
+    await end(queue, first)
     assert values(await take(queue, "orders")) == [b"2"]
 
 
@@ -62,14 +66,6 @@ async def test_a_key_is_free_after_its_message_was_dropped(queue: Queue) -> None
     await publish(queue, "orders", b"1", b"2", key="k")
     [first] = await queue.lease("orders")
     await first.nack()
-    assert values(await take(queue, "orders")) == [b"2"]
-
-
-async def test_a_key_is_free_after_its_message_was_deleted(queue: Queue) -> None:
-    """… until that message is settled (… dropped)."""
-    await publish(queue, "orders", b"1", b"2", key="k")
-    [first] = await queue.lease("orders")
-    await queue.delete_message(first.id)
     assert values(await take(queue, "orders")) == [b"2"]
 
 

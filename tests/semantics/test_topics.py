@@ -9,7 +9,7 @@ import pytest
 from ortoo import ConfigError, ExistsError, InvalidError, NotFoundError, Queue
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import is_stale, poll, publish, take, values
+from .actors import is_stale, poll, publish, publish_apart, take, values
 
 
 async def test_a_topic_with_other_settings_is_refused_by_naming_them(queue: Queue) -> None:
@@ -187,11 +187,7 @@ async def test_a_seek_to_the_end_skips_everything(queue: Queue) -> None:
 
 async def test_a_seek_may_go_to_an_offset_or_a_time(queue: Queue, clock: ManualClock) -> None:
     """Seek/replay a group to an offset or a time."""
-    await queue.create_topic("orders", partitions=1)
-    start = clock.time()
-    for number in range(4):
-        await queue.publish("orders", b"%d" % number)
-        await clock.advance(10)
+    start = await publish_apart(queue, clock)
     await take(queue, "orders")
     await queue.seek("orders", "default", offset=2)
     assert values(await take(queue, "orders")) == [b"2", b"3"]
