@@ -1,4 +1,4 @@
-"""Who may do what. The one place that every door asks, through its Gate."""
+"""Who may enter: the one place that every door asks, through its gate. Whoever is admitted may do everything."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 `Engine.decide(command, now)` reads and returns records and a reply; `Engine.apply(record)` writes and never refuses;
 `Engine.tick(now)` decides what time alone has made due; `Engine.next_deadline()` says when to call it again.
 
-Hard state is what a fold over the records gives. Soft state is either derived from it lazily (which fresh messages have
-been sorted into lanes already, see feed.py) or rebuilt by the living (consumers, see members.py).
+Hard state is the result of applying all records. Soft state is derived from it when it is needed (which fresh messages have
+been sorted into lanes already, see feed.py), or told again by clients after a restart (consumers, see members.py).
 """
 
 from .decision import Decision

@@ -1,4 +1,4 @@
-"""Who consumes a group, and in FIFO order who owns which partition. Soft state: it is rebuilt by the living after a restart.
+"""Who consumes a group, and in FIFO order who owns which partition. Soft: consumers tell it again after a restart.
 
 Assignment is sticky and incremental: on a join or leave only the partitions that must move do. One that its old owner has
 leased messages of pauses (nobody leases more of it) until these are settled or a second has passed, then it moves.

@@ -1,4 +1,4 @@
-"""What a command that came as bytes may still have wrong, though its types are right. Embedded callers cannot err so."""
+"""Checks of commands that arrive as bytes: values that no engine should see, although their types are right."""
 
 from __future__ import annotations
 

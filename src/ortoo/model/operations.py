@@ -1,4 +1,7 @@
-"""Everything that can be asked of a queue, declared once. Doors, clients, meters and access control all go by this table."""
+"""Everything that can be asked of a queue, declared once, for doors, clients and meters.
+
+Scopes are declared here and not enforced yet: whoever has the token may do everything.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class _Reported:
             show.err.print(f"[yellow]warning[/yellow]: {escape(batch)}")
             return
         self.rows[batch.table] += batch.rows
-        what = "message" if batch.table == "messages" else "happening"
+        what = "message" if batch.table == "messages" else "history record"
         rate = batch.rows / max(batch.seconds, 0.001)
         show.err.print(
             f"{show.count(batch.rows, what)} of {show.count(batch.topics, 'topic')} in {batch.seconds:.1f} s"
