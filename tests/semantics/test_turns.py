@@ -2,6 +2,7 @@
 
 import asyncio
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
 from .actors import take, until
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, tell: Callable[..., Any]) -> list[Any]:
+    """What there is to tell of each call of a method from now on, by its arguments."""
+    told: list[Any] = []
+    method = getattr(owner, name)
+
+    def watched(*args: Any) -> Any:
+        told.append(tell(*args))
+        return method(*args)
+
+    monkeypatch.setattr(owner, name, watched)
+    return told
 
 
 @pytest.fixture
@@ -107,14 +121,7 @@ async def test_a_reject_looks_at_few_of_many_open_leases(queue: Queue, monkeypat
         await queue.create_topic("orders", partitions=1)
         await queue.publish_many("orders", [b"1"] * 2000)
         leased = [await queue.lease("orders") for _ in range(2000)]
-        looked: list[int] = []
-        drop = LeaseState.drop
-
-        def counted(lease: LeaseState, *args: Any) -> None:
-            looked.append(lease.id)
-            drop(lease, *args)
-
-        monkeypatch.setattr(LeaseState, "drop", counted)
+        looked = watch(monkeypatch, LeaseState, "drop", lambda lease, *_: lease.id)
         await queue.reject(leased[1000])
         assert len(looked) <= 256
 
@@ -126,14 +133,7 @@ async def test_a_reject_looks_at_no_other_topic(queue: Queue, monkeypatch: pytes
             await queue.create_topic(f"t{number}")
         await queue.publish("orders", b"1")
         messages = await take(queue, "orders")
-        asked: list[str] = []
-        dlq_name = Topic.dlq_name
-
-        def counted(topic: Topic, *args: Any) -> Any:
-            asked.append(topic.name.name)
-            return dlq_name(topic, *args)
-
-        monkeypatch.setattr(Topic, "dlq_name", counted)
+        asked = watch(monkeypatch, Topic, "dlq_name", lambda topic, *_: topic.name.name)
         await queue.reject(messages)
         assert {name for name in asked if name.startswith("t")} == set()
 
@@ -214,14 +214,7 @@ async def test_a_lease_looks_only_into_partitions_that_have_something(
         await queue.create_topic("orders", partitions=100)
         await queue.create_group("orders", "default")
         await queue.publish("orders", b"1", partition=70)
-        looked: list[int] = []
-        begin = Picker.__init__
-
-        def counted(picker: Picker, feed: Feed, *args: Any) -> None:
-            looked.append(feed.partition.index)
-            begin(picker, feed, *args)
-
-        monkeypatch.setattr(Picker, "__init__", counted)
+        looked = watch(monkeypatch, Picker, "__init__", lambda picker, feed, *_: feed.partition.index)
         assert len(await take(queue, "orders")) == 1
         assert looked == [70]
 
@@ -249,14 +242,7 @@ async def test_redriving_many_waits_for_few_commits(queue: Queue, monkeypatch: p
         await queue.publish_many("orders", [b"%d" % number for number in range(200)])
         await queue.reject(await take(queue, "orders", 200))
         monkeypatch.setattr(MemoryStore, "is_instant", False)  # as with every store that it matters for
-        appends: list[int] = []
-        append = MemoryStore.append
-
-        async def counted(store: MemoryStore, records: Any) -> Any:
-            appends.append(len(records))
-            return await append(store, records)
-
-        monkeypatch.setattr(MemoryStore, "append", counted)
+        appends = watch(monkeypatch, MemoryStore, "append", lambda store, records: len(records))
         assert await queue.redrive("orders") == 200
         assert len(appends) <= 10
         again = await take(queue, "orders", 200)
@@ -314,32 +300,18 @@ async def test_leaving_looks_at_no_group_that_the_consumer_is_not_in(
             await queue.publish(f"t{number}", b"1")
             await queue.create_group(f"t{number}", "default")
         await queue.lease("t7", consumer="me", auto_ack=True)
-        asked: list[Any] = []
-        remove = Members.remove
-
-        def counted(members: Members, consumers: Any) -> bool:
-            asked.append(consumers)
-            return remove(members, consumers)
-
-        monkeypatch.setattr(Members, "remove", counted)
+        asked = watch(monkeypatch, Members, "remove", lambda members, consumers: consumers)
         await queue.leave("me")
         assert len(asked) == 1
 
 
 async def test_many_dead_letters_are_copied_a_few_at_a_time(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with the value of its own original, though many are read together."""
-    read_together: list[int] = []
-    read = MemoryStore.read
-
-    async def counted(store: MemoryStore, topic: Any, partition: int, offsets: list[int]) -> Any:
-        read_together.append(len(offsets))
-        return await read(store, topic, partition, offsets)
-
     async with queue:
         await queue.create_topic("orders", partitions=3)
         await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n}") for n in range(2000)])
         messages = await take(queue, "orders", 2000)
-        monkeypatch.setattr(MemoryStore, "read", counted)
+        read_together = watch(monkeypatch, MemoryStore, "read", lambda store, topic, partition, offsets: len(offsets))
         await queue.reject(messages)
         assert max(read_together) <= 500
         assert len(read_together) <= 8
