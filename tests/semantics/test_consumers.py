@@ -1,6 +1,8 @@
 """Consumers: joining, falling silent, leaving, and who owns which partition."""
 
-from ortoo import Queue
+import asyncio
+
+from ortoo import Messages, Queue
 from ortoo.testing import ManualClock, open_manual
 
 from .actors import is_stale, poll, publish, take, values, waiters
@@ -170,26 +172,26 @@ async def test_a_partition_moves_as_soon_as_it_is_settled(queue: Queue) -> None:
     assert moved.value == b"next"
 
 
-async def test_the_partitions_of_one_who_leaves_go_to_those_who_wait(queue: Queue) -> None:
-    """On a leave the partitions that move pause < 1 s: a waiting consumer gets their messages at once."""
+async def wait_for_what_another_owns(queue: Queue) -> asyncio.Task[Messages]:
+    """Consumer b waits, and there is a message only where a is the owner."""
     await fifo(queue, partitions=2, each=0)
     for consumer in ("a", "b"):
         await queue.lease("orders", consumer=consumer)
     [gone] = (await owned(queue))["a"]
     await queue.publish("orders", b"1", partition=gone)
-    waiting = await poll(queue, consumer="b")
+    return await poll(queue, consumer="b")
+
+
+async def test_the_partitions_of_one_who_leaves_go_to_those_who_wait(queue: Queue) -> None:
+    """On a leave the partitions that move pause < 1 s: a waiting consumer gets their messages at once."""
+    waiting = await wait_for_what_another_owns(queue)
     await queue.leave("a")
     assert values(await waiting) == [b"1"]
 
 
 async def test_the_partitions_of_one_who_falls_silent_go_to_those_who_wait(queue: Queue, clock: ManualClock) -> None:
     """A consumer that is silent for its session timeout leaves, and its partitions move."""
-    await fifo(queue, partitions=2, each=0)
-    for consumer in ("a", "b"):
-        await queue.lease("orders", consumer=consumer)
-    [gone] = (await owned(queue))["a"]
-    await queue.publish("orders", b"1", partition=gone)
-    waiting = await poll(queue, consumer="b")
+    waiting = await wait_for_what_another_owns(queue)
     await clock.advance(9)
     assert await waiters(queue) == 1
     await clock.advance(1)
