@@ -22,7 +22,7 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.records import encode_records
 from ortoo.model.replies import Columns, MessageState
 from ortoo.stores.disk import DiskStore, KeyRing
-from ortoo.stores.disk import history as happenings_module
+from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.files import Disk
 from ortoo.testing.clock import ManualClock
@@ -41,8 +41,8 @@ def small_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_module, "FRAME_MESSAGES", 3)
         patch.setattr(log_module, "SEGMENT_BYTES", 400)
-        patch.setattr(happenings_module, "FRAME_RECORDS", 4)
-        patch.setattr(happenings_module, "FILE_BYTES", 600)
+        patch.setattr(history_module, "FRAME_RECORDS", 4)
+        patch.setattr(history_module, "FILE_BYTES", 600)
         yield
 
 

@@ -174,7 +174,7 @@ def test_a_section_of_format_1_opens_as_it_did() -> None:
     ]
 
 
-# -- happenings
+# -- history records
 
 
 @settings(max_examples=60)

@@ -42,7 +42,7 @@ def message(topic: str, identity: str, at: float, **more: Any) -> Row:
     return {**fields, "topic": topic, "id": identity, "partition": partition, "offset": offset, "at": at, **more}
 
 
-def happening(topic: str, identity: str, at: float, event: str, group: str | None = "g", **more: Any) -> Row:
+def history_row(topic: str, identity: str, at: float, event: str, group: str | None = "g", **more: Any) -> Row:
     _, partition, offset = map(int, identity.split("."))
     nothing = dict.fromkeys(("consumer", "lease", "reason", "error", "due"))
     place = {"topic": topic, "id": identity, "partition": partition, "offset": offset}
@@ -112,7 +112,7 @@ class Simulated:
 
     def _tell(self, topic: str, identity: str, at: float, event: str, group: str | None, **more: Any) -> None:
         position = round(at * 1000) * 1_000_000 + len(self.history)  # what happens in one millisecond has an order, too
-        self.history.append(happening(topic, identity, round(at, 3), event, group, position=position, **more))
+        self.history.append(history_row(topic, identity, round(at, 3), event, group, position=position, **more))
 
     def _consumed(self, topic: str, identity: str, at: float, group: str) -> None:
         chance = self._random

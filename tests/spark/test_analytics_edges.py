@@ -14,7 +14,7 @@ from ortoo.cli.main import run
 from ortoo.model.analytics import Report
 from ortoo.model.errors import InvalidError, NotFoundError
 
-from .lakes import START, Row, happening, message, write_lake
+from .lakes import START, Row, history_row, message, write_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +40,8 @@ def by_hour(report: Report, group: str | None, name: str) -> dict[int, Any]:
 def settled(identity: str, at: float, lease: int, group: str = "g", topic: str = "t") -> list[Row]:
     """Delivered, and acknowledged a second later."""
     return [
-        happening(topic, identity, at, "delivered", group, lease=lease, consumer="c"),
-        happening(topic, identity, at + 1, "acknowledged", group, lease=lease),
+        history_row(topic, identity, at, "delivered", group, lease=lease, consumer="c"),
+        history_row(topic, identity, at + 1, "acknowledged", group, lease=lease),
     ]
 
 
@@ -81,8 +81,8 @@ def test_rows_without_a_group_belong_to_the_topic(spark: SparkSession, tmp_path:
     rows = [message("t", f"1.0.{n}", START) for n in range(2)]
     history = [
         *settled("1.0.0", START + 1, 1),
-        happening("t", "1.0.1", START + 4000, "deleted", None),
-        happening("t", "1.0.0", START + 5000, "acknowledged", None, lease=9),
+        history_row("t", "1.0.1", START + 4000, "deleted", None),
+        history_row("t", "1.0.0", START + 5000, "acknowledged", None, lease=9),
     ]
     report = analyze(spark, write_lake(tmp_path, rows, history))
     assert told(report, "t", None, "deleted", "acknowledged") == [1, 1]
@@ -94,13 +94,13 @@ def test_depth_and_lag_follow_a_message_that_fails_is_given_up_and_redriven(
 ) -> None:
     hour = 3600
     history = [
-        happening("t", "1.0.0", START + 10, "delivered", lease=1, consumer="c"),
-        happening("t", "1.0.0", START + 20, "nacked", lease=1, error="no"),
-        happening("t", "1.0.0", START + 2 * hour + 5, "dead-lettered", reason="moved"),
-        happening("t", "1.0.0", START + 4 * hour + 5, "redriven"),
-        happening("t", "1.0.0", START + 6 * hour + 1, "delivered", lease=2, consumer="c"),
-        happening("t", "1.0.0", START + 6 * hour + 2, "acknowledged", lease=2),
-        happening("t", "1.0.0", START + 8 * hour + 9, "delivered", lease=3, consumer="c"),
+        history_row("t", "1.0.0", START + 10, "delivered", lease=1, consumer="c"),
+        history_row("t", "1.0.0", START + 20, "nacked", lease=1, error="no"),
+        history_row("t", "1.0.0", START + 2 * hour + 5, "dead-lettered", reason="moved"),
+        history_row("t", "1.0.0", START + 4 * hour + 5, "redriven"),
+        history_row("t", "1.0.0", START + 6 * hour + 1, "delivered", lease=2, consumer="c"),
+        history_row("t", "1.0.0", START + 6 * hour + 2, "acknowledged", lease=2),
+        history_row("t", "1.0.0", START + 8 * hour + 9, "delivered", lease=3, consumer="c"),
     ]
     report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 4)], history))
     depths, lags = by_hour(report, "g", "depth"), by_hour(report, "g", "lag_seconds")
@@ -138,7 +138,7 @@ def test_a_group_that_began_later_does_not_wait_for_what_came_before(spark: Spar
 
 
 def test_nothing_waits_for_a_group_before_its_first_sign_of_life(spark: SparkSession, tmp_path: Path) -> None:
-    history = [happening("t", "1.0.0", START + 5 * 3600 + 7, "delivered", lease=1, consumer="c")]
+    history = [history_row("t", "1.0.0", START + 5 * 3600 + 7, "delivered", lease=1, consumer="c")]
     report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 7)], history))
     assert by_hour(report, "g", "depth") == {5: 1}
     assert by_hour(report, "g", "lag_seconds") == {5: pytest.approx(5 * 3600 + 0.001)}
@@ -174,7 +174,7 @@ def test_errors_that_differ_in_details_are_one(spark: SparkSession, tmp_path: Pa
         "x" * 500,
         "",
     ]
-    history = [happening("t", f"1.0.{n}", START + n, "nacked", error=text) for n, text in enumerate(texts)]
+    history = [history_row("t", f"1.0.{n}", START + n, "nacked", error=text) for n, text in enumerate(texts)]
     report = analyze(spark, write_lake(tmp_path, [], history))
     assert {row.error: (row.count, row.example) for row in report.errors} == {
         "bad amount <n> for <n> at <hex>": (2, "1.0.1"),
@@ -190,7 +190,7 @@ def test_the_report_is_bounded_and_the_tables_hold_more(
     from ortoo.pipeline.analytics import job
 
     history = [
-        happening(
+        history_row(
             "t", f"1.0.{n}", START + n * 3600, "nacked", error=f"error of kind {chr(97 + n % 26)}{chr(97 + n // 26)}"
         )
         for n in range(60)
@@ -234,7 +234,7 @@ def test_running_again_gives_the_same_and_no_reader_sees_half(spark: SparkSessio
 def test_the_command_prints_a_table_and_json_and_draws(
     spark: SparkSession, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    failed = happening("orders", "1.0.1", START + 9, "nacked", "billing", lease=8, error="card 4711 refused")
+    failed = history_row("orders", "1.0.1", START + 9, "nacked", "billing", lease=8, error="card 4711 refused")
     rows = [message("orders", f"1.0.{n}", START + n, value=b"x" * 2048) for n in range(2)]
     lake = write_lake(tmp_path / "lake", rows, [*settled("1.0.0", START + 60, 1, "billing", "orders"), failed])
     assert run(["pipeline", "analyze", "--lake", str(lake), "--plot", str(tmp_path / "charts.png")]) == 0

@@ -11,7 +11,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Leased, Trimmed
 from ortoo.ports import StoredHistory
 from ortoo.stores.disk import DiskStore
-from ortoo.stores.disk import history as disk_happenings
+from ortoo.stores.disk import history as disk_history
 from ortoo.testing.simulated_disk import SimulatedDisk
 from ortoo.testing.store_contract import T1, created, leased, published
 
@@ -83,7 +83,7 @@ async def test_no_number_that_was_told_is_given_again_after_a_power_loss(seed: i
 
 
 async def test_files_that_go_leave_the_others_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_happenings, "FILE_BYTES", 1)
+    monkeypatch.setattr(disk_history, "FILE_BYTES", 1)
     disk = SimulatedDisk(Random(1))
     store = await filled(disk)
     await store.append([Trimmed(2000, T1, 0, 7)])
@@ -104,7 +104,7 @@ async def test_files_that_go_leave_the_others_their_numbers(monkeypatch: pytest.
 
 async def test_only_the_oldest_files_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """A number between two others never goes before them, or who follows the history would take it for damaged."""
-    monkeypatch.setattr(disk_happenings, "FILE_BYTES", 1)
+    monkeypatch.setattr(disk_history, "FILE_BYTES", 1)
     store = await opened(SimulatedDisk(Random(1)))
     await store.append([created(T1), published(0, [b"x"] * 20)])
     for offset in (1, 15, 2, 16):
@@ -134,7 +134,7 @@ async def test_a_damaged_frame_costs_its_records_and_no_others(part: str) -> Non
 async def test_a_file_that_is_missing_costs_its_records_and_no_others(
     which: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_happenings, "FILE_BYTES", 1)
+    monkeypatch.setattr(disk_history, "FILE_BYTES", 1)
     disk = SimulatedDisk(Random(1))
     await (await filled(disk)).close()
     files = history_files(disk)
@@ -164,7 +164,7 @@ async def test_a_directory_from_before_there_were_numbers_is_numbered_from_its_f
 
 
 async def test_files_of_old_that_go_leave_the_others_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_happenings, "FILE_BYTES", 1)
+    monkeypatch.setattr(disk_history, "FILE_BYTES", 1)
     disk = SimulatedDisk(Random(1))
     with WithoutNumbers():
         await (await filled(disk)).close()
@@ -179,15 +179,15 @@ class WithoutNumbers:
     """Heads and checkpoints as they were written before numbers were."""
 
     def __enter__(self) -> None:
-        self._encode = disk_happenings._encode
-        self._entry = disk_happenings.DiskHistory.entry
-        disk_happenings._encode = lambda head: self._encode(msgspec.structs.astuple(head)[:4])
+        self._encode = disk_history._encode
+        self._entry = disk_history.DiskHistory.entry
+        disk_history._encode = lambda head: self._encode(msgspec.structs.astuple(head)[:4])
         entry = self._entry
-        disk_happenings.DiskHistory.entry = lambda history, start: entry(history, start)[:3]  # type: ignore[assignment, method-assign, return-value]
+        disk_history.DiskHistory.entry = lambda history, start: entry(history, start)[:3]  # type: ignore[assignment, method-assign, return-value]
 
     def __exit__(self, *_: object) -> None:
-        disk_happenings._encode = self._encode
-        disk_happenings.DiskHistory.entry = self._entry  # type: ignore[method-assign]
+        disk_history._encode = self._encode
+        disk_history.DiskHistory.entry = self._entry  # type: ignore[method-assign]
 
 
 async def test_a_reader_is_not_disturbed_by_a_checkpoint_under_way() -> None:

@@ -50,7 +50,7 @@ def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[]
     if status.full is not None:
         raise FullError(f"{status.full}; nothing more is published until there is room, settling still works")
     if status.room_bytes is not None and (isinstance(wanted, Commit) or status.room_bytes < _PLENTY_BYTES):
-        _check_room(wanted, status.room_bytes, engine, under_way())
+        _check_disk_room(wanted, status.room_bytes, engine, under_way())
 
 
 def _publishes(command: PlainCommand) -> bool:
@@ -63,7 +63,7 @@ def _check_key(store: Store) -> None:
         raise ConfigError("an encrypted topic needs a key; set ORTOO_ENCRYPTION_KEYS or pass keys= when opening")
 
 
-def _check_room(command: PlainCommand, room: int, engine: Engine, under_way: int) -> None:
+def _check_disk_room(command: PlainCommand, room: int, engine: Engine, under_way: int) -> None:
     """Messages are written twice: to the write-ahead log, and to the logs of their topics."""
     size = _bytes_of(command, engine)
     needed = 2 * (size + under_way)

@@ -134,7 +134,7 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
     if command.session_ms is not None and not 1 <= command.session_ms <= limits.LEASE_MS_MAX:
         hours = limits.LEASE_MS_MAX // 3_600_000
         raise InvalidError(f"a session lasts 1 ms to {hours} hours, not {command.session_ms} ms")
-    group.members.check_room(command.consumer)
+    group.members.check_consumer_limit(command.consumer)
     joined = group.members.touch(command.consumer, now, command.session_ms)
     if joined and topic.config.is_fifo:
         group.members.rebalance(len(group.feeds), group.held_partitions, now)

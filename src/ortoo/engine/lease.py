@@ -139,7 +139,7 @@ def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int
 def _check_topic(topic: Topic, command: Lease) -> None:
     group = topic.group_names.get(command.group)
     if group is not None:
-        group.members.check_room(command.consumer)
+        group.members.check_consumer_limit(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     if command.key is not None and topic.config.ordering != "key":

@@ -39,7 +39,7 @@ class Members:
         self.moving: dict[int, int] = {}  # partition -> when its old owner's leases are revoked
         self._owned: dict[str, list[int]] | None = None  # what `owned` answers; None after a change
 
-    def check_room(self, consumer: str) -> None:
+    def check_consumer_limit(self, consumer: str) -> None:
         if len(self.alive_until) >= limits.CONSUMERS_MAX and consumer not in self.alive_until:
             raise TooManyError(
                 f"the group has {limits.CONSUMERS_MAX} consumers already; let some leave, or name consumers that come again alike"

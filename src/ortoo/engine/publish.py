@@ -32,7 +32,7 @@ def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = 
     if not is_checked:
         check_fits(topic, outgoing)
         check_dues(outgoing, draft.now)
-        check_room(draft.state, topic, len(outgoing) - len(firsts))
+        check_depth(draft.state, topic, len(outgoing) - len(firsts))
     batch = _to_batch(outgoing, topic.config, draft.now)
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
@@ -85,7 +85,7 @@ def check_healthy(topic: Topic, partition: int) -> None:
         )
 
 
-def check_room(state: State, topic: Topic, new: int) -> None:
+def check_depth(state: State, topic: Topic, new: int) -> None:
     most = topic.config.max_depth
     if most is not None and topic.depth() + topic.held_back() + state.promised(topic.id) + new > most:
         raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {most}; retry later")
@@ -117,7 +117,7 @@ def check_share(state: State, topic: Topic, share: Share) -> None:
     check_lanes(topic, share.priorities)
     for partition in topic.partitions if share.is_placed or topic.quarantine_reason is not None else ():
         check_healthy(topic, partition.index)
-    check_room(state, topic, share.count)
+    check_depth(state, topic, share.count)
 
 
 def _check_largest(topic: Topic, largest: int) -> None:
