@@ -17,6 +17,7 @@ import pytest
 import ortoo
 from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.stores.disk import File, RealDisk
+from ortoo.stores.disk.lock import DirectoryLock
 
 from .home import NEVER, Home, WatchedFile, take, values
 
@@ -122,6 +123,20 @@ async def test_a_child_process_does_not_keep_the_directory(tmp_path: Path) -> No
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_child_that_has_it_open_for_a_moment_more_does_not_keep_it(tmp_path: Path) -> None:
+    lock = DirectoryLock(tmp_path)
+    lock.acquire()
+    assert lock._fd is not None
+    inherited = os.dup(lock._fd)
+    try:
+        lock.release()
+        again = DirectoryLock(tmp_path)
+        again.acquire()
+        again.release()
+    finally:
+        os.close(inherited)
 
 
 # -- strangers

@@ -55,6 +55,8 @@ class DirectoryLock:
     def release(self) -> None:
         if self._fd is not None:
             os.ftruncate(self._fd, 0)
+            # A child that is about to run another program may have it open for a moment more.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = None
 
