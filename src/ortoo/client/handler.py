@@ -70,8 +70,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         called = getattr(self.function, "__call__", None)  # noqa: B004 - an object may have an async __call__
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
-    def call(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> Awaitable[None]:
-        """In a context of its own. `enter_loop` is called before what a plain function hands on is awaited; it may raise."""
+    def call(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> Awaitable[bool]:
+        """In a context of its own; returns whether the function had to wait for something in this task. `enter_loop` is called
+        before what a plain function hands on is awaited; it may raise."""
         context = copy_context()
         if self.is_async:
             return _run_in(context, context.run(self.function, given))
@@ -79,9 +80,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     async def _call_in_thread(
         self, context: Context, given: Any, threads: Executor, enter_loop: Callable[[], None]
-    ) -> None:
+    ) -> bool:
         loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(threads, context.run, self.function, given)
+        result = await loop.run_in_executor(threads, context.run, _call, self.function, given)
         if inspect.isawaitable(result):  # a plain function that hands on a coroutine, as many decorators make them
             try:
                 enter_loop()
@@ -90,14 +91,25 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                     result.close()  # nobody will await it
                 raise
             await _run_in(context, _awaited(result))
+            return True
+        return False
+
+
+def _call(function: Callable[[Any], Any], given: Any) -> Any:
+    try:
+        return function(given)
+    except StopIteration as error:  # no future can hold it
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 @types.coroutine
-def _run_in(context: Context, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-    """Awaits it: each of its steps runs in that context, and what it changes there stays there."""
+def _run_in(context: Context, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, bool]:
+    """Awaits it: each of its steps runs in that context, and what it changes there stays there. Whether it had to wait."""
     run = context.run
+    has_waited = False
     try:
         waits_for = run(coroutine.send, None)
+        has_waited = True
         while True:
             try:
                 answer = yield waits_for
@@ -106,7 +118,7 @@ def _run_in(context: Context, coroutine: Coroutine[Any, Any, None]) -> Generator
             else:
                 waits_for = run(coroutine.send, answer)
     except StopIteration:
-        pass
+        return has_waited
 
 
 async def _awaited(result: Awaitable[Any]) -> None:

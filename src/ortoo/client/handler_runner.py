@@ -9,7 +9,8 @@ A leased message waits until there is a place for it, and until no earlier one o
                  └─ behind one that is lost or overdue: given back; see also ceding.py
 
 A place is a task that handles one message after the other, as long as there is one that may begin; there are up to
-`concurrency` of them. Each call of the handler has a context of its own. A task that was cancelled ends with its job.
+`concurrency` of them. Each call of the handler has a context of its own. A call that had to wait for something, failed or was
+cancelled is the last of its task, and another task takes over: what others keep of a task concerns one message.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class HandlerRunner:
         self._limits: dict[TopicId, float] = {}  # seconds that the handler may take
         self._places: set[asyncio.Task[None]] = set()
         self._overdue = 0  # of those running: what keeps its place though it is given up
-        self._is_filling = False  # it will be looked soon whether there are places for what waits
+        self._to_start = 0  # places that begin soon, if there is something for them
         self._is_halted = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf  # no job is due before
@@ -111,7 +112,7 @@ class HandlerRunner:
 
     def add(self, messages: Messages) -> None:
         self.waiting.add(messages)
-        self._fill_places(1)
+        self._start_places(1)
 
     def is_stuck(self) -> bool:
         """Every place is taken by something that was given up: what waited here might wait for ever."""
@@ -119,7 +120,7 @@ class HandlerRunner:
 
     def is_starting(self) -> bool:
         """Whether some place is about to take of what waits."""
-        return self._is_filling or len(self._places) > self.running
+        return bool(self._to_start) or len(self._places) > self.running
 
     def is_settling(self) -> bool:
         """Whether something here holds messages, and will settle them."""
@@ -127,27 +128,36 @@ class HandlerRunner:
 
     # -- working
 
-    def _fill_places(self, most: int | None = None) -> None:
-        self._is_filling = False
-        if not self._is_halted:
-            idle = min(self._handler.concurrency - len(self._places), len(self.waiting))
-            for _ in range(idle if most is None else min(most, idle)):
-                self._places.add(self._loop.create_task(self._serve(), name=f"ortoo-{self._handler.name}"))
+    def _start_places(self, most: int) -> None:
+        idle = min(self._handler.concurrency - len(self._places), len(self.waiting), most)
+        if self._is_halted or not self.waiting.may_begin:
+            return
+        for _ in range(idle):
+            task = self._loop.create_task(self._serve(), name=f"ortoo-{self._handler.name}")
+            if not task.done():  # an eager one may be
+                self._places.add(task)
 
-    def _fill_later(self) -> None:
-        """When a first place has begun: handlers that never wait leave nothing for others to do."""
-        if not self._is_filling and len(self.waiting) and len(self._places) < self._handler.concurrency:
-            self._is_filling = True
-            self._loop.call_soon(self._fill_places)
+    def _start_more(self, most: int) -> None:
+        """Soon: handlers that never wait leave nothing for others to do by then. One place that begins brings two more, so a
+        place that finds every line busy is the last."""
+        if self.waiting.may_begin and len(self.waiting) and len(self._places) < self._handler.concurrency:
+            if not self._to_start:
+                self._loop.call_soon(self._start_due)
+            self._to_start += most
+
+    def _start_due(self) -> None:
+        most, self._to_start = self._to_start, 0
+        self._start_places(most)
+        self.changed.set()
 
     async def _serve(self) -> None:
-        """A place. It ends when nothing may begin, or when it was cancelled; then another takes over."""
+        """A place. It ends when nothing may begin, or when another has to take over."""
         task = asyncio.current_task()
         assert task is not None
         outcomes, call, is_single = self._outcomes, self._handler.call, self._handler.max_messages is None
-        is_wanted, turn_ends = True, 0.0
+        is_wanted, is_first, has_waited, turn_ends = True, True, False, 0.0
         try:
-            while not task.cancelling():
+            while not (has_waited or task.cancelling()):
                 now = monotonic()
                 is_new_turn = now >= turn_ends
                 if is_new_turn:
@@ -159,13 +169,18 @@ class HandlerRunner:
                     is_wanted = False
                     return
                 if is_new_turn:
-                    self._fill_later()
+                    self._start_more(2 if is_first else 1)
                     self.changed.set()
+                is_first, has_waited = False, True
                 try:
                     failure = None
                     try:
-                        await call(job.messages[0] if is_single else job.messages, self._threads, job.enter_loop)
-                    except (Exception, asyncio.CancelledError) as error:
+                        has_waited = await call(
+                            job.messages[0] if is_single else job.messages, self._threads, job.enter_loop
+                        )
+                    except GeneratorExit:
+                        raise  # the loop is gone, and nothing can be awaited any more
+                    except BaseException as error:
                         failure = error  # whatever it is, it is the message that failed
                     job.is_settling = True
                     if failure is not None or job.is_given_up:
@@ -180,7 +195,7 @@ class HandlerRunner:
         finally:
             self._places.discard(task)
             if is_wanted:
-                self._fill_places()
+                self._start_places(1)
             self.changed.set()
 
     def _begin(self, task: asyncio.Task[Any], now: float) -> Job | None:
@@ -274,7 +289,7 @@ class HandlerRunner:
 
     async def _nack(self, job: Job, failure: BaseException) -> None:
         await self._outcomes.nack(job.messages, failure)
-        if self._handler.stop_on_error:
+        if self._handler.stop_on_error or isinstance(failure, KeyboardInterrupt | SystemExit):
             self._fail(failure)
 
     async def give_back_blocked(self) -> set[Line]:

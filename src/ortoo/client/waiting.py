@@ -22,6 +22,7 @@ class Waiting:
         self._messages: list[Received] = []  # the last is the next
         self._orderings: dict[TopicId, Ordering] = {}
         self._busy: set[Line] = set()
+        self.may_begin = True  # False when every message was seen to wait for its line
         self.blocked: set[Line] = set()  # of the busy ones: by what is lost or overdue, and may never end
 
     def __len__(self) -> int:
@@ -36,12 +37,15 @@ class Waiting:
 
     def add(self, messages: Iterable[Received]) -> None:
         self._messages[:0] = reversed(list(messages))
+        self.may_begin = True
 
     # -- taking out
 
     def next(self) -> tuple[Received, Line | None] | None:
         """The first whose line is free, and that line, which is busy from now on."""
         messages = self._messages
+        if not self.may_begin:
+            return None
         for at in range(len(messages) - 1, -1, -1):
             line = self._line(messages[at])
             if line is None:
@@ -49,6 +53,7 @@ class Waiting:
             if line not in self._busy:
                 self._busy.add(line)
                 return messages.pop(at), line
+        self.may_begin = False
         return None
 
     def take_all(self) -> list[Received]:
@@ -94,4 +99,5 @@ class Waiting:
 
     def free(self, line: Line) -> None:
         self._busy.discard(line)
+        self.may_begin = True
         self.blocked.discard(line)

@@ -24,6 +24,8 @@ from .threads import DaemonThreads
 
 log = logging.getLogger("ortoo.worker")
 
+_LEAVE_SECONDS = 5.0  # for a server that does not answer
+
 
 class WorkerRun:
     def __init__(self, handlers: list[Handler], counts: Counts, grace: float, sleep: Sleep) -> None:
@@ -110,16 +112,15 @@ class WorkerRun:
             yield
             await self._finish()
         finally:
+            await asyncio.gather(*(runner.abandon() for runner in self._runners))
             for runner in self._runners:
-                await runner.abandon()
                 runner.close()
             threads.shutdown()
 
     async def _finish(self) -> None:
         """Within the grace, or until told to hurry."""
-        for runner in self._runners:
-            await runner.give_back_waiting()
-        finished: asyncio.Future[Any] = asyncio.gather(*(runner.finish() for runner in self._runners))
+        works = [work for runner in self._runners for work in (runner.give_back_waiting(), runner.finish())]
+        finished: asyncio.Future[Any] = asyncio.gather(*works)
         ends: list[asyncio.Future[Any]] = [
             asyncio.create_task(self.cancel_now.wait()),
             asyncio.create_task(_slept(self._sleep, self._grace)),
@@ -132,10 +133,12 @@ class WorkerRun:
     async def _leave(self, queue: Queue, consumer: str) -> None:
         """Whatever is still leased in this worker's name returns, also what was granted while it stopped."""
         try:
-            await queue.leave(consumer)
-        except OrtooError as error:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await queue.leave(consumer)
+        except (OrtooError, TimeoutError) as error:
+            why = str(error) or "the server does not answer"
             log.warning(
-                "the worker could not leave its groups cleanly; its messages will be redelivered later: %s", error
+                "the worker could not leave its groups cleanly; its messages will be redelivered later: %s", why
             )
 
 
