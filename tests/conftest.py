@@ -17,7 +17,7 @@ settings.register_profile("searching", derandomize=False, print_blob=True, deadl
 # Those of tests/spark that start programs of their own, or have no need for Spark.
 OWN_SPARK = re.compile(
     r"test_sink_transactions\.py|::test_(a_pipeline_goes_on_until|a_query_that_fails_ends|a_stream_killed_in_the_middle"
-    r"|it_ends_when_it_is_asked_to|spark_finds_the_source|tasks_that_fail_once|the_commands_of_the_readme"
+    r"|it_ends_when_it_is_asked_to|spark_finds_the_source|tasks_that_fail_once"
     r"|what_spark_submit_says|what_the_defaults_file_says)"
 )
 
@@ -27,8 +27,8 @@ BUSY = re.compile("tests/(property|simulation)/")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores, for many tests wait: for a time to pass, for a server to start."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores, for many tests wait: for a time to pass, for a server to start."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -155,7 +155,7 @@ def kill_often(spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topi
 def test_killed_at_any_moment_it_goes_on(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
-    kill_often(spark, server, queue, topic, tmp_path, kills=2)
+    kill_often(spark, server, queue, topic, tmp_path, kills=1)
 
 
 @pytest.mark.soak
@@ -166,9 +166,8 @@ def test_killed_many_times_it_goes_on(
     kill_often(spark, server, queue, topic, tmp_path, kills=25)
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak  # test_flow_program.py has the quick one
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_ends_when_it_is_asked_to(
     server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path, number: int, code: int
 ) -> None:

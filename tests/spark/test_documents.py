@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ortoo.cli.main import run
 
 from .serving import Server
 
@@ -61,7 +60,14 @@ def test_the_snippets_of_a_page_run_one_after_the_other(
         assert broken == [], source
 
 
-def test_the_commands_of_the_readme_do_what_it_says(start_server: Callable[[], Server], tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_do_what_it_says(
+    spark: SparkSession,
+    start_server: Callable[[], Server],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, which has a session already: test_archive_program.py and test_flow_program.py start their own."""
     import ortoo
 
     server = start_server()
@@ -84,16 +90,14 @@ sinks:
     [block] = [
         block for block in SHELL.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "ortoo pipeline" in block
     ]
-    program = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", program + block],
-        env={**os.environ, "ORTOO_URL": server.url},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "tea" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORTOO_URL", server.url)
+    printed = []
+    for line in block.splitlines():
+        name, *arguments = shlex.split(line, comments=True)
+        assert name == "ortoo"
+        assert run(arguments) == 0, capsys.readouterr().err
+        printed.append(capsys.readouterr().out)
+    assert "tea" in printed[-1]
     with ortoo.connect_sync(server.url) as queue:
         assert [message.value for message in queue.lease("loud")] == [b"TEA"]
