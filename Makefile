@@ -5,6 +5,8 @@ BIN := .venv/bin
 # Certificates that the machine trusts are trusted here, too; the second name is that of older versions of uv.
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
+# The tests start hundreds of programs, and each would compile the package anew if it were told to keep nothing.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help

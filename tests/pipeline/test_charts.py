@@ -17,7 +17,7 @@ from ortoo.pipeline.analytics.charts import PICTURE_TOPICS, plot
 from ortoo.pipeline.analytics.panels import to_panels
 
 START = 1_767_225_600
-ODD_NAMES = ["orders", "a$b$ / <script>", "_hidden", "\x00\x1b", "zoë 🚀", "x" * 300]
+ODD_NAMES = ["a$b$ / <script>\x00\x1b", "_hidden zoë 🚀", "x" * 300]
 
 
 def made_report(topics: list[str], hours: int = 30) -> Report:
@@ -83,11 +83,11 @@ class Page(HTMLParser):
 
 def test_one_picture_holds_all_topics(tmp_path: Path) -> None:
     (one,) = plot(made_report(["orders"]), tmp_path / "new" / "one.png")
-    (three,) = plot(made_report(["orders", "mails", "b"]), tmp_path / "three.png")
+    (two,) = plot(made_report(["orders", "mails"]), tmp_path / "two.png")
     width, height = picture_size(one.read_bytes())
     assert width > 1500
     assert height > 600
-    assert picture_size(three.read_bytes())[1] > 2.5 * height
+    assert picture_size(two.read_bytes())[1] > 1.7 * height
     assert len(one.read_bytes()) > 30_000
 
 

@@ -27,6 +27,8 @@ QUICK = {
     # For some hundred rows it takes longer to compile a query to Java than to run it uncompiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Else every step of a query is told to Java three times more, for the line in errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOT = Path(sys.prefix) / "spark-for-tests"

@@ -32,9 +32,10 @@ def told(report: Report, topic: str, group: str | None, *names: str) -> list[Any
     return [getattr(row, name) for name in names]
 
 
-def by_hour(report: Report, group: str | None, name: str) -> dict[int, Any]:
+def by_hour(report: Report, topic: str, group: str | None, name: str) -> dict[int, Any]:
     """By the number of the hour since the start."""
-    return {(row.hour - int(START)) // 3600: getattr(row, name) for row in report.hourly if row.group == group}
+    rows = [row for row in report.hourly if (row.topic, row.group) == (topic, group)]
+    return {(row.hour - int(START)) // HOUR: getattr(row, name) for row in rows}
 
 
 def settled(identity: str, at: float, lease: int, group: str = "g", topic: str = "t") -> list[Row]:
@@ -43,6 +44,96 @@ def settled(identity: str, at: float, lease: int, group: str = "g", topic: str =
         history_row(topic, identity, at, "delivered", group, lease=lease, consumer="c"),
         history_row(topic, identity, at + 1, "acknowledged", group, lease=lease),
     ]
+
+
+# -- many topics in one lake, for an analysis takes seconds however small it is; all of them end with the lake, at END
+
+HOUR = 3600
+END = 8 * HOUR + 9.001
+ERRORS = [
+    "bad  amount 17 for 7.2.41 at 0x7f3a",
+    "bad amount 9.5 for 7.0.3\n at 0xDEAD",
+    "job 6b1f0e9c-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
+    "job 11111111-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
+    "x" * 500,
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    messages = [
+        *(message("messages alone", f"1.0.{n}", START + n * HOUR, value=b"abc") for n in range(3)),
+        *(message("no group", f"1.0.{n}", START) for n in range(2)),
+        message("redriven", "1.0.0", START + 4),
+        *(message("late group", f"1.{n % 2}.{n // 2}", START + n) for n in range(40)),
+        message("first sign", "1.0.0", START + 7),
+    ]
+    history = [
+        *settled("1.0.0", START, 1, topic="history alone"),
+        *settled("1.0.0", START + 1, 1, topic="no group"),
+        history_row("no group", "1.0.1", START + 4000, "deleted", None),
+        history_row("no group", "1.0.0", START + 5000, "acknowledged", None, lease=9),
+        history_row("redriven", "1.0.0", START + 10, "delivered", lease=1, consumer="c"),
+        history_row("redriven", "1.0.0", START + 20, "nacked", lease=1, error="no"),
+        history_row("redriven", "1.0.0", START + 2 * HOUR + 5, "dead-lettered", reason="moved"),
+        history_row("redriven", "1.0.0", START + 4 * HOUR + 5, "redriven"),
+        history_row("redriven", "1.0.0", START + 6 * HOUR + 1, "delivered", lease=2, consumer="c"),
+        history_row("redriven", "1.0.0", START + 6 * HOUR + 2, "acknowledged", lease=2),
+        history_row("redriven", "1.0.0", START + 8 * HOUR + 9, "delivered", lease=3, consumer="c"),
+        *settled("1.0.0", START + 30, 1, "all", topic="late group"),
+        *settled("1.0.18", START + 36.5, 2, "new", topic="late group"),
+        history_row("first sign", "1.0.0", START + 5 * HOUR + 7, "delivered", lease=1, consumer="c"),
+        *(history_row("errors", f"1.0.{n}", START + n, "nacked", error=text) for n, text in enumerate(ERRORS)),
+    ]
+    return analyze(spark, write_lake(tmp_path_factory.mktemp("lake"), messages, history))
+
+
+def test_messages_alone_are_counted(report: Report) -> None:
+    assert told(report, "messages alone", None, "published", "bytes", "depth", "delivered") == [3, 9, None, 0]
+    assert by_hour(report, "messages alone", None, "published") == {0: 1, 1: 1, 2: 1}
+    assert [row.group for row in report.topics if row.topic == "messages alone"] == [None]
+
+
+def test_a_history_whose_messages_are_gone_is_counted_without_depth(report: Report) -> None:
+    names = ("delivered", "acknowledged", "depth", "delivery_p50_ms", "ack_p50_ms")
+    assert told(report, "history alone", "g", *names) == [1, 1, 0, None, 1000.0]
+
+
+def test_rows_without_a_group_belong_to_the_topic(report: Report) -> None:
+    assert told(report, "no group", None, "deleted", "acknowledged") == [1, 1]
+    assert by_hour(report, "no group", "g", "depth") == {0: 1}, "what is deleted waits for nobody"
+
+
+def test_depth_and_lag_follow_a_message_that_fails_is_given_up_and_redriven(report: Report) -> None:
+    assert by_hour(report, "redriven", "g", "depth") == {0: 1, 1: 1, 2: 0, 4: 1, 5: 1, 6: 0, 8: 1}, (
+        "a delivery after the ack means that the group was moved back"
+    )
+    ends = {0: HOUR - 4, 1: 2 * HOUR - 4, 2: 0, 4: 5 * HOUR - 4, 5: 6 * HOUR - 4, 6: 0, 8: pytest.approx(END - 4)}
+    assert by_hour(report, "redriven", "g", "lag_seconds") == ends
+
+
+def test_a_group_that_began_later_does_not_wait_for_what_came_before(report: Report) -> None:
+    assert told(report, "late group", "all", "depth") == [19 + 5]
+    assert told(report, "late group", "new", "depth", "lag_seconds") == [1 + 2, pytest.approx(END - 37)]
+
+
+def test_nothing_waits_for_a_group_before_its_first_sign_of_life(report: Report) -> None:
+    assert by_hour(report, "first sign", "g", "depth") == {5: 1, 6: 1, 7: 1, 8: 1}
+    lags = [6 * HOUR - 7, 7 * HOUR - 7, 8 * HOUR - 7, pytest.approx(END - 7)]
+    assert by_hour(report, "first sign", "g", "lag_seconds") == dict(enumerate(lags, 5))
+
+
+def test_errors_that_differ_in_details_are_one(report: Report) -> None:
+    assert {row.error: (row.count, row.example) for row in report.errors if row.topic == "errors"} == {
+        "bad amount <n> for <n> at <hex>": (2, "1.0.1"),
+        "job <uuid>: gone": (2, "1.0.3"),
+        "x" * 200: (1, "1.0.4"),
+        "(nacked)": (1, "1.0.5"),
+    }
+
+
+# -- and those that need a lake of their own
 
 
 def test_what_is_no_lake_is_told_how_to_become_one(spark: SparkSession, tmp_path: Path) -> None:
@@ -61,63 +152,6 @@ def test_an_empty_lake_has_an_empty_report(spark: SparkSession, tmp_path: Path) 
     assert pq.read_table(tmp_path / "analytics" / "hourly").num_rows == 0
 
 
-def test_messages_alone_are_counted(spark: SparkSession, tmp_path: Path) -> None:
-    lake = write_lake(tmp_path, [message("t", f"1.0.{n}", START + n * 3600, value=b"abc") for n in range(3)], [])
-    report = analyze(spark, lake)
-    assert told(report, "t", None, "published", "bytes", "depth", "delivered") == [3, 9, None, 0]
-    assert by_hour(report, None, "published") == {0: 1, 1: 1, 2: 1}
-    assert [row.group for row in report.topics] == [None]
-
-
-def test_a_history_whose_messages_are_gone_is_counted_without_depth(spark: SparkSession, tmp_path: Path) -> None:
-    report = analyze(spark, write_lake(tmp_path, [], settled("1.0.0", START, 1)))
-    assert told(report, "t", "g", "delivered", "acknowledged", "depth", "delivery_p50_ms", "ack_p50_ms") == [
-        *(1, 1, 0),
-        *(None, 1000.0),
-    ]
-
-
-def test_rows_without_a_group_belong_to_the_topic(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [message("t", f"1.0.{n}", START) for n in range(2)]
-    history = [
-        *settled("1.0.0", START + 1, 1),
-        history_row("t", "1.0.1", START + 4000, "deleted", None),
-        history_row("t", "1.0.0", START + 5000, "acknowledged", None, lease=9),
-    ]
-    report = analyze(spark, write_lake(tmp_path, rows, history))
-    assert told(report, "t", None, "deleted", "acknowledged") == [1, 1]
-    assert by_hour(report, "g", "depth") == {0: 1}, "what is deleted waits for nobody"
-
-
-def test_depth_and_lag_follow_a_message_that_fails_is_given_up_and_redriven(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    hour = 3600
-    history = [
-        history_row("t", "1.0.0", START + 10, "delivered", lease=1, consumer="c"),
-        history_row("t", "1.0.0", START + 20, "nacked", lease=1, error="no"),
-        history_row("t", "1.0.0", START + 2 * hour + 5, "dead-lettered", reason="moved"),
-        history_row("t", "1.0.0", START + 4 * hour + 5, "redriven"),
-        history_row("t", "1.0.0", START + 6 * hour + 1, "delivered", lease=2, consumer="c"),
-        history_row("t", "1.0.0", START + 6 * hour + 2, "acknowledged", lease=2),
-        history_row("t", "1.0.0", START + 8 * hour + 9, "delivered", lease=3, consumer="c"),
-    ]
-    report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 4)], history))
-    depths, lags = by_hour(report, "g", "depth"), by_hour(report, "g", "lag_seconds")
-    assert depths == {0: 1, 1: 1, 2: 0, 4: 1, 5: 1, 6: 0, 8: 1}, (
-        "a delivery after the ack means that the group was moved back"
-    )
-    assert lags == {
-        0: hour - 4,
-        1: 2 * hour - 4,
-        2: 0,
-        4: 5 * hour - 4,
-        5: 6 * hour - 4,
-        6: 0,
-        8: pytest.approx(8 * hour + 5.001),
-    }
-
-
 def test_a_delivery_before_since_still_begins_its_ack(spark: SparkSession, tmp_path: Path) -> None:
     rows = [message("t", f"1.0.{n}", START) for n in range(2)]
     history = [*settled("1.0.0", START + 100, 1), *settled("1.0.1", START + 50, 2)]
@@ -127,21 +161,6 @@ def test_a_delivery_before_since_still_begins_its_ack(spark: SparkSession, tmp_p
         *(None, 1),
     ]
     assert report.since == START + 100.5
-
-
-def test_a_group_that_began_later_does_not_wait_for_what_came_before(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [message("t", f"1.{n % 2}.{n // 2}", START + n) for n in range(40)]
-    history = [*settled("1.0.0", START + 30, 1, "all"), *settled("1.0.18", START + 36.5, 2, "new")]
-    report = analyze(spark, write_lake(tmp_path, rows, history))
-    assert told(report, "t", "all", "depth") == [19 + 5]
-    assert told(report, "t", "new", "depth", "lag_seconds") == [1 + 2, pytest.approx(37.501 - 37 + 1.5)]
-
-
-def test_nothing_waits_for_a_group_before_its_first_sign_of_life(spark: SparkSession, tmp_path: Path) -> None:
-    history = [history_row("t", "1.0.0", START + 5 * 3600 + 7, "delivered", lease=1, consumer="c")]
-    report = analyze(spark, write_lake(tmp_path, [message("t", "1.0.0", START + 7)], history))
-    assert by_hour(report, "g", "depth") == {5: 1}
-    assert by_hour(report, "g", "lag_seconds") == {5: pytest.approx(5 * 3600 + 0.001)}
 
 
 def test_another_time_zone_and_a_topic_of_digits_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -163,25 +182,6 @@ def test_topics_are_chosen_and_unknown_ones_named(spark: SparkSession, tmp_path:
         analyze(spark, lake, topics=["a", "x"])
     with pytest.raises(InvalidError, match="since must lie before until"):
         analyze(spark, lake, since=5.0, until=5.0)
-
-
-def test_errors_that_differ_in_details_are_one(spark: SparkSession, tmp_path: Path) -> None:
-    texts = [
-        "bad  amount 17 for 7.2.41 at 0x7f3a",
-        "bad amount 9.5 for 7.0.3\n at 0xDEAD",
-        "job 6b1f0e9c-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
-        "job 11111111-6a0b-4c7e-9d0c-3f5b8a1c2d3e: gone",
-        "x" * 500,
-        "",
-    ]
-    history = [history_row("t", f"1.0.{n}", START + n, "nacked", error=text) for n, text in enumerate(texts)]
-    report = analyze(spark, write_lake(tmp_path, [], history))
-    assert {row.error: (row.count, row.example) for row in report.errors} == {
-        "bad amount <n> for <n> at <hex>": (2, "1.0.1"),
-        "job <uuid>: gone": (2, "1.0.3"),
-        "x" * 200: (1, "1.0.4"),
-        "(nacked)": (1, "1.0.5"),
-    }
 
 
 def test_the_report_is_bounded_and_the_tables_hold_more(
