@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ class Shell(Protocol):
 
 class Leasing:
     def __init__(
-        self, shell: Shell, read: Callable[[Taken, list[int]], Awaitable[Columns]], arm: Callable[[], None]
+        self, shell: Shell, read: Callable[[Taken, Sequence[int]], Awaitable[Columns]], arm: Callable[[], None]
     ) -> None:
         self.waiters = Waiters(self._attempt)
         self._shell = shell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 import msgspec
@@ -55,14 +56,14 @@ class Portion:
         self.rest: list[Run] = []
         self._room = ROOM
 
-    def wanted(self, topic: Topic | None, taken: Taken) -> list[int]:
+    def wanted(self, topic: Topic | None, taken: Taken) -> Sequence[int]:
         """What of a run to read."""
         if self.runs and self._room <= 0:
             return []
         count = len(taken.offsets) if topic is None else bound_count(topic, taken.partition, len(taken.offsets))
         return taken.offsets[:count]
 
-    def add(self, taken: Taken, read: list[int], columns: Columns) -> None:
+    def add(self, taken: Taken, read: Sequence[int], columns: Columns) -> None:
         """`read` is what was asked for; what could not be read is missing in `columns`, and stays with its lease."""
         count, size = fit(columns, self._room) if columns.offsets else (0, 0)
         if self.runs and size > self._room:  # only the very first message may be too large by itself

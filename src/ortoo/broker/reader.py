@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -122,7 +123,7 @@ class Reader:
         """Also while nothing is taken: then above all somebody looks."""
         return await measure(self._broker)
 
-    async def read(self, run: Taken, offsets: list[int]) -> Columns:
+    async def read(self, run: Taken, offsets: Sequence[int]) -> Columns:
         if not offsets:
             return Columns([], [], [])
         try:
@@ -153,7 +154,7 @@ class Reader:
         if is_all:
             raise CorruptionError(problem)
 
-    async def _readable(self, run: Taken, offsets: list[int]) -> Columns:
+    async def _readable(self, run: Taken, offsets: Sequence[int]) -> Columns:
         """What can be read of them. The others fail by themselves, and end among the dead letters, which tell why."""
         try:
             return await self._broker.store.read(run.topic_id, run.partition, offsets)
@@ -229,7 +230,7 @@ class Reader:
         for feed in feeds:
             log = feed.partition
             most = bound_count(topic, log.index, count) if room > 0 else 0
-            offsets = offsets_in_state(feed, state, most).to_array().tolist()
+            offsets = offsets_in_state(feed, state, most).to_sequence()
             columns = await self._broker.store.read(topic.id, log.index, offsets)
             fitting, size = fit(columns, room) if len(columns) else (0, 0)
             if size > room and room < limits.ANSWER_BYTES_MAX:  # only the very first may be too large by itself

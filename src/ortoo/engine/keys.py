@@ -68,6 +68,10 @@ class KeyColumn:
 
     def span(self, start: int, end: int) -> array[int]:
         """The hashes of [start, end), zeros where nothing is known."""
+        if self.base <= start < end <= self.end:  # as mostly, and then mostly in one chunk
+            first, last = start - self.base, end - 1 - self.base
+            if first >> _CHUNK_BITS == last >> _CHUNK_BITS:
+                return self.chunks[first >> _CHUNK_BITS][first & (_CHUNK - 1) : (last & (_CHUNK - 1)) + 1]
         low, high = max(start, self.base), min(end, self.end)
         if not self.chunks or low >= high:
             return array("Q", bytes(8 * (end - start)))
@@ -157,39 +161,47 @@ class Waiting:
 class KeyOrder:
     """Which of a key's messages may be ready: only the first unsettled one. Says what the feed must (un)ready.
 
-    heads    by key, its ready message
-    held     by key, how many of its messages are delivered and not settled (leased, or waiting for a retry); none is ready then
+    fronts   by key, the offset of its ready message; or, below zero, how many of its messages are delivered and not settled
+             (leased, or waiting for a retry): none is ready then
     waiting  by key, the later messages that are set aside
-    blocked  how many of those wait for something held: counted as they come and go, for else all keys had to be looked at
+    blocked  how many of those wait for something delivered: counted as they come and go, for else all keys had to be looked at
 
     What comes in batches is done in one loop: offsets ascend, with the key of each beside it.
     """
 
-    __slots__ = ("blocked", "heads", "held", "waiting")
+    __slots__ = ("blocked", "fronts", "waiting")
 
     def __init__(self) -> None:
-        self.heads: dict[int, int] = {}
-        self.held: dict[int, int] = {}
+        self.fronts: dict[int, int] = {}
         self.waiting: dict[int, Waiting] = {}
         self.blocked = 0
 
+    def head(self, key: int) -> int | None:
+        """The ready message of a key."""
+        front = self.fronts.get(key, -1)
+        return front if front >= 0 else None
+
+    def held(self, key: int) -> int:
+        """How many of a key are delivered and not settled."""
+        return -min(self.fronts.get(key, 0), 0)
+
     def offer(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
         """Messages want to be ready. Returns those that do not become it, and others that must no longer be."""
-        heads, held = self.heads, self.held
+        fronts = self.fronts
         aside: list[int] = []
         behind: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
             if key == NO_KEY:
                 continue
-            if key in held:
-                self.blocked += 1
-            elif key not in heads:
-                heads[key] = offset
+            front = fronts.setdefault(key, offset)
+            if front == offset:
                 continue
-            elif offset < heads[key]:  # only a message that came due after later ones were offered
-                behind.append(heads[key])
-                self._wait(key, heads[key])
-                heads[key] = offset
+            if front < 0:
+                self.blocked += 1
+            elif offset < front:  # only a message that came due after later ones were offered
+                behind.append(front)
+                self._wait(key, front)
+                fronts[key] = offset
                 continue
             self._wait(key, offset)
             aside.append(offset)
@@ -199,23 +211,22 @@ class KeyOrder:
         """Messages with these keys are held, though they were never offered here. Nothing waits yet."""
         for key in keys:
             if key != NO_KEY:
-                self.held[key] = self.held.get(key, 0) + 1
+                self.fronts[key] = self.fronts.get(key, 0) - 1
 
     def hold(self, offsets: array[int], keys: array[int]) -> None:
         """Ready messages, and next in line of those held by the same lease, were delivered."""
-        heads, held, waiting = self.heads, self.held, self.waiting
+        fronts, waiting = self.fronts, self.waiting
         for offset, key in zip(offsets, keys, strict=True):
-            if heads.get(key) == offset:
-                del heads[key]
-                held[key] = 1
+            if fronts.get(key) == offset:
+                fronts[key] = -1
                 if key in waiting:
                     self.blocked += len(waiting[key])
             elif key != NO_KEY:
                 self._hold_next(key, offset)
 
     def _hold_next(self, key: int, offset: int) -> None:
-        others = self.held.get(key, 0)
-        self.held[key] = others + 1
+        others = self.held(key)
+        self.fronts[key] = -others - 1
         has_waited = self._discard(key, offset)
         if not others and key in self.waiting:
             self.blocked += len(self.waiting[key])
@@ -224,33 +235,31 @@ class KeyOrder:
 
     def release(self, keys: array[int]) -> list[int]:
         """Held messages were settled. Returns those that become ready."""
-        held, waiting = self.held, self.waiting
+        fronts, waiting = self.fronts, self.waiting
         ready: list[int] = []
         for key in keys:
             if key == NO_KEY:
                 continue
-            if held[key] > 1:
-                held[key] -= 1
-                continue
-            del held[key]
-            if key in waiting:
+            front = fronts.pop(key)
+            if front < -1:
+                fronts[key] = front + 1
+            elif key in waiting:
                 self.blocked -= len(waiting[key])
                 self._promote(key, ready)
         return ready
 
     def give_back(self, offsets: array[int], keys: array[int]) -> list[int]:
         """Held messages want their places in line again. Returns those that become ready."""
-        held = self.held
+        fronts = self.fronts
         ready: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
             if key == NO_KEY:
                 ready.append(offset)
-            elif held[key] > 1:
-                held[key] -= 1
+            elif fronts[key] < -1:
+                fronts[key] += 1
                 self._wait(key, offset)
                 self.blocked += 1
             else:
-                del held[key]
                 self.blocked -= len(self.waiting.get(key, ()))
                 self._wait(key, offset)
                 self._promote(key, ready)
@@ -261,11 +270,11 @@ class KeyOrder:
         be among them."""
         ready: list[int] = []
         for offset, key in zip(offsets, keys, strict=True):
-            if self.heads.get(key) == offset:
-                del self.heads[key]
+            if self.fronts.get(key) == offset:
+                del self.fronts[key]
                 if key in self.waiting:
                     self._promote(key, ready)
-            elif self._discard(key, offset) and key in self.held:
+            elif self._discard(key, offset) and self.held(key):
                 self.blocked -= 1
         return ready
 
@@ -286,7 +295,7 @@ class KeyOrder:
     def _promote(self, key: int, ready: list[int]) -> None:
         """Nothing of the key is held or ready any more: the next in line is."""
         waiting = self.waiting[key]
-        offset = self.heads[key] = waiting.pop()
+        offset = self.fronts[key] = waiting.pop()
         ready.append(offset)
         if not waiting:
             del self.waiting[key]

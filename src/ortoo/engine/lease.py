@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 
 from ortoo.model import limits
@@ -129,7 +129,7 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
     ]
 
 
-def _attempts(group: Group, partition: int, offsets: list[int]) -> dict[int, int] | None:
+def _attempts(group: Group, partition: int, offsets: Sequence[int]) -> dict[int, int] | None:
     failures = group.feeds[partition].failures
     if not failures:
         return None
@@ -192,7 +192,7 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
     return unpark
 
 
-def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
+def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, Sequence[int]]]:
     """Runs of (partition, offsets) in the order of delivery."""
     heads: list[tuple[int, int, int]] = []  # (lane, time of the next message, which picker)
     share = max(1, min(wanted, limits.SCAN_MESSAGES_MAX // max(1, len(pickers))))  # what to look at for a start
@@ -200,7 +200,7 @@ def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
         if (head := picker.head(share)) is not None:
             heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))
     heapify(heads)
-    runs: list[tuple[int, list[int]]] = []
+    runs: list[tuple[int, Sequence[int]]] = []
     used: set[int] = set()
     while heads and wanted > 0:
         lane, _, which = heappop(heads)
@@ -222,10 +222,14 @@ def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, list[int]]]:
     return runs
 
 
-def _add_run(runs: list[tuple[int, list[int]]], partition: int, offsets: list[int]) -> None:
+def _add_run(runs: list[tuple[int, Sequence[int]]], partition: int, offsets: Sequence[int]) -> None:
     """A run goes on where the same partition does, in its order."""
     if runs and runs[-1][0] == partition and runs[-1][1][-1] < offsets[0]:
-        runs[-1][1].extend(offsets)
+        before = runs[-1][1]
+        if not isinstance(before, list):
+            before = list(before)
+            runs[-1] = (partition, before)
+        before.extend(offsets)
     else:
         runs.append((partition, offsets))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import compress
+from itertools import count as count_from
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -35,7 +38,7 @@ class Picker:
         self.taken_upto: dict[int, int] = {}
         self.freed: dict[int, list[int]] = {}
         self.freed_count: dict[int, int] = {}  # per key
-        self.taken_whole: set[int] = set()  # keys with nothing left that has been seen
+        self.taken_whole: list[int] = []  # keys with nothing left that has been seen, some of them twice
         self.key = key  # the only one wanted
         self.ready = feed.ready if key is None else self._only(key)
         self.reach = 1  # how many times what is wanted to look at next; doubles while nothing is found
@@ -44,7 +47,7 @@ class Picker:
     def _only(self, key: int) -> dict[int, OffsetSet]:
         """A key has at most one ready message."""
         assert self.feed.keys is not None
-        head = self.feed.keys.heads.get(key)
+        head = self.feed.keys.head(key)
         return {} if head is None else {self.feed.partition.lane_of(head): OffsetSet([head])}
 
     def _is_held(self) -> bool:
@@ -53,7 +56,7 @@ class Picker:
             return self.feed.is_held
         if self.key is None or self.feed.keys is None:
             return False
-        return self.key in self.feed.keys.held
+        return self.feed.keys.held(self.key) > 0
 
     def head(self, wanted: int) -> tuple[int, int] | None:
         """(lane, offset) of the next message, or None."""
@@ -124,11 +127,11 @@ class Picker:
     def _free_seen(self) -> None:
         """Among what was just seen may be the next message of a key that this lease has taken all of so far."""
         if self.taken_whole:
-            keys, self.taken_whole = self.taken_whole, set()
+            keys, self.taken_whole = set(self.taken_whole), []
             for key in keys:
                 self._free_next(key, DEFAULT_PRIORITY)
 
-    def take(self, lane: int, count: int, before: int, *, is_alone: bool = False) -> list[int]:
+    def take(self, lane: int, count: int, before: int, *, is_alone: bool = False) -> Sequence[int]:
         """Up to `count` offsets of the lane, ascending, all below `before`. In FIFO order what comes first goes first, so
         one that is alone, because no other partition has anything, is taken from whatever the lanes are."""
         feed = self.feed
@@ -150,7 +153,7 @@ class Picker:
             chosen = self._before_another(urgency, chosen)
         if chosen:
             self.taken_upto[lane] = chosen.last() + 1
-        return chosen.to_array().tolist()
+        return chosen.to_sequence()
 
     def _before_another(self, urgency: int, chosen: OffsetSet) -> OffsetSet:
         """Those of a FIFO partition's next messages, of which the first has that priority, that come before the first with
@@ -178,7 +181,7 @@ class Picker:
         keys, waiting = self.feed.partition.keys.of(chosen), self.feed.keys.waiting
         freed = self.freed.setdefault(lane, [])
         taken: list[int] = []
-        followed = [row for row, key in enumerate(keys) if key in waiting] if waiting else []
+        followed = compress(count_from(), map(waiting.__contains__, keys)) if waiting else ()
         row = 0
         for turn in (*followed, len(chosen)):  # up to there nobody follows; those rows are taken many at a time
             while (room := count - len(taken)) > 0:
@@ -191,7 +194,7 @@ class Picker:
                 if end == row:
                     break
                 taken.extend(chosen[row:end])
-                self.taken_whole.update(keys[row:end])
+                self.taken_whole.extend(keys[row:end])
                 self.taken_upto[lane] = chosen[end - 1] + 1
                 row = end
             if room <= 0 or turn == len(chosen):
@@ -217,7 +220,7 @@ class Picker:
         waiting = self.feed.keys.waiting.get(key)
         done = self.freed_count.get(key, 0)
         if waiting is None or done >= len(waiting) or (self.feed.unsorted and self._must_sort(waiting[done])):
-            self.taken_whole.add(key)
+            self.taken_whole.append(key)
             return False
         offset = waiting[done]
         self.freed_count[key] = done + 1

@@ -60,8 +60,8 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
     group = topic.groups.get(run.group) if topic else None
     lease = group.lease(run.lease) if group else None
     if topic is None or group is None or lease is None or not 0 <= run.partition < len(group.feeds):
-        return None, run.offsets
-    asked = OffsetSet(run.offsets)
+        return None, list(run.offsets)
+    asked = OffsetSet.of(run.offsets)
     held = lease.held.get(run.partition)
     if len(run.offsets) == 1 and held and run.offsets[0] in held and not run.through:  # as mostly, one by one
         return Held(topic, group, lease, group.feeds[run.partition], asked), []
@@ -215,7 +215,7 @@ def _of_same_keys(held: Held, everything: OffsetSet) -> OffsetSet:
     column, held_of = feed.partition.keys, feed.keys.held
     keys = Counter(column.of(asked))
     keys.pop(NO_KEY, None)
-    more = [key for key, count in keys.items() if held_of[key] > count]
+    more = [key for key, count in keys.items() if held_of(key) > count]
     if not more:
         return held.offsets
     first, last = asked[0], everything.last()

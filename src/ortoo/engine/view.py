@@ -70,7 +70,7 @@ def blocked_in(feed: Feed) -> OffsetSet:
     """Behind an unsettled message of their key or partition. Fresh messages are not looked at: they count as ready."""
     if feed.keys is not None:
         waiting = feed.keys.waiting
-        return OffsetSet(offset for key in waiting.keys() & feed.keys.held.keys() for offset in waiting[key])
+        return OffsetSet(offset for key in waiting if feed.keys.held(key) for offset in waiting[key])
     if feed.fifo and feed.is_held:
         return feed.ready.get(DEFAULT_PRIORITY, OffsetSet()).copy()
     return OffsetSet()
@@ -133,9 +133,11 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
         return fresh if feed.is_held == is_blocked else OffsetSet()
     if feed.keys is None or not feed.is_held:
         return OffsetSet() if is_blocked else fresh
-    offsets, held = (fresh if scanned is None else fresh.take(scanned)).to_array(), feed.keys.held
+    offsets, fronts = (fresh if scanned is None else fresh.take(scanned)).to_array(), feed.keys.fronts
     keys = partition.keys.of(offsets)
-    return OffsetSet([offset for offset, key in zip(offsets, keys, strict=True) if (key in held) == is_blocked])
+    return OffsetSet(
+        [offset for offset, key in zip(offsets, keys, strict=True) if (fronts.get(key, 0) < 0) == is_blocked]
+    )
 
 
 def message_states(topic: Topic, partition: int, offset: int) -> dict[str, MessageState]:
@@ -172,4 +174,4 @@ def state_of(feed: Feed, offset: int) -> MessageState | None:
 def _is_blocked(feed: Feed, offset: int) -> bool:
     if feed.keys is None:
         return feed.fifo and feed.is_held
-    return feed.partition.keys.at(offset) in feed.keys.held
+    return feed.keys.held(feed.partition.keys.at(offset)) > 0

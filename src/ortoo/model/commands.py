@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -34,7 +35,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     group: GroupId
     lease: LeaseId
     partition: int
-    offsets: Annotated[list[int], Meta(max_length=limits.RECEIPTS_MAX)]
+    offsets: Annotated[Sequence[int], Meta(max_length=limits.RECEIPTS_MAX)]  # a range where there is no gap
     through: bool = False
 
 

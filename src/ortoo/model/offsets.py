@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyroaring import BitMap64
 
 _NOTHING = bytes(BitMap64().serialize())
+
+
+def to_plain(value: object) -> object:
+    """What msgpack has in place of a range."""
+    if type(value) is range:
+        return list(value)
+    raise TypeError(f"cannot encode a value of type {type(value).__name__}")
 
 
 class OffsetSet(BitMap64):
@@ -32,7 +39,14 @@ class OffsetSet(BitMap64):
         return offsets
 
     @classmethod
-    def ascending(cls, offsets: list[int]) -> OffsetSet:
+    def of(cls, offsets: Sequence[int]) -> OffsetSet:
+        """In whatever order, even twice."""
+        if type(offsets) is range and offsets and offsets.step == 1:
+            return cls.span(offsets.start, offsets.stop)
+        return cls(offsets)
+
+    @classmethod
+    def ascending(cls, offsets: Sequence[int]) -> OffsetSet:
         """Of at least one offset, in ascending order, none of them twice. Mostly there is no gap, and then it is quick."""
         if offsets[-1] - offsets[0] == len(offsets) - 1:
             return cls.span(offsets[0], offsets[-1] + 1)
@@ -69,6 +83,12 @@ class OffsetSet(BitMap64):
 
     def count_within(self, start: int, end: int) -> int:
         return int(self.range_cardinality(start, end)) if end > start else 0
+
+    def to_sequence(self) -> Sequence[int]:
+        """In ascending order. A range where there is no gap, as mostly, and that costs the same for one and a million."""
+        if self and self.max() - self.min() == len(self) - 1:
+            return range(self.min(), self.max() + 1)
+        return self.to_array().tolist()
 
     def to_bytes(self) -> bytes:
         if not self:

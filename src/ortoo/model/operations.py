@@ -14,6 +14,7 @@ from . import queries as q
 from .decoding import decode_stored
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
+from .offsets import to_plain
 from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
 
 Scope = Literal["read", "write", "admin"]
@@ -64,7 +65,7 @@ OPERATIONS: dict[type, Operation] = {
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}
-encode_answer = msgspec.msgpack.Encoder().encode
+encode_answer = msgspec.msgpack.Encoder(enc_hook=to_plain).encode
 
 
 def operation_of(request: c.Command | q.Query[Any]) -> Operation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -56,7 +57,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     group_id: GroupId
     lease: LeaseId
     partition: int
-    offsets: list[int]
+    offsets: Sequence[int]  # a range where there is no gap
     attempts: dict[int, int] | None = None  # of those that failed before
 
 
@@ -70,7 +71,7 @@ class LeaseTaken(msgspec.Struct, frozen=True, gc=False):
 class Columns(msgspec.Struct, frozen=True, gc=False):
     """Messages read from a store, as columns; None where none of them uses the field."""
 
-    offsets: list[int]
+    offsets: Sequence[int]  # a range where there is no gap
     values: list[bytes]
     timestamps: list[int]
     keys: list[str | None] | None = None

@@ -56,7 +56,7 @@ class Stretch:
                 return [column[place] for place in places]
 
         return Columns(
-            list(offsets),
+            offsets if type(offsets) is range else list(offsets),
             chosen(self.values),
             chosen(self.timestamps),
             *(chosen(column) if (column := getattr(self, name)) is not None else None for name in OPTIONAL),

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from ortoo.model.errors import InvalidError, ProtocolError
+from ortoo.model.offsets import to_plain
 
 HEAD_BYTES = 4
 
-_encode_into = msgspec.msgpack.Encoder().encode_into
+_encode_into = msgspec.msgpack.Encoder(enc_hook=to_plain).encode_into
 
 
 def encode_frame(body: Any) -> bytearray:

@@ -105,7 +105,7 @@ def _all_have(count: int, columns: list[Sized | None], packed: list[bytes | None
 
 def to_columns(base: int, head: MessageHead, body: MessageBody) -> Columns:
     return Columns(
-        list(range(base, base + head.count)),
+        range(base, base + head.count),
         body.values,
         head.timestamps(),
         body.keys,

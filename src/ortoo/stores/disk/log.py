@@ -122,9 +122,8 @@ class DiskLog:
                 if frame is None or offsets[at] > frame.offsets[-1]:
                     at += 1
                     continue
-                first = frame.offsets[0]
                 upto = bisect_right(offsets, frame.offsets[-1], lo=at)
-                parts.append(_pick(frame, [offset - first for offset in offsets[at:upto]]))
+                parts.append(_pick(frame, offsets[at:upto]))
             at = upto
         return join_columns(parts)
 
@@ -331,15 +330,17 @@ class IndexBuilder:
         )
 
 
-def _pick(columns: Columns, rows: list[int]) -> Columns:
-    """The columns of those ascending rows."""
-    if len(rows) == len(columns.offsets):
-        return columns
-    first, last = rows[0], rows[-1]
-    picked: dict[str, list[Any]] = {}
-    for name in columns.__struct_fields__:
-        column: list[Any] | None = getattr(columns, name)
+def _pick(frame: Columns, offsets: Sequence[int]) -> Columns:
+    """The columns of those ascending offsets, which the frame has."""
+    if len(offsets) == len(frame.offsets):
+        return frame
+    base = frame.offsets[0]
+    first, last = offsets[0] - base, offsets[-1] - base
+    is_run = last - first + 1 == len(offsets)
+    rows = () if is_run else [offset - base for offset in offsets]
+    picked: dict[str, Sequence[Any]] = {}
+    for name in frame.__struct_fields__:
+        column: Sequence[Any] | None = getattr(frame, name)
         if column is not None:
-            is_run = last - first + 1 == len(rows)
             picked[name] = column[first : last + 1] if is_run else [column[row] for row in rows]
-    return Columns(**picked)
+    return Columns(**picked)  # type: ignore[arg-type]
