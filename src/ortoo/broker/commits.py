@@ -110,9 +110,11 @@ class Committer:
     def add(self, records: list[Record], copied_bytes: int = 0) -> None:
         self.pending.records.extend(records)
         self.pending.copied_bytes += copied_bytes
-        if not all(type(record) in _PATIENT for record in records):
-            self._wake()
-        elif self._lingering is None and not self._dirty.is_set():
+        for record in records:
+            if type(record) not in _PATIENT:
+                self._wake()
+                return
+        if self._lingering is None and not self._dirty.is_set():
             # Nobody waits for these, and the next commit that somebody waits for takes them along.
             self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
 

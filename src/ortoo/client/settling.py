@@ -23,7 +23,7 @@ def to_runs(messages: Receipts) -> list[Run]:
     if type(messages) is Messages:
         return messages.to_runs()
     if type(messages) is Received:
-        return list(_each_run([messages]))
+        return [_to_run(messages.delivery, [messages.offset])]
     if isinstance(messages, str):
         messages = [messages]
     if not isinstance(messages, Iterable):
@@ -39,11 +39,14 @@ def _each_run(messages: list[Received | str]) -> Iterator[Run]:
             for receipt in run:
                 ref = parse_receipt(receipt)  # type: ignore[arg-type]
                 yield Run(ref.topic, ref.group, ref.lease, ref.partition, [ref.offset])
-        elif delivery.lease == 0:
-            raise InvalidError("a message was read, not leased, so there is nothing to settle")
         else:
-            ids = (delivery.topic_id, delivery.group_id, delivery.lease, delivery.partition)
-            yield Run(*ids, list(map(_offset, run)))
+            yield _to_run(delivery, list(map(_offset, run)))
+
+
+def _to_run(delivery: Delivery, offsets: list[int]) -> Run:
+    if delivery.lease == 0:
+        raise InvalidError("a message was read, not leased, so there is nothing to settle")
+    return Run(delivery.topic_id, delivery.group_id, delivery.lease, delivery.partition, offsets)
 
 
 _offset, _delivery = attrgetter("offset"), attrgetter("delivery")

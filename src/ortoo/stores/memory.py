@@ -93,7 +93,10 @@ class _Log:
             return
         first, last = _bounds(record)
         for bucket in range(first >> _BUCKET_BITS, (last >> _BUCKET_BITS) + 1):
-            self.happened.setdefault(bucket, []).append(record)
+            happened = self.happened.get(bucket)
+            if happened is None:
+                happened = self.happened[bucket] = []
+            happened.append(record)
             self.happened_count += 1
         while self.happened_count > limits.HISTORY_RECORDS_MAX:
             self._forget_oldest()
