@@ -18,6 +18,7 @@ from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, Orto
 from ortoo.stores.disk import KeyRing, RealDisk, load_keys
 from ortoo.stores.disk.check import Directory
 from ortoo.stores.disk.directory import DAMAGED, REPAIRING, refuse_interrupted_repair
+from ortoo.stores.disk.files import sync
 from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.stores.disk.view import ViewDisk
@@ -89,15 +90,7 @@ def _exchange(path: Path, draft: Path, aside: Path) -> None:
     except OSError:
         aside.rename(path)
         raise
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(path.parent)
 
 
 def _rebuild(path: Path, draft: Path, ring: KeyRing) -> Repair:

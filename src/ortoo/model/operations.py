@@ -5,6 +5,7 @@ Scopes are declared here and not enforced yet: whoever has the token may do ever
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -12,12 +13,14 @@ import msgspec
 from . import commands as c
 from . import queries as q
 from .decoding import decode_stored
+from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
 
 Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each takes those before it along
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
 
@@ -26,42 +29,44 @@ class Operation(NamedTuple):
     family: Family  # what it is counted among
     scope: Scope  # what whoever asks for it must be allowed to do
     answer: Any  # its type
+    errors: tuple[type[OrtooError], ...] = ()  # that it may be refused with, besides those that anything may be
 
 
+_UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
-    c.Publish: Operation("publish", "write", Placed),
-    c.Lease: Operation("lease", "read", list[LeasedRun]),
+    c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError)),
+    c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError)),
     c.Settle: Operation("settle", "read", Settled),
     c.Extend: Operation("settle", "read", Settled),
-    c.Heartbeat: Operation("admin", "read", list[int]),
-    c.Leave: Operation("admin", "read", bool | None),  # what a broker's caller gets is None
-    c.CreateGroup: Operation("admin", "read", GroupId),
-    c.Transact: Operation("transact", "write", list[Placed]),
-    c.Begin: Operation("transact", "write", None),
-    c.Stage: Operation("transact", "write", int),
-    c.Commit: Operation("transact", "write", int),
-    c.Abort: Operation("transact", "write", None),
-    c.CreateTopic: Operation("admin", "admin", TopicId),
-    c.ChangeTopic: Operation("admin", "admin", TopicId),
-    c.DeleteTopic: Operation("admin", "admin", TopicId),
-    c.PurgeTopic: Operation("admin", "admin", int),
-    c.MarkArchived: Operation("admin", "admin", list[int]),
-    c.DeleteGroup: Operation("admin", "admin", GroupId),
-    c.Seek: Operation("admin", "admin", list[int]),
-    c.DeleteMessage: Operation("admin", "admin", MessageRef),
-    c.RetryNow: Operation("admin", "admin", int),
-    c.DeadLetter: Operation("admin", "admin", int),
-    c.Redrive: Operation("admin", "admin", MessageRef),
+    c.Heartbeat: Operation("admin", "read", list[int], _UNKNOWN),
+    c.Leave: Operation("admin", "read", bool | None, _UNKNOWN),  # what a broker's caller gets is None
+    c.CreateGroup: Operation("admin", "read", GroupId, (NotFoundError, ExistsError, TooManyError)),
+    c.Transact: Operation("transact", "write", list[Placed], (NotFoundError, LeaseLostError, FullError)),
+    c.Begin: Operation("transact", "write", None, (ExistsError, TooManyError)),
+    c.Stage: Operation("transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError)),
+    c.Commit: Operation("transact", "write", int, (NotFoundError, ExistsError, FullError)),
+    c.Abort: Operation("transact", "write", None, (NotFoundError, ExistsError)),
+    c.CreateTopic: Operation("admin", "admin", TopicId, (ConfigError, ExistsError, TooManyError)),
+    c.ChangeTopic: Operation("admin", "admin", TopicId, (ConfigError, NotFoundError)),
+    c.DeleteTopic: Operation("admin", "admin", TopicId, _UNKNOWN),
+    c.PurgeTopic: Operation("admin", "admin", int, _UNKNOWN),
+    c.MarkArchived: Operation("admin", "admin", list[int], _UNKNOWN),
+    c.DeleteGroup: Operation("admin", "admin", GroupId, _UNKNOWN),
+    c.Seek: Operation("admin", "admin", list[int], _UNKNOWN),
+    c.DeleteMessage: Operation("admin", "admin", MessageRef, _UNKNOWN),
+    c.RetryNow: Operation("admin", "admin", int, _UNKNOWN),
+    c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN),
+    c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN),
     q.ListTopics: Operation("read", "read", list[TopicInfo]),
-    q.GetTopic: Operation("read", "read", TopicInfo),
+    q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats),
     q.GetMetrics: Operation("read", "read", MetricFigures),
-    q.Scan: Operation("read", "read", Page),
-    q.GetOffsets: Operation("read", "read", list[int]),
-    q.ScanHistory: Operation("read", "read", HistoryPage),
-    q.GetMessage: Operation("read", "read", MessageFound),
-    q.ListMessages: Operation("read", "read", list[Page]),
-    q.GetTrace: Operation("read", "read", Trace),
+    q.Scan: Operation("read", "read", Page, _UNKNOWN),
+    q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
+    q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
+    q.GetMessage: Operation("read", "read", MessageFound, _UNKNOWN),
+    q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
+    q.GetTrace: Operation("read", "read", Trace, _UNKNOWN),
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}
@@ -70,6 +75,11 @@ encode_answer = msgspec.msgpack.Encoder(enc_hook=to_plain).encode
 
 def operation_of(request: c.Command | q.Query[Any]) -> Operation:
     return OPERATIONS[type(request.command if isinstance(request, c.Once) else request)]
+
+
+def widest_scope(kinds: Iterable[type]) -> Scope | None:
+    """What whoever asks for all of these must be allowed to do."""
+    return max((OPERATIONS[kind].scope for kind in kinds), key=SCOPES.index, default=None)
 
 
 def answer_decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:

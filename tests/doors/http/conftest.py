@@ -1,10 +1,56 @@
-"""A door for every test of this folder."""
+"""A door for every test of this folder, whose routes do what the table says that they do, and nothing else."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
+import pytest
 import pytest_asyncio
 
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.doors.http.call import Call
+from ortoo.doors.http.routing import Endpoint, Route
+from ortoo.model.commands import unwrap
 from tests.doors.http.home import Home, serving
+
+
+class Told(AuthorizedLink):
+    """Remembers what is asked in one caller's name."""
+
+    def __init__(self, link: AuthorizedLink) -> None:
+        super().__init__(link._broker, link.principal, link._meters)
+        self.asked: set[type] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("ask", "call", "lease", "publish", "publish_or_wait", "subscribe"):
+            return found
+
+        def noted(request: Any, *more: Any) -> Any:
+            self.asked.add(type(unwrap(request)))
+            return found(request, *more)
+
+        return noted
+
+
+def telling(route: Route) -> Route:
+    async def handler(call: Call) -> Any:
+        if call.link is None:
+            return await route.handler(call)
+        link = call.link = Told(call.link)
+        try:
+            return await route.handler(call)
+        finally:
+            undeclared = link.asked - set(route.does)
+            assert not undeclared, f"{route.method} {route.path} also does {undeclared}; say so in the table of routes"
+
+    return msgspec.structs.replace(route, handler=handler)
+
+
+@pytest.fixture(autouse=True)
+def honest_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Endpoint.__init__
+    monkeypatch.setattr(Endpoint, "__init__", lambda self, route: make(self, telling(route)))
 
 
 @pytest_asyncio.fixture

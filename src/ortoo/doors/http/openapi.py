@@ -92,7 +92,7 @@ def _operation(route: Route, schemas: dict[Any, Any], query: dict[str, Any]) -> 
         "operationId": _operation_id(route),
         "parameters": _parameters(route, query),
         "responses": _responses(route, schemas),
-        "security": [{"token": []}, {}] if route.needs_token else [],
+        "security": [{"token": [route.scope] if route.scope else []}, {}] if route.needs_token else [],
     }
     if route.body is not None:
         content = {"application/json": {"schema": schemas[route.body]}}
@@ -128,7 +128,7 @@ def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
             "description": "Not ready",
             "content": {"application/json": {"schema": schemas[route.answer]}},
         }
-    refusals: list[type[OrtooError]] = [InvalidError, *route.errors]
+    refusals: list[type[OrtooError]] = [InvalidError, *route.refusals]
     if route.needs_token:
         refusals += [UnauthenticatedError, StoreFailedError]
     for status in sorted({STATUS[kind] for kind in refusals} | ({413, 415} if route.body is not None else set())):
@@ -187,11 +187,16 @@ def _operation_row(path: str, method: str, operation: dict[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     sent = f"<p>Body: {_type(body)}</p>" if body else ""
     answers = "".join(_answer(status, response) for status, response in operation["responses"].items())
+    scope = "".join(f"<p>Needs a token that may <code>{scope}</code>.</p>" for scope in _scopes(operation))
     return (
         f"<details id={escape(operation['operationId'])}><summary><b class='m {method}'>{method.upper()}</b>"
         f"<code>{escape(path)}</code><br><small>{escape(operation['summary'])}</small></summary><div>"
-        f"<table>{''.join(map(_parameter, operation['parameters']))}</table>{sent}<table>{answers}</table></div></details>"
+        f"{scope}<table>{''.join(map(_parameter, operation['parameters']))}</table>{sent}<table>{answers}</table></div></details>"
     )
+
+
+def _scopes(operation: dict[str, Any]) -> list[str]:
+    return [scope for alternative in operation["security"] for scopes in alternative.values() for scope in scopes]
 
 
 def _parameter(parameter: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.names import check_name
+from ortoo.model.operations import OPERATIONS, Scope, widest_scope
 
 from .answers import Refusal, Reply
 from .call import Call, InNamespace
@@ -25,6 +26,7 @@ class Route(msgspec.Struct, frozen=True):
     path: str  # {name} stands for one segment, percent-decoded
     handler: Handler
     summary: str
+    does: tuple[type, ...] = ()  # commands and queries that it makes in its caller's name
     tag: str = ""
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
@@ -32,10 +34,19 @@ class Route(msgspec.Struct, frozen=True):
     answer: type[msgspec.Struct] | None = None  # None: no content
     status: int = 200
     media_types: tuple[str, ...] = ("application/json",)
-    errors: tuple[type[OrtooError], ...] = ()
+    errors: tuple[type[OrtooError], ...] = ()  # besides those of what it does
     needs_token: bool = True
 
     is_checked_later: bool = False  # the handler checks the body itself, to answer with the queue's own errors
+
+    @property
+    def scope(self) -> Scope | None:
+        """What its caller must be allowed to do; None where nothing is asked of the queue."""
+        return widest_scope(self.does)
+
+    @property
+    def refusals(self) -> list[type[OrtooError]]:
+        return [*self.errors, *(error for kind in self.does for error in OPERATIONS[kind].errors)]
 
     def decoder(self) -> msgspec.json.Decoder[Any] | None:
         if self.body is None:

@@ -6,9 +6,11 @@ from functools import partial
 
 import msgspec
 
+from ortoo.model import commands as c
 from ortoo.model import errors
+from ortoo.model import queries as q
 from ortoo.model.analytics import Report
-from ortoo.model.errors import ExistsError, NotFoundError, TooManyError
+from ortoo.model.errors import NotFoundError
 from ortoo.model.replies import GroupInfo, Stats, Trace
 
 from . import leases, messages, monitoring, openapi, publishing, shapes, stream, topics
@@ -16,59 +18,64 @@ from .routing import Route
 
 _get, _post, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PATCH", "DELETE"))
 
-_UNKNOWN = (NotFoundError,)
 _TOPIC = "/v1/topics/{topic}"
 _GROUP = f"{_TOPIC}/groups/{{group}}"
 _MESSAGE = "/v1/messages/{id}"
 _TRANSACTION = "/v1/transactions/{name}"
 
 _TOPICS = [
-    _get("/v1/topics", topics.list_all, "List the topics of a namespace", answer=shapes.TopicList),
+    _get(
+        "/v1/topics", topics.list_all, "List the topics of a namespace", does=(q.ListTopics,), answer=shapes.TopicList
+    ),
     _post(
         "/v1/topics",
         topics.create,
         "Create a topic; one that exists with the same settings is fine, unless exist_ok is false",
+        does=(c.CreateTopic, q.GetTopic),
         body=shapes.NewTopic,
         is_checked_later=True,
         answer=shapes.TopicView,
         status=201,
-        errors=(errors.ConfigError, ExistsError, TooManyError),
     ),
-    _get(_TOPIC, topics.show, "Show a topic: settings, partitions, groups", answer=shapes.TopicView, errors=_UNKNOWN),
+    _get(
+        _TOPIC, topics.show, "Show a topic: settings, partitions, groups", does=(q.GetTopic,), answer=shapes.TopicView
+    ),
     _patch(
         _TOPIC,
         topics.change,
         "Change some settings of a topic",
+        does=(c.ChangeTopic, q.GetTopic),
         body=shapes.TopicChanges,
         is_checked_later=True,
         answer=shapes.TopicView,
-        errors=(errors.ConfigError, NotFoundError),
     ),
-    _delete(_TOPIC, topics.delete, "Delete a topic with all its messages", errors=_UNKNOWN),
-    _post(f"{_TOPIC}/purge", topics.purge, "Empty a topic for every group", answer=shapes.Affected, errors=_UNKNOWN),
+    _delete(_TOPIC, topics.delete, "Delete a topic with all its messages", does=(c.DeleteTopic,)),
+    _post(
+        f"{_TOPIC}/purge", topics.purge, "Empty a topic for every group", does=(c.PurgeTopic,), answer=shapes.Affected
+    ),
     _get(
         f"{_TOPIC}/offsets",
         topics.offsets,
         "Tell an offset of each partition: the first, the next, or the first since a time",
+        does=(q.GetOffsets,),
         query=shapes.OffsetsQuery,
         answer=shapes.Offsets,
-        errors=_UNKNOWN,
     ),
     _get(
         f"{_TOPIC}/history",
         topics.history,
         "Tell what happened to the messages of a partition, from a position on",
+        does=(q.ScanHistory,),
         query=shapes.HistoryQuery,
         answer=shapes.HistoryList,
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_TOPIC}/archived",
         topics.mark_archived,
         "Say that messages below these offsets are kept elsewhere; answered with the marks of all partitions",
+        does=(c.MarkArchived,),
         body=shapes.ArchivedBody,
         answer=shapes.Offsets,
-        errors=_UNKNOWN,
     ),
 ]
 
@@ -77,52 +84,53 @@ _MESSAGES = [
         f"{_TOPIC}/messages",
         publishing.publish,
         "Publish messages, all or nothing; answered once they are durable",
+        does=(c.Publish,),
         body=shapes.PublishBody,
         answer=shapes.Placements,
         status=201,
-        errors=(NotFoundError, errors.FullError, TooManyError),
     ),
     _get(
         f"{_TOPIC}/messages",
         messages.read,
         "Read a topic without a group, oldest first: pages of JSON, or everything as NDJSON",
+        does=(q.GetTopic, q.Scan),
         query=shapes.ReplayQuery,
         answer=shapes.MessagePage,
         media_types=("application/json", "application/x-ndjson"),
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_TOPIC}/request",
         publishing.request,
         "Publish a request and wait for the answer",
+        does=(c.Publish,),
         body=shapes.RequestBody,
         answer=shapes.MessageView,
-        errors=(NotFoundError, errors.FullError, errors.NoReplyError),
+        errors=(errors.NoReplyError,),
     ),
     _get(
         _MESSAGE,
         messages.show,
         "Show a message and its state in each group",
+        does=(q.GetMessage,),
         answer=shapes.MessageDetail,
-        errors=_UNKNOWN,
     ),
-    _delete(_MESSAGE, messages.delete, "Delete a message for every group", errors=_UNKNOWN),
-    _get(f"{_MESSAGE}/trace", messages.trace, "Tell what happened to a message", answer=Trace, errors=_UNKNOWN),
+    _delete(_MESSAGE, messages.delete, "Delete a message for every group", does=(c.DeleteMessage,)),
+    _get(f"{_MESSAGE}/trace", messages.trace, "Tell what happened to a message", does=(q.GetTrace,), answer=Trace),
     _post(
         f"{_MESSAGE}/retry",
         messages.retry,
         "Make a waiting message deliverable at once",
+        does=(c.RetryNow,),
         body=shapes.RetryBody,
         body_optional=True,
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_MESSAGE}/dead-letter",
         messages.dead_letter,
         "Move a pending message to the dead letters",
+        does=(c.DeadLetter,),
         body=shapes.DeadLetterBody,
         body_optional=True,
-        errors=_UNKNOWN,
     ),
 ]
 
@@ -140,24 +148,25 @@ _LEASES = [
         f"{_GROUP}/lease",
         leases.lease,
         "Lease messages, waiting for the first if asked to; an empty list when none came",
+        does=(c.Lease, c.Settle),
         body=shapes.LeaseBody,
         body_optional=True,
         answer=shapes.MessageList,
-        errors=(NotFoundError, TooManyError),
     ),
     _post(
         "/v1/lease",
         leases.lease_anywhere,
         "Lease across every topic that has these labels, the most urgent topic first",
+        does=(c.Lease, c.Settle),
         body=shapes.LeaseAnywhereBody,
         answer=shapes.MessageList,
-        errors=(NotFoundError, TooManyError),
     ),
     *(
         _post(
             f"{where}/{action}",
             leases.settle(action),
             summary,
+            does=(c.Extend,) if action == "extend" else (c.Settle,),
             body=shapes.SettleBody,
             answer=shapes.SettleResults,
         )
@@ -168,56 +177,60 @@ _LEASES = [
 
 _GROUPS = [
     _get(
-        f"{_TOPIC}/groups", topics.list_groups, "List the groups of a topic", answer=shapes.GroupList, errors=_UNKNOWN
+        f"{_TOPIC}/groups",
+        topics.list_groups,
+        "List the groups of a topic",
+        does=(q.GetTopic,),
+        answer=shapes.GroupList,
     ),
-    _get(_GROUP, topics.show_group, "Show a group: backlog, leases, consumers", answer=GroupInfo, errors=_UNKNOWN),
+    _get(_GROUP, topics.show_group, "Show a group: backlog, leases, consumers", does=(q.GetTopic,), answer=GroupInfo),
     _post(
         _GROUP,
         topics.create_group,
         "Create a group",
+        does=(c.CreateGroup, q.GetTopic),
         body=shapes.NewGroup,
         body_optional=True,
         answer=GroupInfo,
         status=201,
-        errors=(NotFoundError, ExistsError, TooManyError),
     ),
-    _delete(_GROUP, topics.delete_group, "Delete a group and its state", errors=_UNKNOWN),
+    _delete(_GROUP, topics.delete_group, "Delete a group and its state", does=(c.DeleteGroup,)),
     _post(
         f"{_GROUP}/seek",
         topics.seek,
         "Move a group to another place, or make a stretch deliverable again",
+        does=(c.Seek,),
         body=shapes.SeekBody,
-        errors=_UNKNOWN,
     ),
     _get(
         f"{_GROUP}/messages",
         topics.list_group_messages,
         "List messages by their state in a group",
+        does=(q.ListMessages,),
         query=shapes.StateQuery,
         answer=shapes.MessageList,
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_GROUP}/heartbeat",
         topics.heartbeat,
         "A consumer's sign of life without leasing",
+        does=(c.Heartbeat,),
         body=shapes.HeartbeatBody,
         answer=shapes.Owned,
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_GROUP}/leave",
         topics.leave,
         "A consumer leaves the group: its leases return at once",
+        does=(c.Leave,),
         body=shapes.LeaveBody,
-        errors=_UNKNOWN,
     ),
     _post(
         "/v1/leave",
         topics.leave_anywhere,
         "A consumer leaves every group, or those of one topic",
+        does=(c.Leave,),
         body=shapes.LeaveAnywhereBody,
-        errors=_UNKNOWN,
     ),
 ]
 
@@ -226,26 +239,31 @@ _DEAD_LETTERS = [
         f"{_TOPIC}/dlq",
         topics.dead_letters,
         "List the dead letters of a topic; their headers tell what happened",
+        does=(q.GetTopic, q.Scan),
         query=shapes.DeadLettersQuery,
         answer=shapes.MessageList,
-        errors=_UNKNOWN,
     ),
     _post(
         f"{_TOPIC}/dlq/redrive",
         topics.redrive,
         "Make dead letters deliverable again for the group that failed them",
+        does=(c.Redrive, q.GetTopic, q.Scan),
         body=shapes.RedriveBody,
         body_optional=True,
         answer=shapes.Affected,
-        errors=_UNKNOWN,
     ),
-    _delete(f"{_TOPIC}/dlq/{{id}}", topics.delete_dead_letter, "Delete a dead letter", errors=_UNKNOWN),
+    _delete(
+        f"{_TOPIC}/dlq/{{id}}",
+        topics.delete_dead_letter,
+        "Delete a dead letter",
+        does=(c.DeleteMessage, q.GetMessage, q.GetTopic),
+    ),
     _post(
         f"{_TOPIC}/dlq/purge",
         topics.purge_dead_letters,
         "Delete all dead letters of a topic",
+        does=(c.DeleteMessage, q.GetTopic, q.Scan),
         answer=shapes.Affected,
-        errors=_UNKNOWN,
     ),
 ]
 
@@ -254,47 +272,47 @@ _TRANSACTIONS = [
         "/v1/transactions",
         publishing.transact,
         "Acks and publishes that happen together or not at all",
+        does=(c.Transact,),
         body=shapes.TransactionBody,
         answer=shapes.Placements,
-        errors=(NotFoundError, errors.LeaseLostError, errors.FullError),
     ),
     _post(
         _TRANSACTION,
         publishing.begin,
         "Open, or join, a named transaction",
+        does=(c.Begin,),
         body=shapes.BeginBody,
         body_optional=True,
         answer=shapes.TransactionView,
-        errors=(ExistsError, TooManyError),
     ),
     _post(
         f"{_TRANSACTION}/stage",
         publishing.stage,
         "Add messages to a named transaction; nobody sees them until it is committed",
+        does=(c.Stage,),
         body=shapes.StageBody,
-        errors=(NotFoundError, ExistsError, TooManyError, errors.FullError),
     ),
     _post(
         f"{_TRANSACTION}/commit",
         publishing.commit,
         "Publish what was staged, all at once; committing again changes nothing",
+        does=(c.Commit,),
         body=shapes.CommitBody,
         body_optional=True,
         answer=shapes.Affected,
-        errors=(NotFoundError, ExistsError, errors.FullError),
     ),
     _post(
         f"{_TRANSACTION}/abort",
         publishing.abort,
         "Drop what was staged",
-        errors=(NotFoundError, ExistsError),
+        does=(c.Abort,),
     ),
 ]
 
 _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
-    _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", answer=Stats),
+    _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
     _get(
         "/v1/analytics/history",
         monitoring.analytics_history,
@@ -303,10 +321,21 @@ _SERVER = [
         answer=Report,
         errors=(NotFoundError, errors.CorruptionError),
     ),
-    _get("/v1/stream", stream.upgrade_required, "A WebSocket: messages pushed as long as there is credit"),
+    _get(
+        "/v1/stream",
+        stream.upgrade_required,
+        "A WebSocket: messages pushed as long as there is credit",
+        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
+    ),
     _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
     _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
-    _get("/metrics", monitoring.metrics, "Metrics for Prometheus", media_types=(monitoring.METRICS_TYPE,)),
+    _get(
+        "/metrics",
+        monitoring.metrics,
+        "Metrics for Prometheus",
+        does=(q.GetMetrics,),
+        media_types=(monitoring.METRICS_TYPE,),
+    ),
     _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
     _open("/docs", openapi.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
 ]
