@@ -10,24 +10,26 @@ import pytest
 import ortoo
 from ortoo.model.commands import Settle
 from ortoo.testing import ManualClock
+from ortoo.testing.clock import settle
 from tests.worker.conftest import MakeWorker, until
 
 
-async def test_the_lease_of_a_long_job_is_extended(
-    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
+@pytest.mark.parametrize(("topic", "handler"), [(30, None), (3, 300)])
+async def test_the_lease_of_a_long_job_is_extended_by_what_its_handler_or_its_topic_asks_for(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, topic: int, handler: int | None
 ) -> None:
     worker, go, begun = make_worker(), asyncio.Event(), []
 
-    @worker.on("reports")
+    @worker.on("reports", lease=handler)
     async def write(message: ortoo.Received) -> None:
         begun.append(message.attempt)
         await go.wait()
 
-    await queue.create_topic("reports", lease=30)
+    await queue.create_topic("reports", lease=topic)
     await queue.publish("reports", b"x")
     async with worker:
         await until(lambda: begun)
-        await clock.advance(300)
+        await clock.advance(1000)
         go.set()
         await until(lambda: worker.stats.handled == 1)
     assert (begun, worker.stats.lost) == ([1], 0)
@@ -195,10 +197,9 @@ async def test_an_ack_that_comes_too_late_is_logged_and_counted(
     assert "could not be acknowledged" in caplog.text
 
 
-async def test_the_next_message_does_not_wait_for_the_last_ones_ack(
-    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker, seen, go = make_worker(), [], asyncio.Event()
+def ack_later(queue: ortoo.Queue, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """When it is set, acks go on their way."""
+    go = asyncio.Event()
     ack = queue.ack
 
     async def slow(messages: list[ortoo.Received]) -> None:
@@ -206,6 +207,13 @@ async def test_the_next_message_does_not_wait_for_the_last_ones_ack(
         await ack(messages)
 
     monkeypatch.setattr(queue, "ack", slow)
+    return go
+
+
+async def test_the_next_message_does_not_wait_for_the_last_ones_ack(
+    queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, seen, go = make_worker(), [], ack_later(queue, monkeypatch)
 
     @worker.on("reports")
     async def write(message: ortoo.Received) -> None:
@@ -271,14 +279,7 @@ async def test_of_acks_that_leave_together_only_those_of_lost_leases_are_lost(
 async def test_acks_on_their_way_are_bounded(
     queue: ortoo.Queue, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, seen, go = make_worker(), [], asyncio.Event()
-    ack = queue.ack
-
-    async def slow(messages: list[ortoo.Received]) -> None:
-        await go.wait()
-        await ack(messages)
-
-    monkeypatch.setattr(queue, "ack", slow)
+    worker, seen, go = make_worker(), [], ack_later(queue, monkeypatch)
     monkeypatch.setattr("ortoo.client.outcomes._UNCONFIRMED_MAX", 5)
 
     @worker.on("reports", concurrency=2)
@@ -287,31 +288,10 @@ async def test_acks_on_their_way_are_bounded(
 
     await queue.publish_many("reports", [b"x"] * 20)
     async with worker:
-        for _ in range(300):
-            await asyncio.sleep(0)
+        await settle(300)
         assert len(seen) == 7
         go.set()
         await until(lambda: worker.stats.handled == 20)
-
-
-async def test_a_lease_is_extended_by_what_the_handler_asked_for(
-    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
-) -> None:
-    worker, go, begun = make_worker(), asyncio.Event(), []
-
-    @worker.on("reports", lease=300)
-    async def write(message: ortoo.Received) -> None:
-        begun.append(message.attempt)
-        await go.wait()
-
-    await queue.create_topic("reports", lease=3)
-    await queue.publish("reports", b"x")
-    async with worker:
-        await until(lambda: begun)
-        await clock.advance(1000)
-        go.set()
-        await until(lambda: worker.stats.handled == 1)
-    assert (begun, worker.stats.lost) == ([1], 0)
 
 
 async def test_a_lease_that_is_lost_while_its_job_is_settled_cuts_nothing_short(
