@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,13 +17,7 @@ from ortoo.client import remote
 from tests.app.certificates import make_certificate
 from tests.client.proxy import Proxy
 from tests.doors.tcp.home import Home, serving, until
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+from tests.ports import free_port, free_ports
 
 
 @asynccontextmanager
@@ -114,7 +107,7 @@ async def test_of_several_servers_the_first_that_answers_is_taken(home: Home) ->
 
 
 async def test_when_none_of_several_answers_each_is_named() -> None:
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     with pytest.raises(UnavailableError, match=rf"{ports[0]}.*{ports[1]}"):
         await ortoo.connect(f"ortoo://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}").open()
 

@@ -12,8 +12,7 @@ import pytest
 
 import ortoo
 from ortoo import Message, Queue
-
-from .test_server_kill import _free_ports
+from tests.ports import free_ports
 
 MIB = 1 << 20
 
@@ -40,7 +39,7 @@ async def connect(port: int) -> Queue:
 @pytest.mark.soak
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 async def test_gigabytes_are_staged_and_committed_in_little_memory(tmp_path: Path) -> None:
-    tcp, http = _free_ports(2)
+    tcp, http = free_ports(2)
     ports = ["--tcp-port", str(tcp), "--http-port", str(http), "--set", "log.level=error"]
     arguments = ["-m", "ortoo", "serve", "--data", str(tmp_path / "data"), *ports]
     server = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=DEVNULL, stderr=DEVNULL)

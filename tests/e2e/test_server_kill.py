@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections import Counter
@@ -14,6 +13,7 @@ import pytest
 
 import ortoo
 from ortoo.testing.history import Drained, Event, Sent, judge
+from tests.ports import free_ports
 
 from .customers import GROUPS, TOPIC, Customers
 
@@ -22,7 +22,7 @@ class Victim:
     """A server on fixed ports, so that clients find the next one where the last one was."""
 
     def __init__(self, data: Path) -> None:
-        self.tcp_port, self.http_port = _free_ports(2)
+        self.tcp_port, self.http_port = free_ports(2)
         self._data = data
         self._process: Process | None = None
 
@@ -50,16 +50,6 @@ class Victim:
         assert self._process.returncode is None, (self._data.parent / "log").read_text()
         self._process.kill()
         await self._process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    taken = [socket.socket() for _ in range(count)]
-    for one in taken:
-        one.bind(("127.0.0.1", 0))
-    ports: list[int] = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
 
 
 async def live_and_die(folder: Path, seed: int, kills: int) -> list[Event]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +14,8 @@ import ortoo
 from ortoo.app.server import _tls_context
 from tests.app.certificates import make_certificate
 from tests.doors.tcp.home import serving as serve
+from tests.ports import free_port
 from tests.worker.conftest import until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
