@@ -1,6 +1,7 @@
 """A queue whose clock is moved by hand, and workers that sleep by it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
@@ -42,3 +43,29 @@ async def until(condition: Callable[[], object]) -> None:
         while not condition():
             turns += 1
             await asyncio.sleep(0 if turns < 1000 else 0.005)  # threads and other processes need the processor
+
+
+def write_slowly(worker: ortoo.Worker, **options: Any) -> tuple[list[ortoo.Received], asyncio.Event]:
+    """A handler of reports: which ones it has begun, and what lets it go on to the end."""
+    begun: list[ortoo.Received] = []
+    go = asyncio.Event()
+
+    @worker.on("reports", **options)
+    async def write(message: ortoo.Received) -> None:
+        begun.append(message)
+        await go.wait()
+
+    return begun, go
+
+
+def write_in_a_thread(worker: ortoo.Worker, **options: Any) -> tuple[list[ortoo.Received], threading.Event]:
+    """As above, with a handler that nobody can cancel."""
+    begun: list[ortoo.Received] = []
+    go = threading.Event()
+
+    @worker.on("reports", **options)
+    def write(message: ortoo.Received) -> None:
+        begun.append(message)
+        assert go.wait(300)
+
+    return begun, go

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from typing import Any
 
 import pytest
@@ -11,20 +10,15 @@ import ortoo
 from ortoo.model.commands import Settle
 from ortoo.testing import ManualClock
 from ortoo.testing.clock import settle
-from tests.worker.conftest import MakeWorker, until
+from tests.worker.conftest import MakeWorker, until, write_in_a_thread, write_slowly
 
 
 @pytest.mark.parametrize(("topic", "handler"), [(30, None), (3, 300)])
 async def test_the_lease_of_a_long_job_is_extended_by_what_its_handler_or_its_topic_asks_for(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, topic: int, handler: int | None
 ) -> None:
-    worker, go, begun = make_worker(), asyncio.Event(), []
-
-    @worker.on("reports", lease=handler)
-    async def write(message: ortoo.Received) -> None:
-        begun.append(message.attempt)
-        await go.wait()
-
+    worker = make_worker()
+    begun, go = write_slowly(worker, lease=handler)
     await queue.create_topic("reports", lease=topic)
     await queue.publish("reports", b"x")
     async with worker:
@@ -32,19 +26,15 @@ async def test_the_lease_of_a_long_job_is_extended_by_what_its_handler_or_its_to
         await clock.advance(1000)
         go.set()
         await until(lambda: worker.stats.handled == 1)
-    assert (begun, worker.stats.lost) == ([1], 0)
+    assert [message.attempt for message in begun] == [1]
+    assert worker.stats.lost == 0
 
 
 async def test_what_waits_for_its_turn_is_extended_too(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
 ) -> None:
-    worker, go, begun = make_worker(), asyncio.Event(), []
-
-    @worker.on("reports", prefetch=5, lease=6)
-    async def write(message: ortoo.Received) -> None:
-        begun.append(message.attempt)
-        await go.wait()
-
+    worker = make_worker()
+    begun, go = write_slowly(worker, prefetch=5, lease=6)
     await queue.publish_many("reports", [b"x"] * 6)
     async with worker:
         await until(lambda: begun)
@@ -52,13 +42,14 @@ async def test_what_waits_for_its_turn_is_extended_too(
         assert (await queue.group("reports")).leased == 6
         go.set()
         await until(lambda: worker.stats.handled == 6)
-    assert (begun, worker.stats.lost) == ([1] * 6, 0)
+    assert [message.attempt for message in begun] == [1] * 6
+    assert worker.stats.lost == 0
 
 
 async def test_all_leases_are_extended_in_one_call(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, go, calls = make_worker(), asyncio.Event(), []
+    worker, calls = make_worker(), []
     extend = queue.extend
 
     async def counting(messages: list[ortoo.Received], seconds: float | None = None) -> None:
@@ -66,11 +57,7 @@ async def test_all_leases_are_extended_in_one_call(
         await extend(messages, seconds)
 
     monkeypatch.setattr(queue, "extend", counting)
-
-    @worker.on("reports", concurrency=3, prefetch=0)
-    async def write(message: ortoo.Received) -> None:
-        await go.wait()
-
+    _, go = write_slowly(worker, concurrency=3, prefetch=0)
     await queue.create_topic("reports", lease=30)
     began = clock.time()
     async with worker:
@@ -137,16 +124,11 @@ async def test_a_job_whose_lease_was_lost_is_cancelled_and_not_acked(
 async def test_a_thread_whose_lease_was_lost_finishes_in_vain(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
 ) -> None:
-    worker, begun, go = make_worker(), threading.Event(), threading.Event()
-
-    @worker.on("reports", lease=30, prefetch=0)
-    def write(message: ortoo.Received) -> None:
-        begun.set()
-        assert go.wait(300)
-
+    worker = make_worker()
+    begun, go = write_in_a_thread(worker, lease=30, prefetch=0)
     await queue.publish("reports", b"x")
     async with worker:
-        await until(begun.is_set)
+        await until(lambda: begun)
         await clock.advance(10)
         await queue.seek("reports", "default", "end")
         await clock.advance(10)
@@ -162,13 +144,8 @@ async def test_a_thread_whose_lease_was_lost_finishes_in_vain(
 async def test_what_was_lost_while_it_waited_is_not_handled(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
 ) -> None:
-    worker, begun, go = make_worker(), [], threading.Event()
-
-    @worker.on("reports", prefetch=5, lease=30)
-    def write(message: ortoo.Received) -> None:
-        begun.append(message.value)
-        assert go.wait(300)
-
+    worker = make_worker()
+    begun, go = write_in_a_thread(worker, prefetch=5, lease=30)
     await queue.publish_many("reports", [b"x"] * 4)
     async with worker:
         await until(lambda: begun)
@@ -177,7 +154,7 @@ async def test_what_was_lost_while_it_waited_is_not_handled(
         await clock.advance(10)
         go.set()
         await until(lambda: worker._session and not worker._session._runners[0].jobs)
-    assert begun == [b"x"]
+    assert [message.value for message in begun] == [b"x"]
 
 
 async def test_an_ack_that_comes_too_late_is_logged_and_counted(

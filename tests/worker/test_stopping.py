@@ -7,23 +7,18 @@ import pytest
 
 import ortoo
 from ortoo.testing import ManualClock
-from tests.worker.conftest import MakeWorker, until
+from ortoo.testing.clock import settle
+from tests.worker.conftest import MakeWorker, until, write_in_a_thread, write_slowly
 
 
 async def test_stopping_waits_for_running_handlers_and_their_acks(queue: ortoo.Queue, make_worker: MakeWorker) -> None:
-    worker, begun, go = make_worker(), asyncio.Event(), asyncio.Event()
-
-    @worker.on("reports")
-    async def write(message: ortoo.Received) -> None:
-        begun.set()
-        await go.wait()
-
+    worker = make_worker()
+    begun, go = write_slowly(worker)
     await queue.publish("reports", b"x")
     running = asyncio.create_task(worker.run_async())
-    await begun.wait()
+    await until(lambda: begun)
     stopping = asyncio.create_task(worker.stop())
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settle(100)
     assert not stopping.done()
     go.set()
     await stopping
@@ -35,23 +30,17 @@ async def test_stopping_waits_for_running_handlers_and_their_acks(queue: ortoo.Q
 async def test_stopping_begins_nothing_new_and_gives_back_what_waits(
     queue: ortoo.Queue, make_worker: MakeWorker
 ) -> None:
-    worker, begun, go = make_worker(), [], asyncio.Event()
-
-    @worker.on("reports", prefetch=5)
-    async def write(message: ortoo.Received) -> None:
-        begun.append(message.value)
-        await go.wait()
-
+    worker = make_worker()
+    begun, go = write_slowly(worker, prefetch=5)
     await queue.publish_many("reports", [b"x"] * 10)
     async with worker:
         await until(lambda: begun)
         stopping = asyncio.create_task(worker.stop())
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await settle(100)
         assert (await queue.group("reports")).leased == 1  # while the handler still runs
         go.set()
         await stopping
-    assert begun == [b"x"]
+    assert [message.value for message in begun] == [b"x"]
     [again] = await queue.lease("reports")
     assert again.attempt == 1
 
@@ -64,8 +53,7 @@ async def test_what_is_published_after_stopping_is_left_to_others(queue: ortoo.Q
 
     await queue.create_topic("reports")
     async with worker:
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle(50)
     await queue.publish("reports", b"x")
     assert len(await queue.lease("reports")) == 1
 
@@ -73,16 +61,11 @@ async def test_what_is_published_after_stopping_is_left_to_others(queue: ortoo.Q
 async def test_leases_last_while_a_stopping_worker_finishes(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
 ) -> None:
-    worker, begun, go = make_worker(grace=1000), asyncio.Event(), asyncio.Event()
-
-    @worker.on("reports", lease=30)
-    async def write(message: ortoo.Received) -> None:
-        begun.set()
-        await go.wait()
-
+    worker = make_worker(grace=1000)
+    begun, go = write_slowly(worker, lease=30)
     await queue.publish("reports", b"x")
     async with worker:
-        await begun.wait()
+        await until(lambda: begun)
         stopping = asyncio.create_task(worker.stop())
         await clock.advance(300)
         go.set()
@@ -123,16 +106,11 @@ async def test_handlers_that_do_not_finish_in_the_grace_are_cancelled_and_their_
 async def test_threads_that_do_not_finish_in_the_grace_are_left_alone(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
 ) -> None:
-    worker, begun, go = make_worker(grace=20), threading.Event(), threading.Event()
-
-    @worker.on("reports")
-    def write(message: ortoo.Received) -> None:
-        begun.set()
-        assert go.wait(300)
-
+    worker = make_worker(grace=20)
+    begun, go = write_in_a_thread(worker)
     await queue.publish("reports", b"x")
     async with worker:
-        await until(begun.is_set)
+        await until(lambda: begun)
         stopping = asyncio.create_task(worker.stop())
         await clock.advance(20)
         await stopping
