@@ -13,36 +13,25 @@ from ortoo.testing.clock import settle
 from tests.worker.conftest import MakeWorker, until, write_in_a_thread, write_slowly
 
 
-@pytest.mark.parametrize(("topic", "handler"), [(30, None), (3, 300)])
-async def test_the_lease_of_a_long_job_is_extended_by_what_its_handler_or_its_topic_asks_for(
-    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, topic: int, handler: int | None
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [({}, 1), ({"lease": 300}, 1), ({"lease": 6, "prefetch": 5}, 6)],
+    ids=["as the topic says", "as the handler asks for", "also of what waits for its turn"],
+)
+async def test_the_lease_of_a_long_job_is_extended(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, options: dict[str, int], count: int
 ) -> None:
     worker = make_worker()
-    begun, go = write_slowly(worker, lease=handler)
-    await queue.create_topic("reports", lease=topic)
-    await queue.publish("reports", b"x")
+    begun, go = write_slowly(worker, **options)
+    await queue.create_topic("reports", lease=3)
+    await queue.publish_many("reports", [b"x"] * count)
     async with worker:
         await until(lambda: begun)
         await clock.advance(1000)
+        assert (await queue.group("reports")).leased == count
         go.set()
-        await until(lambda: worker.stats.handled == 1)
-    assert [message.attempt for message in begun] == [1]
-    assert worker.stats.lost == 0
-
-
-async def test_what_waits_for_its_turn_is_extended_too(
-    queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock
-) -> None:
-    worker = make_worker()
-    begun, go = write_slowly(worker, prefetch=5, lease=6)
-    await queue.publish_many("reports", [b"x"] * 6)
-    async with worker:
-        await until(lambda: begun)
-        await clock.advance(100)
-        assert (await queue.group("reports")).leased == 6
-        go.set()
-        await until(lambda: worker.stats.handled == 6)
-    assert [message.attempt for message in begun] == [1] * 6
+        await until(lambda: worker.stats.handled == count)
+    assert [message.attempt for message in begun] == [1] * count
     assert worker.stats.lost == 0
 
 
@@ -94,6 +83,13 @@ async def test_the_shortest_lease_of_all_topics_is_kept(
     assert worker.stats.lost == 0
 
 
+async def lose_leases(queue: ortoo.Queue, clock: ManualClock) -> None:
+    """All of them, which a worker learns when it would extend them."""
+    await clock.advance(10)
+    await queue.seek("reports", "default", "end")
+    await clock.advance(10)
+
+
 async def test_a_job_whose_lease_was_lost_is_cancelled_and_not_acked(
     queue: ortoo.Queue, make_worker: MakeWorker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,10 +108,8 @@ async def test_a_job_whose_lease_was_lost_is_cancelled_and_not_acked(
     sent = await queue.publish("reports", b"x")
     async with worker:
         await until(lambda: worker._session and worker._session._runners[0].jobs)
-        await clock.advance(10)
-        await queue.seek("reports", "default", "end")
         with caplog.at_level(logging.WARNING, "ortoo.worker"):
-            await clock.advance(10)
+            await lose_leases(queue, clock)
             await until(lambda: told)
     assert (told, worker.stats.handled, worker.stats.lost) == ([sent.id], 0, 1)
     assert "was lost while" in caplog.text
@@ -129,9 +123,7 @@ async def test_a_thread_whose_lease_was_lost_finishes_in_vain(
     await queue.publish("reports", b"x")
     async with worker:
         await until(lambda: begun)
-        await clock.advance(10)
-        await queue.seek("reports", "default", "end")
-        await clock.advance(10)
+        await lose_leases(queue, clock)
         await until(lambda: worker.stats.lost == 1)
         await queue.publish("reports", b"y")
         await clock.advance(10)
@@ -149,9 +141,7 @@ async def test_what_was_lost_while_it_waited_is_not_handled(
     await queue.publish_many("reports", [b"x"] * 4)
     async with worker:
         await until(lambda: begun)
-        await clock.advance(10)
-        await queue.seek("reports", "default", "end")
-        await clock.advance(10)
+        await lose_leases(queue, clock)
         go.set()
         await until(lambda: worker._session and not worker._session._runners[0].jobs)
     assert [message.value for message in begun] == [b"x"]
@@ -292,9 +282,7 @@ async def test_a_lease_that_is_lost_while_its_job_is_settled_cuts_nothing_short(
     await queue.publish("reports", b"x")
     async with worker:
         await nacking.wait()
-        await clock.advance(10)
-        await queue.seek("reports", "default", "end")
-        await clock.advance(10)
+        await lose_leases(queue, clock)
         go.set()
         await until(lambda: worker.stats.lost)
     assert done.is_set()
