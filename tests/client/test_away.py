@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -30,6 +30,18 @@ async def gone(home: Home, proxy: Proxy, timeout: float = 0.2) -> AsyncIterator[
         yield queue
 
 
+async def loop_until(happens: Callable[[], None], home: Home, proxy: Proxy) -> None:
+    """Over messages, of which there are no more when that happens: it ends with an error."""
+    await home.queue.publish("jobs", b"x")
+    async with ortoo.connect(proxy.url, timeout=0.2) as queue:
+        messages = queue.consume("jobs")
+        await anext(messages)
+        happens()
+        with pytest.raises(UnavailableError):
+            await asyncio.wait_for(anext(messages), 60)
+        await asyncio.wait_for(messages.aclose(), 60)
+
+
 class TestAwayTooLong:
     async def test_what_was_never_sent_has_not_happened_and_says_so(self, home: Home, proxy: Proxy) -> None:
         async with gone(home, proxy) as queue:
@@ -54,13 +66,7 @@ class TestAwayTooLong:
                     await asyncio.wait_for(harmless, 60)
 
     async def test_a_loop_over_messages_ends_with_an_error(self, home: Home, proxy: Proxy) -> None:
-        await home.queue.publish("jobs", b"x")
-        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
-            messages = queue.consume("jobs")
-            await anext(messages)
-            proxy.go_away()
-            with pytest.raises(UnavailableError):
-                await asyncio.wait_for(anext(messages), 60)
+        await loop_until(proxy.go_away, home, proxy)
 
     async def test_who_asks_later_waits_as_long_as_the_others(self, home: Home, proxy: Proxy) -> None:
         async with gone(home, proxy, timeout=0.2) as queue:
@@ -208,22 +214,13 @@ class TestSilence:
                 await work
 
     async def test_a_loop_over_messages_of_a_server_that_hangs_ends(self, home: Home, proxy: Proxy) -> None:
-        await home.queue.publish("jobs", b"x")
-        async with ortoo.connect(proxy.url, timeout=0.2) as queue:
-            messages = queue.consume("jobs")
-            await anext(messages)
-            proxy.hang()
-            with pytest.raises(UnavailableError):
-                await asyncio.wait_for(anext(messages), 60)
-            await asyncio.wait_for(messages.aclose(), 60)
+        await loop_until(proxy.hang, home, proxy)
 
     async def test_a_server_that_does_not_listen_for_a_while_and_says_so_is_not_left(
         self, home: Home, proxy: Proxy
     ) -> None:
         """Too much is under way: it reads nothing, and no ping is answered."""
-        await home.queue.create_topic("jobs", partitions=1, max_depth=1)
-        await home.queue.create_group("jobs", "default")
-        await home.queue.publish("jobs", b"full")
+        await home.fill()
         async with ortoo.connect(proxy.url) as queue:
             publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=60))
             await until(lambda: home.gate.budget.parked > 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -39,17 +40,29 @@ async def publish_alone(queue: Queue, value: bytes) -> None:
         tx.publish("jobs", value)
 
 
-async def test_so_many_changes_are_under_way_and_the_others_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_NUMBERED_MAX", 10)
+@asynccontextmanager
+async def slow_server() -> AsyncIterator[tuple[Home, Queue, SlowStore]]:
+    """With a topic for jobs, and a client. It answers only when its store is told to go on writing."""
     store = SlowStore()
     async with serving(store=store) as home, home.connect() as queue:
         await home.queue.create_topic("jobs", partitions=1)
+        yield home, queue, store
+
+
+async def arrive(heard: list[Any], queue: Queue, least: int, most: int) -> None:
+    """So many requests get there, and no more than that."""
+    await until(lambda: len(heard) >= least)
+    await queue.stats()  # whatever was sent before it has arrived
+    assert len(heard) <= most
+
+
+async def test_so_many_changes_are_under_way_and_the_others_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_NUMBERED_MAX", 10)
+    async with slow_server() as (home, queue, store):
         heard = overheard(home, Transact)
         store.writing.clear()
         work = [asyncio.create_task(publish_alone(queue, b"%d" % number)) for number in range(100)]
-        await until(lambda: len(heard) >= 10)
-        await queue.stats()  # whatever was sent before it has arrived
-        assert len(heard) <= 11
+        await arrive(heard, queue, 10, 11)
         store.writing.set()
         await asyncio.gather(*work)
         assert [m.value async for m in home.queue.read("jobs")] == [b"%d" % number for number in range(100)]
@@ -57,15 +70,11 @@ async def test_so_many_changes_are_under_way_and_the_others_wait_in_line(monkeyp
 
 async def test_so_many_bytes_are_under_way_and_the_others_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_BYTES_MAX", 100_000)
-    store = SlowStore()
-    async with serving(store=store) as home, home.connect() as queue:
-        await home.queue.create_topic("jobs", partitions=1)
+    async with slow_server() as (home, queue, store):
         heard = overheard(home, Transact)
         store.writing.clear()
         work = [asyncio.create_task(publish_alone(queue, bytes(30_000))) for _ in range(50)]
-        await until(lambda: len(heard) >= 3)
-        await queue.stats()
-        assert len(heard) <= 6
+        await arrive(heard, queue, 3, 6)
         store.writing.set()
         await asyncio.gather(*work)
         assert (await home.queue.topic("jobs")).messages == 50
@@ -86,9 +95,7 @@ async def test_nobody_overtakes_those_in_line(home: Home, monkeypatch: pytest.Mo
 
 async def test_who_leaves_the_line_does_not_hold_up_those_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_NUMBERED_MAX", 2)
-    store = SlowStore()
-    async with serving(store=store) as home, home.connect() as queue:
-        await home.queue.create_topic("jobs", partitions=1)
+    async with slow_server() as (home, queue, store):
         store.writing.clear()
         work = [asyncio.create_task(publish_alone(queue, b"%d" % number)) for number in range(20)]
         await queue.stats()
@@ -208,9 +215,7 @@ async def test_what_a_cancelled_lease_got_goes_back_though_the_connection_is_cut
 
 
 async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_not_made(home: Home) -> None:
-    await home.queue.create_topic("jobs", max_depth=1)
-    await home.queue.create_group("jobs", "default")
-    await home.queue.publish("jobs", b"full")
+    await home.fill()
     async with home.connect() as queue:
         publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=30))
         await queue.stats()
@@ -222,9 +227,7 @@ async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_not_made(h
 
 
 async def test_a_publish_waits_for_room(home: Home) -> None:
-    await home.queue.create_topic("jobs", max_depth=1)
-    await home.queue.create_group("jobs", "default")
-    await home.queue.publish("jobs", b"full")
+    await home.fill()
     async with home.connect() as queue:
         publishing = asyncio.create_task(queue.publish("jobs", b"more", wait=30))
         await queue.stats()
@@ -274,9 +277,7 @@ async def test_those_who_make_room_do_not_stand_in_the_line_of_those_who_publish
 ) -> None:
     monkeypatch.setattr(requests, "_NUMBERED_MAX", 1)
     async with serving() as home, home.connect() as queue:
-        await home.queue.create_topic("jobs", max_depth=1)
-        await home.queue.create_group("jobs", "default")
-        await home.queue.publish("jobs", b"full")
+        await home.fill()
         messages = await queue.lease("jobs")
         publishing = [asyncio.create_task(publish_alone_and_wait(queue, b"%d" % n)) for n in range(3)]
         await queue.stats()
@@ -294,16 +295,13 @@ async def test_so_many_settle_at_once_and_the_others_wait_in_a_line_of_their_own
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(requests, "_SETTLING_MAX", 10)
-    store = SlowStore()
-    async with serving(store=store) as home, home.connect() as queue:
+    async with slow_server() as (home, queue, store):
         await home.queue.publish_many("jobs", [b"x"] * 50)
         messages = await queue.lease("jobs", max_messages=50)
         heard = overheard(home, Settle)
         store.writing.clear()
         settling = [asyncio.create_task(queue.nack(message)) for message in messages]
-        await until(lambda: len(heard) >= 10)
-        await queue.stats()
-        assert len(heard) <= 11
+        await arrive(heard, queue, 10, 11)
         store.writing.set()
         await asyncio.gather(*settling)
         assert len(heard) == 50

@@ -49,6 +49,12 @@ class Home:
         finally:
             wire.cut()
 
+    async def fill(self) -> None:
+        """Makes a topic that has room for one job, and has it."""
+        await self.queue.create_topic("jobs", max_depth=1)
+        await self.queue.create_group("jobs", "default")
+        await self.queue.publish("jobs", b"full")
+
     async def waiters(self, count: int) -> None:
         """Returns when so many consumers wait."""
         await until(lambda: len(self.broker.waiters) == count)

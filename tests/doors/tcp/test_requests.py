@@ -145,9 +145,7 @@ async def test_polls_of_a_lost_connection_wait_no_more(home: Home) -> None:
 
 
 async def test_a_publish_that_waits_for_room_can_be_cancelled(home: Home) -> None:
-    await home.queue.create_topic("jobs", max_depth=1)
-    await home.queue.create_group("jobs", "default")
-    await home.queue.publish("jobs", b"full")
+    await home.fill()
     async with home.wire() as wire:
         wire.send((1, p.PublishOrWait(publish(b"more"), 60_000)), (2, p.Ping()))
         assert await answers(wire, 1) == [(p.ANSWER, 2)]
