@@ -43,6 +43,14 @@ class Proxy:
     def go_on(self) -> None:
         self._going.set()
 
+    def unplug(self) -> None:
+        """As when a cable is pulled: what is said is lost, and nobody is told."""
+        self.hears_server = self.hears_client = False
+
+    def plug_in(self) -> None:
+        self.hears_server = self.hears_client = True
+        self.cut()  # what was half said meanwhile
+
     def go_away(self) -> None:
         """Nobody answers any more, until it is opened again."""
         assert self._listener is not None

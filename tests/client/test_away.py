@@ -155,27 +155,18 @@ class TestSilence:
                 await asyncio.sleep(0.1)
         assert proxy.connections == 1
 
-    async def test_a_server_that_falls_silent_is_left_for_another_try(self, home: Home, proxy: Proxy) -> None:
-        await home.queue.create_topic("jobs", partitions=1)
-        async with ortoo.connect(proxy.url) as queue:
-            proxy.hears_server = proxy.hears_client = False  # as when a cable is pulled
-            publishing = asyncio.create_task(queue.publish("jobs", b"x"))
-            await until(lambda: proxy.connections == 2)
-            assert not publishing.done()
-            proxy.hears_server = proxy.hears_client = True
-            proxy.cut()  # what was half said on the second connection
-            await asyncio.wait_for(publishing, 60)
-        assert (await home.queue.topic("jobs")).messages == 1
-
-    async def test_a_server_that_hangs_is_noticed(self, home: Home, proxy: Proxy) -> None:
+    @pytest.mark.parametrize(("begin", "end"), [(Proxy.unplug, Proxy.plug_in), (Proxy.hang, Proxy.go_on)])
+    async def test_a_server_that_falls_silent_or_hangs_is_left_for_another_try(
+        self, home: Home, proxy: Proxy, begin: Callable[[Proxy], None], end: Callable[[Proxy], None]
+    ) -> None:
         """What is told to it, pings among that, is taken by its machine, and is no sign of life."""
         await home.queue.create_topic("jobs", partitions=1)
         async with ortoo.connect(proxy.url, timeout=60) as queue:
-            proxy.hang()
+            begin(proxy)
             publishing = asyncio.create_task(queue.publish("jobs", b"x"))
             await until(lambda: proxy.connections == 2, 60)
             assert not publishing.done()
-            proxy.go_on()
+            end(proxy)
             await asyncio.wait_for(publishing, 60)
         assert (await home.queue.topic("jobs")).messages == 1
 
