@@ -4,10 +4,25 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import pytest
+
 from ortoo import LeaseLostError, Messages, Queue, Received, Sent
 from ortoo.testing.clock import ManualClock, settle
 
-__all__ = ["crowd", "is_stale", "poll", "publish", "publish_apart", "settle", "take", "until", "values", "waiters"]
+__all__ = [
+    "crowd",
+    "is_stale",
+    "lose_one_of_two",
+    "poll",
+    "publish",
+    "publish_apart",
+    "settle",
+    "take",
+    "until",
+    "values",
+    "waiters",
+    "watch",
+]
 
 _PATIENCE = 300  # real seconds: what has not happened by then will not
 
@@ -33,6 +48,15 @@ async def publish_apart(queue: Queue, clock: ManualClock) -> float:
 
 async def take(queue: Queue, topic: str, max_messages: int = 100, **options: Any) -> Messages:
     return await queue.lease(topic, max_messages=max_messages, **options)
+
+
+async def lose_one_of_two(queue: Queue, clock: ManualClock, topic: str) -> tuple[Received, Received]:
+    """The lease of the first message has just ended, that of the second goes on."""
+    await publish(queue, topic, b"1", b"2")
+    [lost] = await queue.lease(topic, lease=1)
+    [held] = await queue.lease(topic, lease=60)
+    await clock.advance(1)
+    return lost, held
 
 
 async def is_stale(queue: Queue, message: Received) -> bool:
@@ -79,3 +103,16 @@ async def crowd(queue: Queue, count: int) -> list[asyncio.Task[Messages]]:
 
     await until(is_complete)
     return polling
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, tell: Callable[..., Any]) -> list[Any]:
+    """What there is to tell of each call of a method from now on, by its arguments."""
+    told: list[Any] = []
+    method = getattr(owner, name)
+
+    def watched(*args: Any) -> Any:
+        told.append(tell(*args))
+        return method(*args)
+
+    monkeypatch.setattr(owner, name, watched)
+    return told

@@ -1,6 +1,7 @@
 """Following what happens: offsets of a position, and a partition's history by position."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -188,30 +189,29 @@ async def test_a_page_has_no_more_bytes_than_an_answer_may_have(
         assert [event.position for event in await told(queue)] == list(range(40))
 
 
-async def test_a_memory_store_forgets_the_oldest_and_never_a_number(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def forgetful(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Queue]:
+    """Keeps a hundred records of what happened."""
     monkeypatch.setattr("ortoo.model.limits.HISTORY_RECORDS_MAX", 100)
     async with queue_on(MemoryStore(), clock) as queue:
         await queue.create_topic("orders", partitions=1)
-        for _ in range(150):
-            await queue.publish("orders", b"x")
-            await queue.lease("orders", auto_ack=True)
-        events = await told(queue)
+        yield queue
+
+
+async def test_a_memory_store_forgets_the_oldest_and_never_a_number(forgetful: Queue) -> None:
+    for _ in range(150):
+        await forgetful.publish("orders", b"x")
+        await forgetful.lease("orders", auto_ack=True)
+    events = await told(forgetful)
     assert events[-1].position == 299
     assert 90 <= len(events) <= 100
     assert [event.position for event in events] == list(range(300 - len(events), 300))
 
 
-async def test_a_memory_store_forgets_also_what_happened_to_one_message(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ortoo.model.limits.HISTORY_RECORDS_MAX", 100)
-    async with queue_on(MemoryStore(), clock) as queue:
-        await queue.create_topic("orders", partitions=1)
-        sent = await queue.publish("orders", b"x")
-        for _ in range(150):
-            await queue.release(await queue.lease("orders"))
-        told = [event.what for event in (await queue.trace(sent.id)).events]
+async def test_a_memory_store_forgets_also_what_happened_to_one_message(forgetful: Queue) -> None:
+    sent = await forgetful.publish("orders", b"x")
+    for _ in range(150):
+        await forgetful.release(await forgetful.lease("orders"))
+    told = [event.what for event in (await forgetful.trace(sent.id)).events]
     assert 90 <= len(told) <= 102
     assert told[-1] == "released"

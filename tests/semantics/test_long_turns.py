@@ -25,7 +25,7 @@ from ortoo.model import limits
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import crowd, poll, take, until
+from .actors import crowd, poll, take, until, watch
 
 
 @pytest.fixture
@@ -35,17 +35,10 @@ def queue(clock: ManualClock) -> Queue:
 
 async def test_a_lease_in_strict_order_looks_up_few_priorities(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one partition there is nothing to choose between."""
-    looked: list[int] = []
-    lane_of = Partition.lane_of
-
-    def counted(partition: Partition, offset: int) -> int:
-        looked.append(offset)
-        return lane_of(partition, offset)
-
     async with queue:
         await queue.create_topic("orders", partitions=1, ordering="strict")
         await queue.publish_many("orders", [ortoo.Message(b"%d" % n, priority=n % 7) for n in range(500)])
-        monkeypatch.setattr(Partition, "lane_of", counted)
+        looked = watch(monkeypatch, Partition, "lane_of", lambda partition, offset: offset)
         messages = await queue.lease("orders", max_messages=500)
         assert [int(message.value) for message in messages] == list(range(500))
         assert len(looked) <= 2
@@ -238,14 +231,7 @@ async def test_consumers_that_wait_are_looked_after_a_bounded_number_at_a_time(
 
 async def test_topics_by_label_are_put_in_order_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until one comes, goes or changes."""
-    asked: list[Any] = []
-    find = State.topics_labelled
-
-    def counted(state: State, *args: Any) -> Any:
-        asked.append(args)
-        return find(state, *args)
-
-    monkeypatch.setattr(State, "topics_labelled", counted)
+    asked = watch(monkeypatch, State, "topics_labelled", lambda state, *args: args)
     async with queue:
         await queue.create_topic("a", labels={"task": "t"}, priority=5)
         await queue.create_topic("b", labels={"task": "t"}, priority=7)
@@ -320,18 +306,11 @@ async def test_a_nack_of_one_message_does_not_look_at_its_whole_lease(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The later ones of its key are revoked all the same."""
-    looked: list[int] = []
-    of = KeyColumn.of
-
-    def counted(column: KeyColumn, offsets: Any) -> Any:
-        looked.append(len(offsets))
-        return of(column, offsets)
-
     async with queue:
         await queue.create_topic("orders", partitions=1)
         await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n % 400}") for n in range(1000)])
         held = await take(queue, "orders", 1000)
-        monkeypatch.setattr(KeyColumn, "of", counted)
+        looked = watch(monkeypatch, KeyColumn, "of", lambda column, offsets: len(offsets))
         await queue.nack(held[7], delay=3600)
         assert max(looked) <= 3
         group = await queue.group("orders")

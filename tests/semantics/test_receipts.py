@@ -6,7 +6,7 @@ from ortoo import LeaseLostError, Queue
 from ortoo.model.names import LEASES_PER_EPOCH
 from ortoo.testing import ManualClock
 
-from .actors import is_stale, publish, take, values
+from .actors import is_stale, lose_one_of_two, publish, take, values
 from .stores import LastingStore, queue_on
 
 
@@ -113,10 +113,8 @@ async def test_a_stale_receipt_is_answered_lease_lost_and_changes_nothing(
 
 async def test_what_is_not_stale_is_settled_all_the_same(queue: Queue, clock: ManualClock) -> None:
     """Some receipts were stale: what could be settled was settled, `lost` names the others."""
-    await publish(queue, "orders", b"1", b"2")
-    [lost] = await queue.lease("orders", lease=1)
-    [held] = await queue.lease("orders", lease=60)
-    await clock.advance(5)
+    lost, held = await lose_one_of_two(queue, clock, "orders")
+    await clock.advance(4)
     with pytest.raises(LeaseLostError) as caught:
         await queue.ack([lost, held])
     assert caught.value.lost == [lost.receipt]

@@ -8,7 +8,7 @@ from ortoo.model import limits
 from ortoo.model.commands import Begin
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import publish, take, values
+from .actors import lose_one_of_two, publish, take, values
 from .stores import LastingStore, queue_on
 
 DAY = 86_400
@@ -43,10 +43,7 @@ async def test_an_exception_in_the_block_discards_everything(queue: Queue) -> No
 
 async def test_a_lost_lease_fails_the_whole_transaction(queue: Queue, clock: ManualClock) -> None:
     """Transactions are atomic: one stale receipt and nothing happens."""
-    await publish(queue, "in", b"1", b"2")
-    [lost] = await queue.lease("in", lease=1)
-    [held] = await queue.lease("in", lease=60)
-    await clock.advance(1)
+    lost, held = await lose_one_of_two(queue, clock, "in")
     with pytest.raises(LeaseLostError) as caught:
         async with queue.transaction() as tx:
             tx.ack([held, lost])

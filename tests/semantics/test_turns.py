@@ -2,7 +2,6 @@
 
 import asyncio
 from array import array
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +27,36 @@ from ortoo.model.records import GroupCreated, Released, TransactionEnded
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock, open_manual
 
-from .actors import take, until
+from .actors import take, until, watch
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, tell: Callable[..., Any]) -> list[Any]:
-    """What there is to tell of each call of a method from now on, by its arguments."""
-    told: list[Any] = []
-    method = getattr(owner, name)
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, list[Any]]]:
+    """Each command from now on, and the records that were decided on."""
+    made: list[tuple[Any, list[Any]]] = []
+    decide = Engine.decide
 
-    def watched(*args: Any) -> Any:
-        told.append(tell(*args))
-        return method(*args)
+    def decided(engine: Engine, command: Any, now: int) -> Any:
+        decision = decide(engine, command, now)
+        made.append((command, list(decision.records)))
+        return decision
 
-    monkeypatch.setattr(owner, name, watched)
-    return told
+    monkeypatch.setattr(Engine, "decide", decided)
+    return made
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[Any]]]:
+    """What each tick from now on has spent of its budget, and its records."""
+    ticks: list[tuple[int, list[Any]]] = []
+    tick = Engine.tick
+
+    def ticked(engine: Engine, now: int, budget: Budget) -> Any:
+        before = budget.left
+        records = tick(engine, now, budget)
+        ticks.append((before - budget.left, list(records or ())))
+        return records
+
+    monkeypatch.setattr(Engine, "tick", ticked)
+    return ticks
 
 
 @pytest.fixture
@@ -92,16 +107,7 @@ async def test_retention_looks_at_a_bounded_part_of_the_topics_at_a_time(
 ) -> None:
     """Round robin: every topic has its turn, and none of them waits for all."""
     monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
-    spent: list[int] = []
-    tick = Engine.tick
-
-    def counted(engine: Engine, now: int, budget: Budget) -> Any:
-        before = budget.left
-        records = tick(engine, now, budget)
-        spent.append(before - budget.left)
-        return records
-
-    monkeypatch.setattr(Engine, "tick", counted)
+    ticks = ticking(monkeypatch)
     async with queue:
         for number in range(40):
             await queue.create_topic(f"t{number}", partitions=20, retention_seconds=5)
@@ -112,7 +118,7 @@ async def test_retention_looks_at_a_bounded_part_of_the_topics_at_a_time(
             return all(topic.messages == 0 for topic in await queue.topics())
 
         await until(is_done)
-        assert max(spent) <= 60
+        assert max(spent for spent, _ in ticks) <= 60
 
 
 async def test_a_reject_looks_at_few_of_many_open_leases(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,27 +350,30 @@ async def test_a_consumer_that_leaves_with_much_returns_it_in_slices(
 ) -> None:
     """Others are served in between; when it is answered, all has returned, uncounted and in order."""
     monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
-    decided: list[int] = []
-    decide = Engine.decide
-
-    def counted(engine: Engine, command: Any, now: int) -> Any:
-        decision = decide(engine, command, now)
-        if isinstance(command, Leave):
-            decided.append(sum(len(record.offsets) for record in decision.records if isinstance(record, Released)))
-        return decision
-
     async with queue:
         await queue.create_topic("orders", partitions=1)
         await queue.publish_many("orders", [ortoo.Message(b"%d" % n, key=f"k{n // 10}") for n in range(500)])
         for _ in range(5):
             assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
-        monkeypatch.setattr(Engine, "decide", counted)
+        decided = decisions(monkeypatch)
         await queue.leave("me")
-        assert max(decided) <= 50
-        assert sum(decided) == 500
+        returned = [
+            sum(len(record.offsets) for record in records if isinstance(record, Released))
+            for command, records in decided
+            if isinstance(command, Leave)
+        ]
+        assert max(returned) <= 50
+        assert sum(returned) == 500
         again = await take(queue, "orders", 500)
         assert {message.attempt for message in again} == {1}
         assert [int(message.value) for message in again] == list(range(500))
+
+
+async def hold_a_hundred_in_order(queue: Queue) -> None:
+    """As the consumer `me`, who owns the partition."""
+    await queue.create_topic("orders", partitions=1, ordering="partition")
+    await queue.publish_many("orders", [b"%d" % n for n in range(100)])
+    assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
 
 
 async def test_a_consumer_in_partition_order_that_leaves_in_slices_is_not_overtaken(
@@ -373,9 +382,7 @@ async def test_a_consumer_in_partition_order_that_leaves_in_slices_is_not_overta
     """The next owner gets the first message first, however little has returned."""
     monkeypatch.setattr(limits, "DUE_PER_TURN", 30)
     async with queue:
-        await queue.create_topic("orders", partitions=1, ordering="partition")
-        await queue.publish_many("orders", [b"%d" % n for n in range(100)])
-        assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
+        await hold_a_hundred_in_order(queue)
         waits = asyncio.create_task(queue.lease("orders", max_messages=100, consumer="you", wait=60))
         await asyncio.sleep(0)
         await queue.leave("me")
@@ -387,21 +394,14 @@ async def test_a_lease_by_label_makes_groups_a_bounded_number_at_a_time(
 ) -> None:
     """The first lease over many topics finds the message all the same."""
     monkeypatch.setattr(limits, "SCAN_MESSAGES_MAX", 300)
-    made: list[int] = []
-    decide = Engine.decide
-
-    def counted(engine: Engine, command: Any, now: int) -> Any:
-        decision = decide(engine, command, now)
-        made.append(sum(isinstance(record, GroupCreated) for record in decision.records))
-        return decision
-
     async with queue:
         for number in range(50):
             await queue.create_topic(f"t{number:02}", partitions=1)
         await queue.publish("t49", b"1")
-        monkeypatch.setattr(Engine, "decide", counted)
+        decided = decisions(monkeypatch)
         [message] = await queue.lease(labels={})
         assert message.value == b"1"
+        made = [sum(isinstance(record, GroupCreated) for record in records) for _, records in decided]
         assert sum(made) == 50
         assert max(made) <= 5
 
@@ -410,20 +410,13 @@ async def test_transactions_time_out_a_bounded_number_at_a_time(
     queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "DUE_PER_TURN", 50)
-    ended: list[int] = []
-    tick = Engine.tick
-
-    def counted(engine: Engine, now: int, budget: Budget) -> Any:
-        records = tick(engine, now, budget)
-        ended.append(sum(isinstance(record, TransactionEnded) for record in records or ()))
-        return records
-
     async with queue:
         for number in range(100):
             await queue.begin(f"tx{number}", timeout=30)
-        monkeypatch.setattr(Engine, "tick", counted)
+        ticks = ticking(monkeypatch)
         await clock.advance(30)
         await until(lambda: _are_ended(queue))
+        ended = [sum(isinstance(record, TransactionEnded) for record in records) for _, records in ticks]
         assert max(ended) <= 10
         assert sum(ended) == 100
 
@@ -441,16 +434,6 @@ async def test_what_is_settled_in_pieces_ends_as_if_settled_at_once(
     ends: list[Any] = []
     for most in (100, 1_000_000):
         monkeypatch.setattr(limits, "SETTLED_PER_COMMAND", most)
-        commands: list[int] = []
-        decide = Engine.decide
-
-        def counted(
-            engine: Engine, command: Any, now: int, decide: Any = decide, commands: list[int] = commands
-        ) -> Any:
-            if isinstance(command, Settle | Extend):
-                commands.append(sum(map(len, (run.offsets for run in command.runs))))
-            return decide(engine, command, now)
-
         async with open_manual(clock) as queue:
             await queue.create_topic("orders", partitions=2, backoff_initial=0.0)
             messages = [ortoo.Message(b"%d" % n, key=f"k{n // 3}") for n in range(150)]
@@ -459,13 +442,14 @@ async def test_what_is_settled_in_pieces_ends_as_if_settled_at_once(
             await queue.release(leased[1])
             await queue.ack(leased[8][::3])
             with monkeypatch.context() as patch:
-                patch.setattr(Engine, "decide", counted)
+                asked = watch(patch, Engine, "decide", lambda engine, command, now: command)
                 with pytest.raises(ortoo.LeaseLostError) as lost:
                     await getattr(queue, outcome)([message for batch in leased for message in batch])
             group = await queue.group("orders")
             counts = (group.ready, group.blocked, group.leased, group.delayed, (await queue.topic("orders")).messages)
             ends.append((lost.value.lost, counts))
-            assert len(commands) == 1 if most > 100 else len(commands) > 5
+            pieces = sum(isinstance(command, Settle | Extend) for command in asked)
+            assert pieces == 1 if most > 100 else pieces > 5
     assert ends[0] == ends[1]
 
 
@@ -506,9 +490,7 @@ async def test_a_leave_that_is_cancelled_is_finished_all_the_same(
 ) -> None:
     monkeypatch.setattr(limits, "DUE_PER_TURN", 10)
     async with queue:
-        await queue.create_topic("orders", partitions=1, ordering="partition")
-        await queue.publish_many("orders", [b"%d" % n for n in range(100)])
-        assert len(await queue.lease("orders", max_messages=100, consumer="me")) == 100
+        await hold_a_hundred_in_order(queue)
         leaving = asyncio.create_task(queue.leave("me"))
         await asyncio.sleep(0)
         leaving.cancel()
