@@ -123,15 +123,20 @@ async def test_a_server_that_cannot_start_ends_with_one_error(tmp_path: Path) ->
         assert complaint.decode().splitlines()[-1].startswith("ortoo.model.errors.UnavailableError")
 
 
-async def test_a_server_whose_greeting_fails_closes_its_store(tmp_path: Path) -> None:
-    program = tmp_path / "rude.py"
-    program.write_text(
+async def a_server_greeted_by(expression: str) -> Process:
+    """In memory; when it is ready, that is done with `server`."""
+    program = (
+        "import sys\n"
         "from ortoo.app.server import run\n"
         "from ortoo.model.settings import HttpSettings, Settings, TcpSettings\n"
         "settings = Settings(data='memory', http=HttpSettings(port=0), tcp=TcpSettings(port=0))\n"
-        "run(settings, lambda server: 1 / 0)\n"
+        f"sys.exit(run(settings, lambda server: {expression}))\n"
     )
-    process = await asyncio.create_subprocess_exec(sys.executable, program, stdout=PIPE, stderr=PIPE)
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE, stderr=PIPE)
+
+
+async def test_a_server_whose_greeting_fails_closes_its_store() -> None:
+    process = await a_server_greeted_by("1 / 0")
     async with asyncio.timeout(300):
         _, logged = await process.communicate()
     assert process.returncode == 1
@@ -139,16 +144,8 @@ async def test_a_server_whose_greeting_fails_closes_its_store(tmp_path: Path) ->
     assert logged.rstrip().endswith(b"ZeroDivisionError: division by zero")
 
 
-async def test_a_broker_that_broke_ends_the_process_so_that_it_is_started_again(tmp_path: Path) -> None:
-    program = tmp_path / "broken.py"
-    program.write_text(
-        "import sys\n"
-        "from ortoo.app.server import run\n"
-        "from ortoo.model.settings import HttpSettings, Settings, TcpSettings\n"
-        "settings = Settings(data='memory', http=HttpSettings(port=0), tcp=TcpSettings(port=0))\n"
-        "sys.exit(run(settings, lambda server: server.broker._committer.cancel()))\n"
-    )
-    process = await asyncio.create_subprocess_exec(sys.executable, program, stdout=PIPE, stderr=PIPE)
+async def test_a_broker_that_broke_ends_the_process_so_that_it_is_started_again() -> None:
+    process = await a_server_greeted_by("server.broker._committer.cancel()")
     code, logged = await ended(process)
     assert code == 70
     assert logged[-1]["level"] == "critical"
