@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ortoo
 from ortoo.cli.main import run
 
 from .serving import Server
@@ -33,26 +34,31 @@ def at_home(text: str, url: str) -> str:
     return text
 
 
+@pytest.fixture
+def url(
+    spark: SparkSession, start_server: Callable[[], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Of a server that nobody else uses. The test runs in a folder of its own, and has a session."""
+    monkeypatch.chdir(tmp_path)
+    return start_server().url
+
+
+def order_tea(url: str) -> None:
+    """As the README has it."""
+    with ortoo.connect_sync(url) as queue:
+        queue.publish("orders", b"tea", key="ann")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/pipeline.md"])
 def test_the_snippets_of_a_page_run_one_after_the_other(
-    page: str,
-    spark: SparkSession,
-    start_server: Callable[[], Server],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    page: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    url = start_server().url
     text = (ROOT / page).read_text(encoding="utf-8")
     sources = [block for block in PYTHON.findall(text) if page != "README.md" or "ortoo.pipeline" in block]
     assert sources
     names: dict[str, Any] = {"__name__": "snippet"}
     if page == "README.md":
-        import ortoo
-
-        with ortoo.connect_sync(url) as queue:
-            queue.publish("orders", b"tea", key="ann")
+        order_tea(url)
     for source in sources:
         exec(compile(at_home(source, url), page, "exec"), names)
         printed = iter(capsys.readouterr().out.splitlines())
@@ -61,18 +67,10 @@ def test_the_snippets_of_a_page_run_one_after_the_other(
 
 
 def test_the_commands_of_the_readme_do_what_it_says(
-    spark: SparkSession,
-    start_server: Callable[[], Server],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process, which has a session already: test_archive_program.py and test_flow_program.py start their own."""
-    import ortoo
-
-    server = start_server()
-    with ortoo.connect_sync(server.url) as queue:
-        queue.publish("orders", b"tea", key="ann")
+    order_tea(url)
     (tmp_path / "enrich.yaml").write_text(
         """
 name: enrich
@@ -90,8 +88,7 @@ sinks:
     [block] = [
         block for block in SHELL.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "ortoo pipeline" in block
     ]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ORTOO_URL", server.url)
+    monkeypatch.setenv("ORTOO_URL", url)
     printed = []
     for line in block.splitlines():
         name, *arguments = shlex.split(line, comments=True)
@@ -99,5 +96,5 @@ sinks:
         assert run(arguments) == 0, capsys.readouterr().err
         printed.append(capsys.readouterr().out)
     assert "tea" in printed[-1]
-    with ortoo.connect_sync(server.url) as queue:
+    with ortoo.connect_sync(url) as queue:
         assert [message.value for message in queue.lease("loud")] == [b"TEA"]
