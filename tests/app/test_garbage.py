@@ -29,6 +29,11 @@ class Process:
         self.requests += requests
         self.collector.look()
 
+    def finds(self, gone: weakref.ref[Thing], after: float, requests: int = 0) -> bool:
+        assert gone() is not None
+        self.look(after, requests)
+        return gone() is None
+
 
 @pytest.fixture
 async def process() -> AsyncIterator[Process]:
@@ -62,29 +67,23 @@ async def test_what_survives_a_full_collection_is_not_visited_again(process: Pro
 async def test_what_died_after_that_is_found_soon_where_it_is_quick(process: Process) -> None:
     gone = frozen_garbage()
     process.collector.pause = 0.0
-    process.look(after=599, requests=1)
-    assert gone() is not None
-    process.look(after=1, requests=1)
-    assert gone() is None
+    assert not process.finds(gone, after=599, requests=1)
+    assert process.finds(gone, after=1, requests=1)
 
 
 async def test_where_it_takes_long_it_waits_until_nobody_asks_for_anything(process: Process) -> None:
     gone = frozen_garbage()
     process.collector.pause = 1.0
-    process.look(after=600, requests=1)
-    assert gone() is not None
-    process.look(after=1)
-    assert gone() is None
+    assert not process.finds(gone, after=600, requests=1)
+    assert process.finds(gone, after=1)
 
 
 async def test_but_not_for_ever(process: Process) -> None:
     gone = frozen_garbage()
     for _ in range(86_400 // 600 - 1):
         process.collector.pause = 1.0
-        process.look(after=600, requests=1)
-    assert gone() is not None
-    process.look(after=600, requests=1)
-    assert gone() is None
+        assert not process.finds(gone, after=600, requests=1)
+    assert process.finds(gone, after=600, requests=1)
 
 
 async def test_a_program_that_goes_on_without_a_server_has_the_usual_collector(process: Process) -> None:
