@@ -167,13 +167,16 @@ def cancel_when_answered(queue: Queue, task: asyncio.Task[Any], then: Callable[[
     waiting.answer = answer_and_cancel
 
 
-async def test_what_had_been_leased_and_answered_when_the_caller_went_goes_back(home: Home, proxy: Proxy) -> None:
+@pytest.mark.parametrize("then", [lambda proxy: None, Proxy.cut], ids=["all is well", "the connection is cut"])
+async def test_what_had_been_leased_and_answered_when_the_caller_went_goes_back(
+    home: Home, proxy: Proxy, then: Callable[[Proxy], None]
+) -> None:
     await home.queue.create_topic("jobs")
     await home.queue.create_group("jobs", "default")
     await home.queue.publish("jobs", b"x")
     async with ortoo.connect(proxy.url) as queue:
         leasing = asyncio.create_task(queue.lease("jobs", lease=3600))
-        cancel_when_answered(queue, leasing)
+        cancel_when_answered(queue, leasing, then=lambda: then(proxy))
         with pytest.raises(asyncio.CancelledError):
             await leasing
         await until(lambda: nothing_leased(home))
@@ -201,17 +204,6 @@ async def test_a_cancelled_lease_of_several_priorities_goes_back_over_the_same_c
 
 async def everything_leased(home: Home) -> bool:
     return (await home.queue.group("jobs", "default")).leased == 20
-
-
-async def test_what_a_cancelled_lease_got_goes_back_though_the_connection_is_cut(home: Home, proxy: Proxy) -> None:
-    await home.queue.create_topic("jobs")
-    await home.queue.create_group("jobs", "default")
-    await home.queue.publish("jobs", b"x")
-    async with ortoo.connect(proxy.url) as queue:
-        leasing = asyncio.create_task(queue.lease("jobs", lease=3600))
-        cancel_when_answered(queue, leasing, then=proxy.cut)
-        await asyncio.gather(leasing, return_exceptions=True)
-        await until(lambda: nothing_leased(home))
 
 
 async def test_a_publish_that_is_cancelled_while_it_waits_for_room_is_not_made(home: Home) -> None:
