@@ -170,33 +170,39 @@ def numbered(stop: int) -> list[bytes]:
     return sorted(b"%d" % number for number in range(stop))
 
 
-def run_stream(spark: SparkSession, server: Server, directory: Path, topic: str) -> None:
-    frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(f"{directory}/in")
-    writer = frame.writeStream.format("ortoo").options(url=server.url, topic=topic).queryName(topic)
-    query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
-    query.awaitTermination()
+@pytest.fixture
+def run_stream(spark: SparkSession, server: Server, topic: str, tmp_path: Path) -> Callable[[], None]:
+    """From the test's files to its topic, until all that is there has been taken."""
+
+    def run() -> None:
+        frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/in")
+        writer = frame.writeStream.format("ortoo").options(url=server.url, topic=topic).queryName(topic)
+        query = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    return run
 
 
 def test_a_stream_goes_on_where_it_ended(
-    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
+    run_stream: Callable[[], None], queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
     files(tmp_path, 2, rows=50)
-    run_stream(spark, server, tmp_path, topic)
+    run_stream()
     assert values(queue, topic) == numbered(100)
     files(tmp_path, 3, rows=50)
-    run_stream(spark, server, tmp_path, topic)
+    run_stream()
     assert values(queue, topic) == numbered(150)
 
 
 def test_a_batch_that_spark_forgot_is_not_written_again(
-    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
+    run_stream: Callable[[], None], queue: ortoo.SyncQueue, topic: str, tmp_path: Path
 ) -> None:
     """As when the driver dies between the commit in the queue and the one in the checkpoint."""
     files(tmp_path, 3, rows=50)
-    run_stream(spark, server, tmp_path, topic)
+    run_stream()
     for name in ("commits/2", "commits/.2.crc"):
         (tmp_path / "checkpoint" / name).unlink(missing_ok=True)
-    run_stream(spark, server, tmp_path, topic)
+    run_stream()
     assert values(queue, topic) == numbered(150)
 
 
