@@ -16,14 +16,15 @@ from ortoo.testing import ManualClock
 class SlowStore(MemoryStore):
     """Writes and reads wait while the matching event is clear."""
 
-    is_instant = False
-
     def __init__(self) -> None:
         super().__init__()
         self.writing = asyncio.Event()
         self.reading = asyncio.Event()
         self.writing.set()
         self.reading.set()
+
+    def appends_at_once(self, records: Sequence[Record]) -> bool:
+        return False
 
     async def append(self, records: Sequence[Record]) -> None:
         await self.writing.wait()
@@ -40,6 +41,9 @@ class LastingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.commits: list[list[Record]] = []
+
+    def appends_at_once(self, records: Sequence[Record]) -> bool:
+        return False
 
     async def append(self, records: Sequence[Record]) -> None:
         self.commits.append(list(records))

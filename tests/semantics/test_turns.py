@@ -247,7 +247,7 @@ async def test_redriving_many_waits_for_few_commits(queue: Queue, monkeypatch: p
         await queue.create_topic("orders", partitions=1)
         await queue.publish_many("orders", [b"%d" % number for number in range(200)])
         await queue.reject(await take(queue, "orders", 200))
-        monkeypatch.setattr(MemoryStore, "is_instant", False)  # as with every store that it matters for
+        monkeypatch.setattr(MemoryStore, "appends_at_once", lambda *_: False)  # as with every store that it matters for
         appends = watch(monkeypatch, MemoryStore, "append", lambda store, records: len(records))
         assert await queue.redrive("orders") == 200
         assert len(appends) <= 10

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -105,6 +105,7 @@ class Committer:
         self._lingering: Alarm | None = None
         self._broken: Exception | None = None
         self._in_a_row = 0
+        self._first: asyncio.Task[Any] | None = None  # who committed by himself in this turn of the event loop
         self._will_look = False
 
     def add(self, records: list[Record], copied_bytes: int = 0) -> None:
@@ -112,22 +113,22 @@ class Committer:
         self.pending.copied_bytes += copied_bytes
         for record in records:
             if type(record) not in _PATIENT:
-                self._wake()
+                self._wake(records)
                 return
         if self._lingering is None and not self._dirty.is_set():
             # Nobody waits for these, and the next commit that somebody waits for takes them along.
             self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
 
-    def _wake(self) -> None:
+    def _wake(self, records: list[Record]) -> None:
         """The committer; or where whoever waits for it may commit by himself, the committer after that."""
-        if not self._store.is_instant:
+        if not self._store.appends_at_once(records):
             self._dirty.set()
         elif not self._will_look:
             self._will_look = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        self._will_look, self._in_a_row = False, 0
+        self._will_look, self._in_a_row, self._first = False, 0, None
         if self.pending.records:
             self._dirty.set()
 
@@ -177,9 +178,13 @@ class Committer:
                 await asyncio.sleep(0)
 
     def _may_commit_at_once(self) -> bool:
-        """To fill in copies takes turns, however quick the store is."""
-        is_free = self._in_flight is None and self._broken is None
-        return self._store.is_instant and is_free and not has_copies(self.pending.records)
+        """Where nobody else does, for what several ask for in one turn is cheaper together. To fill in copies takes turns,
+        however quick the store is."""
+        if self._in_flight is not None or self._broken is not None or has_copies(self.pending.records):
+            return False
+        task = asyncio.current_task()
+        self._first = self._first or task
+        return self._first is task and self._store.appends_at_once(self.pending.records)
 
     def drop(self, in_flight: OrtooError, pending: OrtooError) -> None:
         """What was under way has failed, and what came after it was never written."""

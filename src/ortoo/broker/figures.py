@@ -74,7 +74,7 @@ async def measure(broker: Measured) -> m.MetricFigures:
         await turns.worked(_DELIVERIES_UNITS)
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
     figures, store = _broker(broker, total), broker.store
-    stored = store.figures() if store.is_instant else await asyncio.to_thread(store.figures)
+    stored = await asyncio.to_thread(store.figures)
     return m.MetricFigures(topics, deliveries, doors, figures, stored)
 
 

@@ -36,13 +36,13 @@ class Store(Protocol):
     methods may be called at any time and see everything whose append has returned.
     """
 
-    @property
-    def is_instant(self) -> bool:
-        """Whether no method ever waits for anything, so that a caller may append in its own turn of the event loop."""
-        ...
-
     def recover(self) -> AsyncIterator[list[Record]]:
         """Everything durable, in order, commit by commit. Called before the first append, and again after a failed one."""
+        ...
+
+    def appends_at_once(self, records: Sequence[Record]) -> bool:
+        """Whether to append these now waits for nothing, so that whoever asked for it may do it in its own turn of the event
+        loop."""
         ...
 
     async def append(self, records: Sequence[Record]) -> None:
@@ -82,8 +82,7 @@ class Store(Protocol):
     def status(self) -> StoreStatus: ...
 
     def figures(self) -> StoreFigures | None:
-        """What it measures of itself; None if nothing. It may look at the disk, so it is called in a thread unless
-        `is_instant`."""
+        """What it measures of itself; None if nothing. It may look at the disk, so it is called in a thread."""
         ...
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:

@@ -153,8 +153,6 @@ _EMPTIED = StoreStatus(
 
 
 class MemoryStore:
-    is_instant = True
-
     def __init__(self) -> None:
         self._logs: dict[tuple[TopicId, int], _Log] = {}
         self._staged: dict[tuple[str, str], list[Staged]] = {}  # by transaction
@@ -172,6 +170,9 @@ class MemoryStore:
             yield [self._opened]
         if self._newest is not None:
             yield [self._newest, TopicDeleted(self._newest.at, self._newest.topic)]
+
+    def appends_at_once(self, records: Sequence[Record]) -> bool:
+        return True
 
     async def append(self, records: Sequence[Record]) -> None:
         for record in records:

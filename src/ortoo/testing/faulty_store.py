@@ -18,8 +18,6 @@ Fault = Literal["none", "slow", "fail before", "fail after", "crash before", "cr
 class FaultyStore:
     """`plan(number)` says what happens to the append of that number."""
 
-    is_instant = False
-
     def __init__(self, plan: Callable[[int], Fault] = lambda _: "none") -> None:
         self.plan = plan
         self.journal: list[bytes] = []  # what is durable: survives crashes
@@ -33,6 +31,9 @@ class FaultyStore:
             records = decode_records(data)
             await self._view.append(records)
             yield records
+
+    def appends_at_once(self, records: Sequence[Record]) -> bool:
+        return False
 
     async def append(self, records: Sequence[Record]) -> None:
         fault = self.plan(self.appends)

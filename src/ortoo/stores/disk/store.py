@@ -40,18 +40,15 @@ from .recovery import Recovery
 from .room import Room
 from .segment import Segment
 from .wal import Wal
+from .wal_writer import WalWriter, sync_needed
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathered behind a slow one
-INTERVAL_S = 0.05  # how long durability "interval" may lag
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 BACKLOG_MIN = 8 << 20
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
-
-# What promises nothing that a crash could break: a lost one costs a redelivery at most.
-_SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released, r.Answered)  # an answer goes with what it answers
 
 
 def _exit_on_sync_failure(error: OSError) -> NoReturn:
@@ -61,8 +58,6 @@ def _exit_on_sync_failure(error: OSError) -> NoReturn:
 
 
 class DiskStore:
-    is_instant = False
-
     def __init__(
         self,
         disk: Disk,
@@ -79,13 +74,12 @@ class DiskStore:
         self.disk = disk
         self.ring = ring or KeyRing({})
         self._found: list[str] = []  # problems that stay: what recovery found, and what is damaged
-        self._sync_seconds = Histogram()  # of the write-ahead log
         self._checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
         self._lock = lock
         self._checkpoint_bytes = checkpoint_bytes
         self._reserve_bytes = reserve_bytes
         self._on_sync_failure = on_sync_failure
-        self._writer = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
+        self._writer = WalWriter(in_threads, now)
         self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
         self._files_max = files_max
         self._now = now
@@ -93,14 +87,13 @@ class DiskStore:
 
     def _reset(self) -> None:
         self._wal = Wal(self.disk, self._on_sync_failure)
+        self._writer.open(self._wal)
         self._catalog = Catalog(self.disk, self._files_max)
         self._checkpointing: asyncio.Task[None] | None = None
-        self._syncing: asyncio.TimerHandle | None = None
         self._room = Room(self.disk, self._reserve_bytes)
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
-        self._is_closed = False
 
     async def _in(self, executor: ThreadPoolExecutor | None, work: Callable[..., Any], *args: Any) -> Any:
         if executor is None:
@@ -139,58 +132,33 @@ class DiskStore:
 
     # -- writing
 
+    def appends_at_once(self, records: Sequence[r.Record]) -> bool:
+        size = sum(record.size for record in records if isinstance(record, r.Published))
+        return self._writer.writes_at_once(sync_needed(records, self._catalog.configs), size) and not self._is_behind
+
     async def append(self, records: Sequence[r.Record]) -> None:
         self._check_owner()
         for record in records:
             self._catalog.learn(record)
         head, body = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
-        number: int = await self._in(self._writer, self._write, head, body, self._must_sync(records))
+        try:
+            number = await self._writer.append(head, body, sync_needed(records, self._catalog.configs))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._room.full = f"the disk is full ({error})"
+            raise
         for record in records:
             self._catalog.absorb(record, number, self._wal.position)
             self._catalog.quarantine.follow(record, number)
-        await self._keep_up(len(body))
-
-    def _write(self, head: bytes, body: bytes, sync: bool) -> int:
-        try:
-            number = self._wal.append(head, body)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            self._room.full = f"the disk is full ({error})"
-            raise
-        if sync:
-            self._sync()
-        return number
-
-    def _must_sync(self, records: Sequence[r.Record]) -> bool:
-        """Whether a confirmation hangs on these. Asks for a later sync where the topic's durability is an interval."""
-        later = False
-        for record in records:
-            if isinstance(record, _SOFT):
-                continue
-            config = self._catalog.configs.get(getattr(record, "topic", TopicId(0)))
-            if config is None or config.durability == "commit":
-                return True
-            later = later or config.durability == "interval"
-        if later and self._syncing is None:
-            self._syncing = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_later)
-        return False
-
-    def _sync_later(self) -> None:
-        self._syncing = None
-        if not self._is_closed:
-            task = asyncio.ensure_future(self._in(self._writer, self._sync))
-            task.add_done_callback(lambda done: done.exception())
-
-    def _sync(self) -> None:
-        began = perf_counter()
-        self._wal.sync()
-        self._sync_seconds.observe(perf_counter() - began)
-
-    async def _keep_up(self, written: int) -> None:
-        self._room.note_written(written)
-        if self._checkpointing is not None and self._wal.bytes_since_rotation > BACKLOG_FACTOR * self._checkpoint_bytes:
+        self._room.note_written(len(body))
+        if self._is_behind and self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether commits have to wait for a checkpoint."""
+        backlog = self._wal.bytes_since_rotation
+        return self._checkpointing is not None and backlog > BACKLOG_FACTOR * self._checkpoint_bytes
 
     # -- reading
 
@@ -201,7 +169,7 @@ class DiskStore:
     async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[r.Staged]:
         self._check_owner()
         index, name = self._catalog.staged, (namespace, transaction)
-        found: list[r.Staged] = await self._in(self._writer, index.read, name, start, bytes_max, self._wal, self.ring)
+        found: list[r.Staged] = await self._writer.run(index.read, name, start, bytes_max, self._wal, self.ring)
         return found
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
@@ -228,7 +196,7 @@ class DiskStore:
         history = self._catalog.history(topic, partition)
         end = history.end
         if history.tail and not self._wal.is_synced:
-            await self._in(self._writer, self._sync)
+            await self._writer.sync()
             if self._catalog.histories.get((topic, partition)) is not history:
                 raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
         return history.read_history(start, count, end, self.ring, self._report)
@@ -268,15 +236,15 @@ class DiskStore:
 
     def figures(self) -> StoreFigures:
         segments = sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
-        times = self._sync_seconds.copy(), self._checkpoint_seconds.copy()
+        times = self._writer.sync_seconds.copy(), self._checkpoint_seconds.copy()
         return StoreFigures(*times, self._wal.bytes_since_rotation, segments, self.disk.free_bytes())
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         self._check_owner()
         number, written = self._wal.next_number - 1, self._wal.bytes_total
-        await self._in(self._writer, self._sync)
+        await self._writer.sync()
         try:
-            await self._in(self._writer, self._wal.rotate)
+            await self._writer.rotate()
         except OSError as error:
             self._checkpoint_failed(error)
             return
@@ -376,18 +344,14 @@ class DiskStore:
     # -- the end
 
     async def close(self) -> None:
-        self._is_closed = True
         if self._lock is not None and self._lock.is_parents:
             return  # with everything in it
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
-        if self._syncing is not None:
-            self._syncing.cancel()
-        await self._in(self._writer, self._sync)
-        self._close_files()
-        for executor in (self._writer, self._flusher):
-            if executor is not None:
-                executor.shutdown()
+        await self._writer.close()
+        self._catalog.close_files()
+        if self._flusher is not None:
+            self._flusher.shutdown()
         if self._lock is not None:
             self._lock.release()
 

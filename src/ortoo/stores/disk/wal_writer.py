@@ -1,0 +1,124 @@
+"""Writes commits to the write-ahead log: in a thread of its own where they have to be synced, else in the caller's.
+
+To hand a commit to another thread and back takes longer than to write a few kilobytes, which only go to the system's cache. A
+sync may take as long as the disk likes, and so may a write when the cache is full of what the disk has not taken yet: after one
+that was slow, the thread writes for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+from ortoo.model import records as r
+from ortoo.model.histogram import Histogram
+from ortoo.model.names import TopicId
+from ortoo.model.topic import TopicConfig
+
+from .wal import Wal
+
+INTERVAL_S = 0.05  # how long durability "interval" may lag
+AT_ONCE_BYTES = 1 << 20  # more than that is written in the thread
+SLOW_WRITE_S = 0.005
+SLOW_PAUSE_S = 1.0  # for which the thread writes after a slow write
+
+# What promises nothing that a crash could break: a lost one costs a redelivery at most.
+_SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released, r.Answered)  # an answer goes with what it answers
+
+Sync = Literal["now", "soon", "never"]
+T = TypeVar("T")
+
+
+def sync_needed(records: Sequence[r.Record], configs: Mapping[TopicId, TopicConfig]) -> Sync:
+    """When these have to be on the disk: before they are confirmed, a little later, or whenever the system likes."""
+    needed: Sync = "never"
+    for record in records:
+        if isinstance(record, _SOFT):
+            continue
+        config = configs.get(getattr(record, "topic", TopicId(0)))
+        if config is None or config.durability == "commit":
+            return "now"
+        if config.durability == "interval":
+            needed = "soon"
+    return needed
+
+
+class WalWriter:
+    """Its thread does one thing after the other. Commits come one by one, and none while the log is rotated."""
+
+    def __init__(self, in_threads: bool, now: Callable[[], float]) -> None:
+        self.sync_seconds = Histogram()
+        self._thread = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
+        self._now = now
+        self._wal: Wal | None = None
+        self._will_sync: asyncio.TimerHandle | None = None
+        self._slow_until = 0.0
+
+    def open(self, wal: Wal) -> None:
+        """From now on it writes to this one."""
+        self._cancel_sync()
+        self._wal = wal
+
+    @property
+    def wal(self) -> Wal:
+        assert self._wal is not None
+        return self._wal
+
+    def writes_at_once(self, sync: Sync, size: int) -> bool:
+        """Whether so many bytes are written without waiting for anything."""
+        return sync != "now" and size <= AT_ONCE_BYTES and self._now() >= self._slow_until
+
+    async def append(self, head: bytes, body: bytes, sync: Sync) -> int:
+        """Writes a commit, syncs it if that is needed, and returns its number."""
+        if sync == "soon" and self._will_sync is None:
+            self._will_sync = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_beside)
+        if not self.writes_at_once(sync, len(body)):
+            return await self.run(self._append, head, body, sync)
+        began = perf_counter()
+        number = self.wal.append(head, body)
+        if perf_counter() - began > SLOW_WRITE_S:
+            self._slow_until = self._now() + SLOW_PAUSE_S
+        return number
+
+    def _append(self, head: bytes, body: bytes, sync: Sync) -> int:
+        number = self.wal.append(head, body)
+        if sync == "now":
+            self._sync()
+        return number
+
+    async def sync(self) -> None:
+        await self.run(self._sync)
+
+    async def rotate(self) -> None:
+        await self.run(self.wal.rotate)
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        """In its thread, after all that it was given before."""
+        if self._thread is None:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def _sync_beside(self) -> None:
+        self._will_sync = None
+        task = asyncio.ensure_future(self.sync())
+        task.add_done_callback(lambda done: done.exception())
+
+    def _sync(self) -> None:
+        began = perf_counter()
+        self.wal.sync()
+        self.sync_seconds.observe(perf_counter() - began)
+
+    def _cancel_sync(self) -> None:
+        if self._will_sync is not None:
+            self._will_sync.cancel()
+            self._will_sync = None
+
+    async def close(self) -> None:
+        self._cancel_sync()
+        await self.sync()
+        self.wal.close()
+        if self._thread is not None:
+            self._thread.shutdown()

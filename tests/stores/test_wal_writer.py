@@ -1,0 +1,130 @@
+"""Where commits are written: at once where nothing has to be synced, and in a thread where the disk may take its time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.app.clock import SystemClock
+from ortoo.broker import Broker
+from ortoo.client import Queue
+from ortoo.model.commands import CreateGroup, Position
+from ortoo.model.names import TopicName
+from ortoo.model.topic import Durability
+from ortoo.stores.disk import RealDisk
+from ortoo.stores.disk.store import DiskStore
+from ortoo.stores.disk.wal import Wal
+from ortoo.stores.disk.wal_writer import AT_ONCE_BYTES, INTERVAL_S, SLOW_PAUSE_S, SLOW_WRITE_S, WalWriter
+
+
+class Watched:
+    """A queue on disk, and what its writer did in its thread."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.in_thread: list[str] = []
+        self.written = 0
+        self.slow_s = 0.0
+        self.store = DiskStore(RealDisk(path), reserve_bytes=0, now=lambda: self.now)
+        self.broker = Broker(self.store, SystemClock())
+        self.queue = Queue(self.broker)
+        run, append = WalWriter.run, Wal.append
+
+        async def watched_run(writer: WalWriter, work: Any, *args: Any) -> Any:
+            self.in_thread.append(work.__name__)
+            return await run(writer, work, *args)
+
+        def watched_append(wal: Wal, head: bytes, body: bytes) -> int:
+            self.written += 1
+            time.sleep(self.slow_s)
+            return append(wal, head, body)
+
+        monkeypatch.setattr(WalWriter, "run", watched_run)
+        monkeypatch.setattr(Wal, "append", watched_append)
+
+    async def make(self, durability: Durability) -> None:
+        await self.queue.create_topic(durability, durability=durability, max_message_bytes=8 << 20)
+        self.in_thread.clear()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(("durability", "work"), [("commit", ["_append"]), ("interval", []), ("none", [])])
+async def test_only_what_has_to_be_synced_is_handed_to_the_thread(
+    watched: Watched, durability: Durability, work: list[str]
+) -> None:
+    async with watched.queue as queue:
+        await watched.make(durability)
+        await queue.publish(durability, b"x")
+        assert watched.in_thread == work
+        assert (await queue.lease(durability))[0].value == b"x"
+
+
+async def test_an_interval_is_kept(watched: Watched) -> None:
+    async with watched.queue as queue:
+        await watched.make("interval")
+        before = watched.store.figures().sync_seconds.count
+        await queue.publish("interval", b"x")
+        assert watched.store.figures().sync_seconds.count == before
+        async with asyncio.timeout(60):
+            while watched.store.figures().sync_seconds.count == before:  # noqa: ASYNC110
+                await asyncio.sleep(INTERVAL_S / 5)
+        assert watched.in_thread == ["_sync"]
+
+
+async def test_what_is_large_is_written_in_the_thread(watched: Watched) -> None:
+    async with watched.queue as queue:
+        await watched.make("none")
+        await queue.publish("none", bytes(range(256)) * (AT_ONCE_BYTES // 256 + 1))
+        assert watched.in_thread == ["_append"]
+
+
+async def test_after_a_slow_write_the_thread_writes_for_a_while(watched: Watched) -> None:
+    """A disk that cannot keep up makes writes wait, and with them everything else in the caller's thread."""
+    async with watched.queue as queue:
+        await watched.make("none")
+        watched.slow_s = 2 * SLOW_WRITE_S
+        await queue.publish("none", b"slow")
+        assert watched.in_thread == []
+        await queue.publish("none", b"slow, but others run")
+        assert watched.in_thread == ["_append"]
+        watched.slow_s, watched.now = 0.0, watched.now + SLOW_PAUSE_S
+        await queue.publish("none", b"quick")
+        assert watched.in_thread == ["_append"]
+        assert len(await queue.lease("none", max_messages=10)) == 3
+
+
+async def test_what_several_ask_for_in_one_turn_is_written_together(watched: Watched) -> None:
+    async with watched.queue as queue:
+        await watched.make("none")
+        before, name = watched.written, TopicName("default", "none")
+        await asyncio.gather(
+            *(watched.broker.call(CreateGroup(name, f"g{number}", Position(at="start"))) for number in range(50))
+        )
+        assert watched.written - before <= 3
+        assert len(await queue.groups("none")) == 50
+
+
+async def test_one_who_publishes_in_a_loop_lets_others_run(watched: Watched) -> None:
+    async with watched.queue as queue:
+        await watched.make("none")
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        for number in range(200):
+            await queue.publish("none", b"%d" % number)
+        task.cancel()
+        assert turns >= 10
