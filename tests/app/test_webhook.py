@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 
 import ortoo
 from ortoo.app.clock import SystemClock
-from ortoo.app.webhook import POSTS_AT_ONCE, Webhook
+from ortoo.app.post import PostError, post_json
+from ortoo.app.webhook import POSTS_AT_ONCE, POSTS_MAX, Webhook
 from ortoo.broker import Broker
 from ortoo.client import Queue
 from ortoo.model.records import Record
@@ -150,11 +151,67 @@ async def test_letters_beyond_the_bound_are_dropped_and_counted() -> None:
         receiver.gate.clear()
         await queue.create_topic("payments", dlq_webhook=receiver.url)
         await reject(queue, "payments", 8)
-        assert (webhook.pending, webhook.tally.dropped) == (5, 3)
+        assert (webhook.pending, webhook.tally.dropped) == (3, 5), "half of the room is left to others"
         receiver.gate.set()
-        await receiver.until(letters=5)
+        await receiver.until(letters=3)
         await until_told(webhook)
         assert len(await queue.dead_letters("payments")) == 8
+
+
+async def test_one_receiver_that_is_down_leaves_room_for_the_others() -> None:
+    async with receiving() as down, receiving() as up, running((60.0,), letters_max=20) as (queue, webhook):
+        await down.stop()
+        await queue.create_topic("down", dlq_webhook=down.url)
+        await queue.create_topic("up", dlq_webhook=up.url)
+        await reject(queue, "down", 50)
+        for count in (5, 10, 15):
+            await reject(queue, "up", 5)
+            await up.until(letters=count)
+        assert webhook.tally.dropped == 40
+
+
+async def test_posts_are_bounded_whatever_the_number_of_addresses_and_receivers() -> None:
+    """Each is an open file."""
+    async with AsyncExitStack() as stack:
+        receivers = [await stack.enter_async_context(receiving()) for _ in range(POSTS_MAX // POSTS_AT_ONCE + 3)]
+        queue, webhook = await stack.enter_async_context(running(letters_max=10_000))
+        for receiver in receivers:
+            receiver.gate.clear()
+        for number, receiver in enumerate(receivers * 3):
+            await queue.create_topic(f"t{number}", dlq_webhook=f"{receiver.url}&topic={number}")
+            await reject(queue, f"t{number}", 4)
+        async with asyncio.timeout(60):
+            while sum(receiver.at_once for receiver in receivers) < POSTS_MAX:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert sum(receiver.at_once for receiver in receivers) == POSTS_MAX
+        assert max(receiver.most_at_once for receiver in receivers) == POSTS_AT_ONCE
+        for receiver in receivers:
+            receiver.gate.set()
+        await until_told(webhook)
+        assert webhook.tally.delivered == 12 * len(receivers)
+
+
+async def test_an_interim_answer_without_end_is_a_failure_and_holds_nobody_up() -> None:
+    sent = 0
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 100 Continue\r\n")
+        while not writer.is_closing():
+            writer.write(b"a: b\r\n" * 10_000)
+            sent += 10_000
+            try:
+                await writer.drain()
+            except OSError:
+                break
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(PostError, match="too many headers"):
+            await post_json(f"http://127.0.0.1:{port}/", b"{}", 60.0)
+    assert sent < 1_000_000
 
 
 async def test_only_dead_letters_of_topics_with_a_webhook_are_told() -> None:

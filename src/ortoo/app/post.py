@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 _LINE_BYTES_MAX = 8 * 1024
 _INFORMATION_MAX = 10  # interim answers (1xx) before the real one
+_HEADERS_MAX = 100  # of an interim answer
 
 
 class PostError(Exception):
@@ -67,8 +68,11 @@ async def _status(reader: asyncio.StreamReader) -> int:
             raise PostError("it did not answer in HTTP")
         if (status := int(words[1])) >= 200:
             return status
-        while (await reader.readline()).strip():
-            pass
+        for _ in range(_HEADERS_MAX):
+            if not (await reader.readline()).strip():
+                break
+        else:
+            raise PostError("its interim answer has too many headers")
     raise PostError("it never answered")
 
 

@@ -33,7 +33,7 @@ from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
 from .watch import Watch
-from .webhook import Webhook
+from .webhook import POSTS_MAX, Webhook
 
 _log = logging.getLogger("ortoo.server")
 
@@ -157,8 +157,8 @@ def _open_store(settings: Settings) -> Store:
 
 
 def _fit_connections(limits: LimitSettings, doors: int) -> LimitSettings:
-    """Every connection is an open file, and clients must not take those that the store needs."""
-    room = files_for_sockets() // max(1, doors)
+    """Every connection is an open file, and clients must not take those that the store and webhooks need."""
+    room = (files_for_sockets() - POSTS_MAX) // max(1, doors)
     if room < 1:
         raise ConfigError(
             f"this process may open only {file_limit()} files; allow it more (`ulimit -n`, or LimitNOFILE= of systemd)"

@@ -1,9 +1,10 @@
 """Tells of dead letters as they arrive: one POST for each, to the `dlq_webhook` of the topic whose message failed.
 
-    notices ──▶ a line per address ──▶ a few posts at a time ──▶ taken, or again after a pause
+    notices ──▶ a line per receiver ──▶ a few posts at a time ──▶ taken, or again after a pause
 
-The broker never waits for a receiver. While one is down its letters stand in line; those at the head are tried again with
-growing pauses and then given up. The lines together are bounded. The dead-letter topic has every letter in any case.
+A receiver is a host and port. The broker never waits for one. While it is down its letters stand in line; those at the head are
+tried again with growing pauses and then given up. The lines together are bounded, and none takes all the room; so are the posts,
+each of which is an open file. The dead-letter topic has every letter in any case.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from time import monotonic
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,9 +29,11 @@ from .post import PostError, post_json
 
 LETTERS_MAX = 10_000  # standing in line, all receivers together
 POSTS_AT_ONCE = 4  # to one receiver
+POSTS_MAX = 32  # at once, to all receivers together
 PAUSES_S = (1.0, 4.0, 16.0, 40.0)  # after each try but the last
 CLOSING_PAUSE_S = 0.25  # instead of those, once the queue is closing
 ANSWER_S = 10.0  # how long a receiver may take
+DROPS_PAUSE_S = 60.0  # between two lines in the log that tell of dropped letters
 
 _log = logging.getLogger("ortoo.webhook")
 
@@ -41,6 +45,17 @@ class Tally(msgspec.Struct):
     retried: int = 0  # tries that failed and were followed by another
     failed: int = 0  # given up after the last try, or at the end
     dropped: int = 0  # never tried: too many stood in line
+
+
+class Line:
+    """The letters of one receiver."""
+
+    __slots__ = ("letters", "pending", "posting")
+
+    def __init__(self) -> None:
+        self.letters: deque[DeadLetterNotice] = deque()
+        self.pending = 0  # in line, or being posted
+        self.posting = 0  # tasks
 
 
 class Webhook:
@@ -57,10 +72,11 @@ class Webhook:
         self._announced = announced
         self._pauses = pauses
         self._letters_max = letters_max
-        self._lines: dict[str, deque[DeadLetterNotice]] = {}
+        self._lines: dict[str, Line] = {}  # by receiver
         self._pending = 0  # in line, or being posted
         self._tasks: set[asyncio.Task[None]] = set()
-        self._posting: dict[str, int] = {}  # tasks by address
+        self._posts = asyncio.Semaphore(POSTS_MAX)
+        self._told_of_drops = -DROPS_PAUSE_S
         self._closing = asyncio.Event()
 
     @property
@@ -73,46 +89,51 @@ class Webhook:
 
     def take(self, letters: list[DeadLetterNotice]) -> None:
         for letter in letters:
-            if self._pending >= self._letters_max:
-                self._drop()
+            receiver = _receiver(letter.webhook)
+            line = self._lines.get(receiver)
+            # A line may be as long as there is room left: one that is stuck leaves half of it to the others.
+            if (0 if line is None else line.pending) >= self._letters_max - self._pending:
+                self._drop(receiver)
             else:
-                self._line_up(letter)
+                self._line_up(receiver, letter)
 
-    def _line_up(self, letter: DeadLetterNotice) -> None:
-        url = letter.webhook
+    def _line_up(self, receiver: str, letter: DeadLetterNotice) -> None:
+        line = self._lines.setdefault(receiver, Line())
+        line.letters.append(letter)
+        line.pending += 1
         self._pending += 1
-        self._lines.setdefault(url, deque()).append(letter)
-        if self._posting.get(url, 0) < POSTS_AT_ONCE:
-            self._posting[url] = self._posting.get(url, 0) + 1
-            task = asyncio.get_running_loop().create_task(self._work_off(url), name="ortoo-webhook")
+        if line.posting < POSTS_AT_ONCE:
+            line.posting += 1
+            task = asyncio.get_running_loop().create_task(self._work_off(receiver, line), name="ortoo-webhook")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _drop(self) -> None:
-        if self.tally.dropped == 0:
-            _log.error(
-                "too many dead letters wait for their webhooks; some are dropped", extra={"waiting": self._pending}
-            )
+    def _drop(self, receiver: str) -> None:
         self.tally.dropped += 1
+        if monotonic() - self._told_of_drops >= DROPS_PAUSE_S:
+            self._told_of_drops = monotonic()
+            _log.error(
+                "too many dead letters wait for their webhooks; some are dropped",
+                extra={"receiver": receiver, "waiting": self._pending, "dropped": self.tally.dropped},
+            )
 
-    async def _work_off(self, url: str) -> None:
-        line = self._lines[url]
+    async def _work_off(self, receiver: str, line: Line) -> None:
         try:
-            while line:
-                letter = line.popleft()
-                await self._deliver(letter)
+            while line.letters:
+                await self._deliver(line.letters.popleft())
+                line.pending -= 1
                 self._pending -= 1
         finally:
-            self._posting[url] -= 1
-            if not line and not self._posting[url]:
-                self._lines.pop(url, None)
-                del self._posting[url]
+            line.posting -= 1
+            if not line.letters and not line.posting:
+                self._lines.pop(receiver, None)
 
     async def _deliver(self, letter: DeadLetterNotice) -> None:
         body = msgspec.json.encode(await self._to_json(letter))
         for pause in (*self._pauses, None):
             try:
-                await post_json(letter.webhook, body, ANSWER_S)
+                async with self._posts:
+                    await post_json(letter.webhook, body, ANSWER_S)
             except PostError as error:
                 if pause is None:
                     self._give_up(letter, str(error))
@@ -191,11 +212,15 @@ class Webhook:
             self._lines.clear()
 
 
+def _receiver(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
 def _to_iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _without_secrets(url: str) -> str:
     """An address for the log: logins and queries may hold keys."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return _receiver(url) + urlsplit(url).path
