@@ -2,7 +2,8 @@
 
 import pytest
 
-from ortoo import InvalidError, Queue
+from ortoo import InvalidError, Message, Queue
+from ortoo.testing import ManualClock
 
 from .actors import publish, take, values
 
@@ -53,3 +54,20 @@ async def test_one_partition_may_be_leased_alone(queue: Queue) -> None:
     assert values(await take(queue, "orders", partition=1)) == [b"1", b"4"]
     with pytest.raises(InvalidError, match="partitions 0 to 2"):
         await take(queue, "orders", partition=3)
+
+
+async def test_what_was_published_at_one_instant_has_one_order(queue: Queue, clock: ManualClock) -> None:
+    """By partition; whether anybody has looked at it before makes no difference."""
+    await queue.create_topic("orders", partitions=2)
+    await queue.publish("orders", b"first", partition=1)
+    await clock.advance(1)
+    later = [
+        Message(b"much later", partition=1, delay=600),
+        Message(b"third", partition=1),
+        Message(b"second", partition=0),
+    ]
+    await queue.publish_many("orders", later)
+    for _ in range(2):
+        messages = await take(queue, "orders", 2)
+        assert values(messages) == [b"first", b"second"]
+        await queue.release([*messages, *await take(queue, "orders", 2)])

@@ -209,8 +209,9 @@ def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, Sequence[int]]]
             break
         picker = pickers[which]
         before = FOREVER
-        if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours is older
-            before = picker.feed.partition.timeline.first_after(heads[0][1]) or FOREVER
+        if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours comes first
+            timeline, (_, then, other) = picker.feed.partition.timeline, heads[0]
+            before = (timeline.first_after(then) if which < other else timeline.first_at(then)) or FOREVER
         offsets = picker.take(lane, wanted, before, is_alone=not heads)
         if offsets:
             wanted -= len(offsets)
