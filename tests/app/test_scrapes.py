@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ortoo.app.metrics import Metrics
+from ortoo.broker import reader
 from ortoo.model.commands import CreateGroup, CreateTopic
+from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import TopicName
+from ortoo.model.queries import GetMetrics
 from ortoo.model.topic import TopicConfig
 from tests.app.test_metrics import Scraped, world
 from tests.doors.http.home import Home, serving
@@ -55,6 +60,29 @@ async def test_any_name_can_be_a_label(name: str) -> None:
         await here.queue.publish(name, b"1")
         found = await here.scrape()
         assert found.value("ortoo_messages_published_total", namespace="default", topic=name) == 1
+
+
+async def test_many_who_ask_at_once_are_measured_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred connections that each ask for the metrics made a publish take a second."""
+    async with world() as here:
+        await here.queue.create_topic("orders")
+        measured = 0
+        measure = reader.measure
+
+        async def counted(broker: Any) -> MetricFigures:
+            nonlocal measured
+            measured += 1
+            return await measure(broker)
+
+        monkeypatch.setattr(reader, "measure", counted)
+        first = asyncio.create_task(here.broker.ask(GetMetrics()))
+        others = [asyncio.create_task(here.broker.ask(GetMetrics())) for _ in range(200)]
+        await asyncio.sleep(0)
+        first.cancel()  # the others get their answer all the same
+        assert all([len((await other).topics) == 1 for other in others])
+        assert measured == 1
+        await here.queue.create_topic("mails")
+        assert len((await here.broker.ask(GetMetrics())).topics) == 2, "an old answer is not kept"
 
 
 def zeros(found: Scraped, name: str, **wanted: str) -> set[str]:

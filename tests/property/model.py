@@ -67,6 +67,11 @@ class Delivery:
     def is_delayed(self) -> bool:
         return self.message.delayed and not self.due_early
 
+    @property
+    def came_in_time(self) -> bool:
+        """Delivered before its longest wait was over, and not settled."""
+        return self.state in UNSETTLED and self.message.evicted and not self.message.expired
+
     def reset(self, state: str) -> None:
         self.state, self.failures, self.first, self.due = state, 0, 0, 0
 
@@ -434,7 +439,11 @@ class Model:
         held = [place for lease in group.leases.values() for place in lease.held]
         group.forget_leases()
         if command.until is None:
+            in_time = [place for place, delivery in group.deliveries.items() if delivery.came_in_time]
             self._start_at(topic, group, cursors)
+            for place in in_time:
+                if group.deliveries[place].state == GONE:
+                    group.deliveries[place].state = PENDING
             return cursors
         for place in held:
             delivery = group.deliveries[place]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ortoo import FullError, InvalidError, LeaseLostError, Queue
+from ortoo.model.topic import Ordering
 from ortoo.testing import ManualClock
 
 from .actors import is_stale, publish, settle, take, until, values, waiters
@@ -189,6 +190,26 @@ async def test_a_message_that_was_delivered_in_time_is_not_evicted(queue: Queue,
     await message.nack(delay=100)
     await clock.advance(100)
     assert [m.attempt for m in await take(queue, "orders")] == [2]
+
+
+@pytest.mark.parametrize("ordering", ["none", "key", "partition"])
+@pytest.mark.parametrize("is_bounded", [False, True])
+async def test_it_is_not_lost_when_its_group_is_moved_back(
+    queue: Queue, clock: ManualClock, ordering: Ordering, is_bounded: bool
+) -> None:
+    """A seek: attempts reset, and what is not settled is delivered again."""
+    await queue.create_topic("orders", max_wait=60, partitions=1, ordering=ordering, lease=10)
+    for number in range(4):
+        await queue.publish("orders", b"%d" % number, key=f"k{number}")
+    leased = await take(queue, "orders", 4)
+    await queue.ack(leased[:1])
+    await clock.advance(100)
+    await queue.publish("orders", b"new", key="k1")
+    await queue.seek("orders", "default", offset=0, to_offset=5 if is_bounded else None)
+    again = await take(queue, "orders", 10)
+    # In the order of a partition, those behind the first go back as if they had never been delivered.
+    assert values(again) == ([b"1", b"new"] if ordering == "partition" else [b"1", b"2", b"3", b"new"])
+    assert {message.attempt for message in again} == {1}
 
 
 async def test_the_wait_of_a_delayed_message_begins_when_it_is_due(queue: Queue, clock: ManualClock) -> None:

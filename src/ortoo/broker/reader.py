@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -81,6 +82,7 @@ class Reader:
     def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
+        self._measuring: asyncio.Task[MetricFigures] | None = None
 
     async def ask(self, query: Query[A]) -> A:
         answer: A = await getattr(self, _METHODS[type(query)])(*msgspec.structs.astuple(query))
@@ -120,8 +122,12 @@ class Reader:
         )
 
     async def metrics(self) -> MetricFigures:
-        """Also while nothing is taken: then above all somebody looks."""
-        return await measure(self._broker)
+        """Also while nothing is taken: then above all somebody looks. Those who ask while others are measured for get the same
+        answer, for to measure for each would take all the time there is."""
+        if self._measuring is None or self._measuring.done():
+            self._measuring = asyncio.create_task(measure(self._broker), name="ortoo-metrics")
+            self._measuring.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._measuring)
 
     async def read(self, run: Taken, offsets: Sequence[int]) -> Columns:
         if not offsets:
@@ -181,6 +187,7 @@ class Reader:
             after = columns.offsets[-1] + 1 if len(columns) else first + count
         if log.deleted:
             columns = filter_columns(columns, log.deleted)
+        columns = msgspec.structs.replace(columns, offsets=list(columns.offsets))  # as whoever is connected gets them
         return Page(name, topic.id, partition, columns, after, end)
 
     async def offsets(self, name: TopicName, position: Position) -> list[int]:

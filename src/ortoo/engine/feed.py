@@ -161,6 +161,19 @@ class Feed:
         self._return(back)
         self._offer_in_time(again - (partition.delayed - self.due_early))
 
+    def begin_with(self, kept: OffsetSet) -> None:
+        """Of a feed that begins: those from the cursor on that are deliverable, too, although they count as evicted."""
+        partition, start = self.partition, max(self.cursor, self.partition.start)
+        kept = kept.within(start, partition.end) - partition.expired
+        if not kept:
+            return
+        self.cursor = kept.last() + 1
+        again = OffsetSet.span(start, self.cursor)
+        again.subtract(partition.gone_for(self.group))
+        again.update(kept)
+        self.open.update(again)
+        self._offer_in_time(again - partition.delayed)
+
     def _return(self, back: OffsetSet) -> None:
         """Many messages that held their keys go back in line. Where few others hold theirs, it is quicker to begin anew."""
         if not self._is_keyed or len(back) <= max(limits.SORTED_AT_ONCE, len(self.retrying)):

@@ -60,12 +60,15 @@ class Group:
         return ended
 
     def reset(self, cursors: list[int]) -> None:
-        """A new start at these cursors: every receipt stale, every attempt forgotten."""
+        """A new start at these cursors: every receipt stale, every attempt forgotten. What is not settled, and was delivered
+        before its longest wait was over, can be delivered again."""
         self.forget_leases()
         feeds, self.feeds = self.feeds, []  # a snapshot may hold on to the old ones
         for feed, cursor in zip(feeds, cursors, strict=True):
             self.add_feed(feed.partition, cursor)
             self.feeds[-1].skipped = feed.skipped
+            if feed.partition.evicted:
+                self.feeds[-1].begin_with(feed.open & feed.partition.evicted)
 
     def hold(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:
         lease.held[partition] = offsets

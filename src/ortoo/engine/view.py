@@ -121,12 +121,13 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
     made deliverable, and that are not sorted yet, are as good as fresh."""
     partition = feed.partition
     start = max(feed.cursor, partition.start)
-    fresh = feed.unsorted.copy()
+    fresh = OffsetSet()
     if start < partition.visible:
-        fresh.update(OffsetSet.span(start, partition.visible) - partition.delayed)
+        fresh = OffsetSet.span(start, partition.visible) - partition.delayed
         fresh.subtract(partition.gone_for(feed.group))
         fresh.subtract(feed.dead)
         fresh.subtract(feed.ahead)
+    fresh.update(feed.unsorted)
     if not fresh:
         return fresh
     if feed.fifo:
