@@ -180,11 +180,15 @@ class Committer:
     def _may_commit_at_once(self) -> bool:
         """Where nobody else does, for what several ask for in one turn is cheaper together. To fill in copies takes turns,
         however quick the store is."""
-        if self._in_flight is not None or self._broken is not None or has_copies(self.pending.records):
+        if self._in_flight is not None or self._broken is not None:
             return False
         task = asyncio.current_task()
-        self._first = self._first or task
-        return self._first is task and self._store.appends_at_once(self.pending.records)
+        if self._first is None:
+            self._first = task
+        elif self._first is not task:
+            return False
+        records = self.pending.records
+        return self._store.appends_at_once(records) and not has_copies(records)
 
     def drop(self, in_flight: OrtooError, pending: OrtooError) -> None:
         """What was under way has failed, and what came after it was never written."""

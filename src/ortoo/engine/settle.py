@@ -61,10 +61,10 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
     lease = group.lease(run.lease) if group else None
     if topic is None or group is None or lease is None or not 0 <= run.partition < len(group.feeds):
         return None, list(run.offsets)
-    asked = OffsetSet.of(run.offsets)
     held = lease.held.get(run.partition)
     if len(run.offsets) == 1 and held and run.offsets[0] in held and not run.through:  # as mostly, one by one
-        return Held(topic, group, lease, group.feeds[run.partition], asked), []
+        return Held(topic, group, lease, group.feeds[run.partition], OffsetSet(run.offsets)), []
+    asked = OffsetSet.of(run.offsets)
     mine = asked & held if held else OffsetSet()
     lost: list[int] = []
     if len(mine) != len(asked):

@@ -91,8 +91,8 @@ class _Log:
             self.skips.append(record)
             del self.skips[: -limits.HISTORY_RECORDS_MAX]
             return
-        first, last = _bounds(record)
-        for bucket in range(first >> _BUCKET_BITS, (last >> _BUCKET_BITS) + 1):
+        first, last = _buckets(record)
+        for bucket in (first,) if first == last else range(first, last + 1):
             happened = self.happened.get(bucket)
             if happened is None:
                 happened = self.happened[bucket] = []
@@ -140,10 +140,12 @@ def _far(offsets: Sequence[int], upto: int, end: int) -> int:
     return bisect_right(offsets, end - 1, lo=upto)
 
 
-def _bounds(record: HistoryRecord) -> tuple[int, int]:
+def _buckets(record: HistoryRecord) -> tuple[int, int]:
+    """The first and the last that it belongs to."""
     if isinstance(record, Retried):
-        return min(record.offsets), max(record.offsets)
-    return record.offsets.first(), record.offsets.last()
+        return min(record.offsets) >> _BUCKET_BITS, max(record.offsets) >> _BUCKET_BITS
+    offsets = record.offsets
+    return offsets.first() >> _BUCKET_BITS, offsets.last() >> _BUCKET_BITS
 
 
 _STATUS = StoreStatus()
