@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ortoo.app.metrics import Metrics
-from ortoo.broker import reader
+from ortoo.broker.figures import measure
 from ortoo.model.commands import CreateGroup, CreateTopic
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import TopicName
@@ -67,14 +67,13 @@ async def test_many_who_ask_at_once_are_measured_for_once(monkeypatch: pytest.Mo
     async with world() as here:
         await here.queue.create_topic("orders")
         measured = 0
-        measure = reader.measure
 
         async def counted(broker: Any) -> MetricFigures:
             nonlocal measured
             measured += 1
             return await measure(broker)
 
-        monkeypatch.setattr(reader, "measure", counted)
+        monkeypatch.setattr("ortoo.broker.reader.measure", counted)
         first = asyncio.create_task(here.broker.ask(GetMetrics()))
         others = [asyncio.create_task(here.broker.ask(GetMetrics())) for _ in range(200)]
         await asyncio.sleep(0)
