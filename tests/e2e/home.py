@@ -20,6 +20,8 @@ AFTER_EACH_COMMIT = 1
 class WatchedFile:
     """Tells its path before it is synced."""
 
+    descriptor = None
+
     def __init__(self, inner: File, path: str, before_sync: Callable[[str], None]) -> None:
         self.append, self.read, self.size = inner.append, inner.read, inner.size
         self.truncate, self.close = inner.truncate, inner.close

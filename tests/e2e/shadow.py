@@ -107,6 +107,8 @@ class ShadowDisk(RealDisk):
 
 
 class ShadowFile:
+    descriptor = None
+
     def __init__(self, real: File, inode: Inode, lock: threading.RLock) -> None:
         self.read, self.size, self.close = real.read, real.size, real.close
         self._real = real

@@ -42,19 +42,24 @@ except ortoo.UnavailableError as error:
 
 SYNC_FAILS = """
 import os, sys, ortoo
+from ortoo.stores.disk.kernel_sync import KernelSync
+if len(sys.argv) > 2:
+    KernelSync.open = lambda _: None
 with ortoo.open_sync(sys.argv[1]) as queue:
     queue.publish("t", b"1")
     def fail(fd):
         raise OSError(5, "Input/output error")
     os.fdatasync = fail
+    end = KernelSync._end
+    KernelSync._end = lambda sync, value: end(sync, -5)
     queue.publish("t", b"2")
     sys.stdout.write("confirmed")
 """
 
 
-def run(script: str, data: Path) -> subprocess.CompletedProcess[str]:
+def run(script: str, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, str(data)], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", script, str(data), *more], capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -220,6 +225,8 @@ class TightDisk(RealDisk):
 
 
 class TightFile:
+    descriptor = None
+
     def __init__(self, inner: File, disk: TightDisk) -> None:
         self.read, self.size, self.truncate = inner.read, inner.size, inner.truncate
         self.sync, self.close = inner.sync, inner.close
@@ -318,8 +325,9 @@ async def fill_up(root: Path) -> None:
 # -- no sync
 
 
-def test_a_sync_that_fails_ends_the_process_and_a_new_one_recovers(tmp_path: Path) -> None:
-    done = run(SYNC_FAILS, tmp_path / "data")
+@pytest.mark.parametrize("where", [(), ("in a thread",)], ids=["wherever", "thread"])
+def test_a_sync_that_fails_ends_the_process_and_a_new_one_recovers(tmp_path: Path, where: tuple[str, ...]) -> None:
+    done = run(SYNC_FAILS, tmp_path / "data", *where)
     assert (done.returncode, done.stdout) == (74, "")
     assert "failed to sync" in done.stderr
     with ortoo.open_sync(tmp_path / "data") as queue:

@@ -16,6 +16,7 @@ from ortoo.model.commands import CreateGroup, Position
 from ortoo.model.names import TopicName
 from ortoo.model.topic import Durability
 from ortoo.stores.disk import RealDisk
+from ortoo.stores.disk.kernel_sync import KernelSync
 from ortoo.stores.disk.store import DiskStore
 from ortoo.stores.disk.wal import Wal
 from ortoo.stores.disk.wal_writer import AT_ONCE_BYTES, INTERVAL_S, SLOW_PAUSE_S, SLOW_WRITE_S, WalWriter
@@ -56,15 +57,36 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(("durability", "work"), [("commit", ["_append"]), ("interval", []), ("none", [])])
-async def test_only_what_has_to_be_synced_is_handed_to_the_thread(
-    watched: Watched, durability: Durability, work: list[str]
+@pytest.mark.parametrize("has_kernel", [False, True])
+@pytest.mark.parametrize("durability", ["commit", "interval", "none"])
+async def test_the_thread_syncs_where_the_kernel_does_not(
+    watched: Watched, durability: Durability, has_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not has_kernel:
+        monkeypatch.setattr(KernelSync, "open", lambda _: None)
+    elif KernelSync.open(lambda _: None) is None:
+        pytest.skip("this system has no asynchronous sync")
     async with watched.queue as queue:
         await watched.make(durability)
         await queue.publish(durability, b"x")
-        assert watched.in_thread == work
+        assert watched.in_thread == (["_append"] if durability == "commit" and not has_kernel else [])
+        assert watched.store._wal.is_synced == (durability == "commit")
         assert (await queue.lease(durability))[0].value == b"x"
+
+
+async def test_a_sync_that_the_kernel_does_not_begin_is_left_to_the_thread(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(KernelSync, "sync", refuse)
+    async with watched.queue as queue:
+        await watched.make("commit")
+        for _ in range(3):
+            await queue.publish("commit", b"x")
+            assert watched.store._wal.is_synced
+        assert set(watched.in_thread) <= {"_sync", "_append"}
 
 
 async def test_an_interval_is_kept(watched: Watched) -> None:

@@ -151,6 +151,8 @@ class SimulatedDisk:
 
 
 class SimulatedFile:
+    descriptor = None
+
     def __init__(self, disk: SimulatedDisk, content: _Content) -> None:
         self._disk = disk
         self._content = content

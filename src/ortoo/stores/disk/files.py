@@ -22,6 +22,11 @@ _UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA, errno.EIL
 class File(Protocol):
     """An open file. `append` writes all or raises; nothing is durable before `sync` has returned."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """What the kernel knows it by; None where only `sync` can sync it."""
+        ...
+
     def append(self, data: bytes) -> None: ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -183,6 +188,10 @@ class RealFile:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
         _open_files.add(self)
+
+    @property
+    def descriptor(self) -> int:
+        return self._fd
 
     def append(self, data: bytes) -> None:
         view = memoryview(data)

@@ -11,6 +11,8 @@ from .files import File, RealDisk, read_at, telling_unreadable
 class ViewFile:
     """A file that is only looked at. To cut it is to look at less of it."""
 
+    descriptor = None
+
     def __init__(self, path: Path) -> None:
         with telling_unreadable():
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

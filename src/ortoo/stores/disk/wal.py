@@ -234,11 +234,23 @@ class Wal:
             self._durably(self._file.sync)
             self._synced = upto
 
+    @property
+    def descriptor(self) -> int | None:
+        """Of the file that is written; None where the disk is no real one."""
+        return None if self._file is None else self._file.descriptor
+
+    def synced(self, number: int) -> None:
+        """All up to that commit has been synced by somebody else."""
+        self._synced = max(self._synced, number)
+
+    def sync_failed(self, error: OSError) -> None:
+        self._on_sync_failure(error)
+
     def _durably(self, sync: Callable[[], None]) -> None:
         try:
             sync()
         except OSError as error:
-            self._on_sync_failure(error)
+            self.sync_failed(error)
             raise
 
     def trim(self, upto: int, kept: Sequence[Run] = ()) -> None:

@@ -1,8 +1,9 @@
-"""Writes commits to the write-ahead log: in a thread of its own where they have to be synced, else in the caller's.
+"""Writes commits to the write-ahead log, in the caller's own turn of the event loop where that is quick.
 
 To hand a commit to another thread and back takes longer than to write a few kilobytes, which only go to the system's cache. A
-sync may take as long as the disk likes, and so may a write when the cache is full of what the disk has not taken yet: after one
-that was slow, the thread writes for a while.
+write takes long when it is large, or when the cache is full of what the disk has not taken yet: then, and for a while after one
+that was slow, a thread writes. A sync may always take as long as the disk likes: the kernel does it beside the program where it
+can (`kernel_sync.py`), and else the thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
 
+from .kernel_sync import KernelSync
 from .wal import Wal
 
 INTERVAL_S = 0.05  # how long durability "interval" may lag
@@ -52,6 +54,8 @@ class WalWriter:
     def __init__(self, in_threads: bool, now: Callable[[], float]) -> None:
         self.sync_seconds = Histogram()
         self._thread = ThreadPoolExecutor(1, "ortoo-wal") if in_threads else None
+        self._kernel: KernelSync | None = None
+        self._may_ask_kernel = in_threads
         self._now = now
         self._wal: Wal | None = None
         self._will_sync: asyncio.TimerHandle | None = None
@@ -69,19 +73,44 @@ class WalWriter:
 
     def writes_at_once(self, sync: Sync, size: int) -> bool:
         """Whether so many bytes are written without waiting for anything."""
-        return sync != "now" and size <= AT_ONCE_BYTES and self._now() >= self._slow_until
+        return sync != "now" and self._writes_quickly(size)
+
+    def _writes_quickly(self, size: int) -> bool:
+        return size <= AT_ONCE_BYTES and self._now() >= self._slow_until
 
     async def append(self, head: bytes, body: bytes, sync: Sync) -> int:
         """Writes a commit, syncs it if that is needed, and returns its number."""
         if sync == "soon" and self._will_sync is None:
             self._will_sync = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_beside)
-        if not self.writes_at_once(sync, len(body)):
+        if not self._writes_quickly(len(body)) or (sync == "now" and not self._can_ask_kernel()):
             return await self.run(self._append, head, body, sync)
         began = perf_counter()
         number = self.wal.append(head, body)
         if perf_counter() - began > SLOW_WRITE_S:
             self._slow_until = self._now() + SLOW_PAUSE_S
+        if sync == "now":
+            await self._sync_in_kernel(number)
         return number
+
+    def _can_ask_kernel(self) -> bool:
+        if self._may_ask_kernel and self._kernel is None:
+            self._kernel = KernelSync.open(self._sync_failed)
+        self._may_ask_kernel = self._kernel is not None and self.wal.descriptor is not None
+        return self._may_ask_kernel
+
+    def _sync_failed(self, error: OSError) -> None:
+        self.wal.sync_failed(error)
+
+    async def _sync_in_kernel(self, number: int) -> None:
+        assert self._kernel is not None
+        assert self.wal.descriptor is not None
+        began = perf_counter()
+        if await self._kernel.sync(self.wal.descriptor):
+            self.wal.synced(number)
+            self.sync_seconds.observe(perf_counter() - began)
+        else:
+            self._may_ask_kernel = False
+            await self.sync()
 
     def _append(self, head: bytes, body: bytes, sync: Sync) -> int:
         number = self.wal.append(head, body)
@@ -118,6 +147,9 @@ class WalWriter:
 
     async def close(self) -> None:
         self._cancel_sync()
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel, self._may_ask_kernel = None, False
         await self.sync()
         self.wal.close()
         if self._thread is not None:
