@@ -21,7 +21,7 @@ def test_connections_leave_the_store_its_files(files: int, wanted: int, doors: i
         try:
             connections = server._fit_connections(LimitSettings(connections=wanted), doors).connections
         except ConfigError:
-            assert files < open_files.POOL_MIN + open_files.OTHERS + POSTS_MAX + max(1, doors)
+            assert files < open_files.pool_size() + open_files.OTHERS + POSTS_MAX + max(1, doors)
         else:
             assert 1 <= connections <= wanted
             assert doors * connections + open_files.pool_size() + open_files.OTHERS + POSTS_MAX <= files
