@@ -123,7 +123,11 @@ class Committer:
         """The committer; or where whoever waits for it may commit by himself, the committer after that."""
         if not self._store.appends_at_once(records):
             self._dirty.set()
-        elif not self._will_look:
+        else:
+            self._look_next_turn()
+
+    def _look_next_turn(self) -> None:
+        if not self._will_look:
             self._will_look = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
@@ -182,13 +186,12 @@ class Committer:
         however quick the store is."""
         if self._in_flight is not None or self._broken is not None:
             return False
-        task = asyncio.current_task()
-        if self._first is None:
-            self._first = task
-        elif self._first is not task:
+        task, records = asyncio.current_task(), self.pending.records
+        if self._first not in (None, task) or not self._store.appends_at_once(records) or has_copies(records):
             return False
-        records = self.pending.records
-        return self._store.appends_at_once(records) and not has_copies(records)
+        self._first = task
+        self._look_next_turn()
+        return True
 
     def drop(self, in_flight: OrtooError, pending: OrtooError) -> None:
         """What was under way has failed, and what came after it was never written."""

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import compress
-from itertools import count as count_from
 
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -181,7 +180,7 @@ class Picker:
         keys, waiting = self.feed.partition.keys.of(chosen), self.feed.keys.waiting
         freed = self.freed.setdefault(lane, [])
         taken: list[int] = []
-        followed = compress(count_from(), map(waiting.__contains__, keys)) if waiting else ()
+        followed = compress(range(len(keys)), map(waiting.__contains__, keys)) if waiting else ()
         row = 0
         for turn in (*followed, len(chosen)):  # up to there nobody follows; those rows are taken many at a time
             while (room := count - len(taken)) > 0:

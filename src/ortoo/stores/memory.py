@@ -92,7 +92,7 @@ class _Log:
             del self.skips[: -limits.HISTORY_RECORDS_MAX]
             return
         first, last = _buckets(record)
-        for bucket in (first,) if first == last else range(first, last + 1):
+        for bucket in range(first, last + 1):
             happened = self.happened.get(bucket)
             if happened is None:
                 happened = self.happened[bucket] = []

@@ -60,8 +60,12 @@ class KernelSync:
         self._call = ctypes.PyDLL(None, use_errno=True).syscall
         self._failed = failed
         self._context = ctypes.c_ulong(0)
-        self._do(self._setup, ctypes.c_uint(1), ctypes.byref(self._context))
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._do(self._setup, ctypes.c_uint(1), ctypes.byref(self._context))
+        except OSError:
+            os.close(self._event)
+            raise
         self._request = _Request(operation=_FDSYNC, flags=_TELL_EVENTFD, eventfd=self._event)
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
         self._result = (_Result * 1)()

@@ -40,7 +40,7 @@ from .recovery import Recovery
 from .room import Room
 from .segment import Segment
 from .wal import Wal
-from .wal_writer import WalWriter, sync_needed
+from .wal_writer import Sync, WalWriter, sync_needed
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
@@ -133,16 +133,24 @@ class DiskStore:
     # -- writing
 
     def appends_at_once(self, records: Sequence[r.Record]) -> bool:
+        """What `append` goes by, too, before anything has changed."""
+        return not self._is_behind and self._writer.writes_at_once(*self._to_write(records))
+
+    def _to_write(self, records: Sequence[r.Record]) -> tuple[Sync, int]:
+        """When it has to be synced, and about how many bytes it is."""
         size = sum(record.size for record in records if isinstance(record, r.Published))
-        return self._writer.writes_at_once(sync_needed(records, self._catalog.configs), size) and not self._is_behind
+        return sync_needed(records, self._catalog.configs), size
 
     async def append(self, records: Sequence[r.Record]) -> None:
         self._check_owner()
+        if self._is_behind and self._checkpointing is not None:
+            await asyncio.gather(self._checkpointing, return_exceptions=True)
+        sync, size = self._to_write(records)
         for record in records:
             self._catalog.learn(record)
         head, body = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
         try:
-            number = await self._writer.append(head, body, sync_needed(records, self._catalog.configs))
+            number = await self._writer.append(head, body, sync, size)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._room.full = f"the disk is full ({error})"
@@ -151,8 +159,6 @@ class DiskStore:
             self._catalog.absorb(record, number, self._wal.position)
             self._catalog.quarantine.follow(record, number)
         self._room.note_written(len(body))
-        if self._is_behind and self._checkpointing is not None:
-            await asyncio.gather(self._checkpointing, return_exceptions=True)
 
     @property
     def _is_behind(self) -> bool:

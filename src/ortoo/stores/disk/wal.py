@@ -232,7 +232,7 @@ class Wal:
         if self._file is not None and not self.is_synced:
             upto = self.next_number - 1
             self._durably(self._file.sync)
-            self._synced = upto
+            self.synced(upto)
 
     @property
     def descriptor(self) -> int | None:
@@ -240,7 +240,7 @@ class Wal:
         return None if self._file is None else self._file.descriptor
 
     def synced(self, number: int) -> None:
-        """All up to that commit has been synced by somebody else."""
+        """All up to that commit is on the disk."""
         self._synced = max(self._synced, number)
 
     def sync_failed(self, error: OSError) -> None:

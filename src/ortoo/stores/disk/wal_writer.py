@@ -30,6 +30,8 @@ SLOW_PAUSE_S = 1.0  # for which the thread writes after a slow write
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
 _SOFT = (r.Leased, r.Extended, r.CameDue, r.WindowClosed, r.Released, r.Answered)  # an answer goes with what it answers
 
+_TOPICS = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)  # from here on another durability may count
+
 Sync = Literal["now", "soon", "never"]
 T = TypeVar("T")
 
@@ -41,7 +43,7 @@ def sync_needed(records: Sequence[r.Record], configs: Mapping[TopicId, TopicConf
         if isinstance(record, _SOFT):
             continue
         config = configs.get(getattr(record, "topic", TopicId(0)))
-        if config is None or config.durability == "commit":
+        if config is None or config.durability == "commit" or isinstance(record, _TOPICS):
             return "now"
         if config.durability == "interval":
             needed = "soon"
@@ -78,11 +80,11 @@ class WalWriter:
     def _writes_quickly(self, size: int) -> bool:
         return size <= AT_ONCE_BYTES and self._now() >= self._slow_until
 
-    async def append(self, head: bytes, body: bytes, sync: Sync) -> int:
-        """Writes a commit, syncs it if that is needed, and returns its number."""
+    async def append(self, head: bytes, body: bytes, sync: Sync, size: int) -> int:
+        """Writes a commit, syncs it if that is needed, and returns its number. `size` is what `writes_at_once` was asked with."""
         if sync == "soon" and self._will_sync is None:
             self._will_sync = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_beside)
-        if not self._writes_quickly(len(body)) or (sync == "now" and not self._can_ask_kernel()):
+        if not self._writes_quickly(size) or (sync == "now" and not self._can_ask_kernel()):
             return await self.run(self._append, head, body, sync)
         began = perf_counter()
         number = self.wal.append(head, body)
