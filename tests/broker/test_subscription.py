@@ -15,6 +15,7 @@ from ortoo.model.replies import LeasedRun
 from ortoo.testing import ManualClock
 from ortoo.testing.crash import kill
 from tests.semantics.stores import LastingStore
+from tests.turns import counting_turns
 
 
 class Plenty:
@@ -25,20 +26,11 @@ class Plenty:
 
 
 async def test_others_run_before_each_delivery_however_much_there_is() -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
     subscription = Subscription(Plenty(), Lease(topic="t", consumer="ann"), 1_000)
-    for _ in range(100):
-        await subscription.next()
-    assert turns >= 100
-    task.cancel()
+    async with counting_turns() as turns:
+        for _ in range(100):
+            await subscription.next()
+    assert turns.count >= 100
 
 
 async def test_a_subscriber_that_thinks_for_long_outlives_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:

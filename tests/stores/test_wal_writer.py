@@ -20,6 +20,7 @@ from ortoo.stores.disk.kernel_sync import KernelSync
 from ortoo.stores.disk.store import DiskStore
 from ortoo.stores.disk.wal import Wal
 from ortoo.stores.disk.wal_writer import AT_ONCE_BYTES, INTERVAL_S, SLOW_PAUSE_S, SLOW_WRITE_S, WalWriter
+from tests.turns import counting_turns
 
 
 class Watched:
@@ -137,16 +138,7 @@ async def test_what_several_ask_for_in_one_turn_is_written_together(watched: Wat
 async def test_one_who_publishes_in_a_loop_lets_others_run(watched: Watched) -> None:
     async with watched.queue as queue:
         await watched.make("none")
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.create_task(other())
-        for number in range(200):
-            await queue.publish("none", b"%d" % number)
-        task.cancel()
-        assert turns >= 10
+        async with counting_turns() as turns:
+            for number in range(200):
+                await queue.publish("none", b"%d" % number)
+        assert turns.count >= 10
