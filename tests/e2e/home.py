@@ -52,7 +52,7 @@ class Home:
             checkpoint_bytes=self.checkpoint_bytes,
             in_threads=False,
             lock=self._lock,
-            **options,
+            **{"flush_bytes": 0} | options,
         )
         self.broker = Broker(self.store, self.clock)
         self._queue = await Queue(self.broker, consumer="tester").open()

@@ -7,10 +7,12 @@ folder was synced since. `cut` writes a directory as the next boot may find it: 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from ortoo.stores.disk import File, RealDisk
+from ortoo.stores.disk.frame import Buffer
 
 
 class Inode:
@@ -82,6 +84,22 @@ class ShadowDisk(RealDisk):
             assert inode is not None
             return ShadowFile(real, inode, self.lock)
 
+    def begin_sync(self) -> Callable[[], None] | None:
+        real = super().begin_sync()
+
+        def sync_all() -> None:
+            with self.lock:
+                names = dict(self.names)
+                sizes = [(inode, len(inode.content)) for inode in names.values() if inode is not None]
+            if real is not None:
+                real()
+            with self.lock:
+                self.certain = names
+                for inode, size in sizes:
+                    inode.synced = max(inode.synced, min(size, len(inode.content)))
+
+        return sync_all
+
     def make_dir(self, folder: str) -> None:
         with self.lock:
             parts = folder.split("/")
@@ -115,10 +133,10 @@ class ShadowFile:
         self._inode = inode
         self._lock = lock
 
-    def append(self, data: bytes) -> None:
+    def append(self, *parts: Buffer) -> None:
         with self._lock:
-            self._real.append(data)
-            self._inode.content += data
+            self._real.append(*parts)
+            self._inode.content += b"".join(parts)
 
     def truncate(self, size: int) -> None:
         with self._lock:

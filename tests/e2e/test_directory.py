@@ -17,6 +17,7 @@ import pytest
 import ortoo
 from ortoo import FullError, Message, OutcomeUnknownError, Queue, UnavailableError
 from ortoo.stores.disk import File, RealDisk
+from ortoo.stores.disk.frame import Buffer
 from ortoo.stores.disk.lock import DirectoryLock
 
 from .home import NEVER, Home, WatchedFile, take, values
@@ -233,10 +234,10 @@ class TightFile:
         self._inner = inner
         self._disk = disk
 
-    def append(self, data: bytes) -> None:
+    def append(self, *parts: Buffer) -> None:
         if self._disk.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._inner.append(data)
+        self._inner.append(*parts)
 
 
 async def test_below_the_reserve_publishing_stops_and_settling_goes_on(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def small_files() -> Iterator[None]:
 
 def make_store(disk: Disk, keys: dict[str, bytes] | None = None) -> DiskStore:
     ring = KeyRing(KEYS if keys is None else keys)
-    return DiskStore(disk, ring, checkpoint_bytes=1 << 40, reserve_bytes=0, in_threads=False)
+    return DiskStore(disk, ring, checkpoint_bytes=1 << 40, flush_bytes=0, reserve_bytes=0, in_threads=False)
 
 
 class Opened:
@@ -60,8 +60,9 @@ class Opened:
         self.broker = Broker(self.store, self.clock)
         self.queue = Queue(self.broker, consumer="tester")
 
-    async def checkpoint(self) -> None:
+    async def checkpoint(self, flush: bool = True) -> None:
         await self.broker.flush()
+        self.store._flush_bytes = 0 if flush else 1 << 40
         await self.store.checkpoint(self.broker.engine.snapshot(), self.broker.engine.state.now)
 
 
@@ -96,6 +97,8 @@ async def fill(disk: Disk, between: Callable[[Disk, ManualClock], Awaitable[None
             await _work(one)
             await one.checkpoint()  # the first segments are sealed
             await _publish(one, truth, 5)
+            await _work(one)
+            await one.checkpoint(flush=False)  # this stays in the write-ahead log
         later = clock.time() + 60
         if between is not None:
             await between(disk, clock)

@@ -1,4 +1,4 @@
-"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-2.
+"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-3.
 
 Run it only to make the golden directory of a new format: python -m tests.format.make_golden. Directories of older formats
 stay as they are for good, for they prove that old directories can still be read.
@@ -20,7 +20,7 @@ from ortoo.stores.disk.files import RealDisk
 from tests.format.directory import Opened, Truth, Value, fill, opened, partition_states
 from tests.format.everything import everything
 
-GOLDEN = Path(__file__).parent / "golden" / "format-2"
+GOLDEN = Path(__file__).parent / "golden" / "format-3"
 DATA, EXPECTED = "data", "expected.json"
 
 

@@ -120,16 +120,16 @@ def frame_starts(data: bytes) -> list[int]:
 
 def flips(path: str, data: bytes) -> Iterator[Damaged]:
     """A bit of each frame's fixed part, of its head and of its body. Where exactly goes round from frame to frame."""
-    fixed = [0, 4, 5, 6, 8, 16, 20, 24]
+    fixed = [0, 4, 5, 6, 8, 16, 20, 24, 32]
     for turn, frame in enumerate(scan_frames(data), start=sum(path.encode())):
         places = [0, len(data) // 2, len(data) - 1]
         if isinstance(frame, Frame) and frame.fixed.body_size:
             body = frame.position + SIZE + frame.fixed.head_size
             size = frame.fixed.body_size
             places = [
-                frame.position + fixed[turn % 8],
+                frame.position + fixed[turn % 9],
                 frame.position + SIZE + turn % frame.fixed.head_size,
-                body + turn * 7 % size if turn % 6 else frame.position + 28,
+                body + turn * 7 % size if turn % 6 else frame.position + 40,
                 body + [0, size // 2, size - 1][turn % 3],
             ]
         for at in places:

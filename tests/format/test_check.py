@@ -15,6 +15,7 @@ import pytest
 from ortoo.stores.disk import File, KeyRing
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.checkpoint import read_checkpoint, write_checkpoint
+from ortoo.stores.disk.format import refuse_strangers
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.simulated_disk import SimulatedDisk
@@ -73,6 +74,7 @@ def of_old_version(files: Files) -> Files:
     disk = SimulatedDisk(Random(1))
     for path, data in files.items():
         disk.open(path).append(data)
+    refuse_strangers(disk)  # learns its salt
     checkpoint = read_checkpoint(disk)
     assert checkpoint is not None
     manifest = msgspec.structs.replace(checkpoint.manifest, staged=None)

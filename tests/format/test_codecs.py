@@ -18,17 +18,19 @@ from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.names import GroupId, LeaseId, TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import decode_records, encode_records
-from ortoo.model.replies import Columns
+from ortoo.model.replies import Columns, join_columns
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import codec
 from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest, TopicEntry, read_checkpoint, write_checkpoint
+from ortoo.stores.disk.codec import decompress, encode_messages
 from ortoo.stores.disk.commit import decode_commit, decode_touched, encode_commit
 from ortoo.stores.disk.crypto import KeyRing, Sealed
-from ortoo.stores.disk.frame import CHECKPOINT, Frame, encode_frame, scan_frames
+from ortoo.stores.disk.frame import CHECKPOINT, ZSTD, Frame, encode_frame, scan_frames
 from ortoo.stores.disk.history import DiskHistory, HistoryEntry
-from ortoo.stores.disk.log import LogEntry, TailStretch
-from ortoo.stores.disk.segment import SegmentEntry, decompress
+from ortoo.stores.disk.log import LogEntry
+from ortoo.stores.disk.logged import as_logged
+from ortoo.stores.disk.segment import SegmentEntry
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format import strategies as some
 
@@ -45,6 +47,8 @@ def read_messages(frame: bytes, ring: KeyRing, topic: int = 1, partition: int = 
     assert isinstance(found, Frame)
     assert found.body is not None
     head, body = codec.decode_head(found.head), found.body
+    if found.fixed.flags & ZSTD:
+        body = decompress(body)
     if head.sealed is not None:
         body = ring.open(head.sealed, body, codec.context(topic, partition, found.fixed.number))
     decoded = codec.decode_body(body, head.count)
@@ -53,36 +57,36 @@ def read_messages(frame: bytes, ring: KeyRing, topic: int = 1, partition: int = 
 
 @given(st.lists(st.tuples(some.batches(), st.integers(0, 5)), min_size=1, max_size=4), some.numbers, st.booleans())
 def test_message_frames(batches: list[tuple[Batch, int]], base: int, encrypted: bool) -> None:
-    stretch, at, end = TailStretch(base), 1_700_000_000_000, base
-    hashes: list[bytes] = []
+    at, end = 1_700_000_000_000, base
+    records = []
     for batch, later in batches:
         at += later
-        record = some.published(batch, end, at)
-        stretch.append(record)
-        hashes.append(record.key_hashes or bytes(8 * len(batch)))
+        records.append(some.published(batch, end, at))
         end += len(batch)
-    columns, body = read_messages(stretch.encode(TopicId(1), 0, RING if encrypted else None), RING)
-    assert columns == stretch.read(range(base, end))
+    frame = encode_messages(list(map(as_logged, records)), RING if encrypted else None)
+    columns, body = read_messages(frame, RING)
+    joined = join_columns([as_logged(record).to_columns() for record in records])
+    assert columns == msgspec.structs.replace(joined, offsets=range(base, end))
     assert columns.values == [value for batch, _ in batches for value in batch.values]
-    assert columns.keys == stretch.keys
-    assert body.dedup_ids == stretch.dedup_ids
+    if any(batch.dedup_ids for batch, _ in batches):
+        assert body.dedup_ids == [one for batch, _ in batches for one in batch.dedup_ids or [None] * len(batch)]
+    else:
+        assert body.dedup_ids is None
     if encrypted and any(batch.keys for batch, _ in batches):
-        assert body.hashes == b"".join(hashes)
+        assert body.hashes == b"".join(record.key_hashes or bytes(8 * record.count) for record in records)
 
 
 def test_a_message_of_a_megabyte() -> None:
     value = Random(1).randbytes(1 << 20)
-    stretch = TailStretch(5)
-    stretch.append(some.published(Batch([value, b""], keys=["", None], headers=[{"": ""}, {}]), 5, 1))
+    record = some.published(Batch([value, b""], keys=["", None], headers=[{"": ""}, {}]), 5, 1)
     for ring in (None, RING):
-        columns, _ = read_messages(stretch.encode(TopicId(1), 0, ring), RING)
+        columns, _ = read_messages(encode_messages([as_logged(record)], ring), RING)
         assert columns == Columns(range(5, 7), [value, b""], [1, 1], ["", None], [{"": ""}, {}])
 
 
 def test_an_encrypted_frame_opens_only_in_its_own_place() -> None:
-    stretch = TailStretch(3)
-    stretch.append(some.published(Batch([b"secret"], keys=["also secret"], dedup_ids=["and this"]), 3, 1))
-    frame = stretch.encode(TopicId(1), 0, RING)
+    record = some.published(Batch([b"secret"], keys=["also secret"], dedup_ids=["and this"]), 3, 1)
+    frame = encode_messages([as_logged(record)], RING)
     assert b"secret" not in frame
     assert b"and this" not in frame
     assert read_messages(frame, RING)[0].values == [b"secret"]
@@ -138,7 +142,8 @@ def in_secret(record: r.Record) -> r.Record:
 
 @given(st.lists(some.records | some.records.map(in_secret), min_size=1, max_size=6))
 def test_commits(records: list[r.Record]) -> None:
-    head, body = encode_commit(7, records, secret_topic, RING)
+    head, parts = encode_commit(7, records, secret_topic, RING)
+    body = b"".join(parts)
     sections = list(decode_commit(7, body, RING))
     assert [record for _, section in sections if isinstance(section, list) for record in section] == records
     assert decode_touched(head) == sorted(
@@ -151,7 +156,7 @@ def test_commits(records: list[r.Record]) -> None:
 
 def test_a_section_opens_only_for_its_own_topic() -> None:
     record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
-    _, body = encode_commit(7, [record], secret_topic, RING)
+    body = b"".join(encode_commit(7, [record], secret_topic, RING)[1])
     [[_, sealed, data, is_bound]] = msgspec.msgpack.decode(body)
     [(_, found)] = decode_commit(7, msgspec.msgpack.encode([[SECRET + 1, sealed, data, is_bound]]), RING)
     assert isinstance(found, CorruptionError)
@@ -160,7 +165,7 @@ def test_a_section_opens_only_for_its_own_topic() -> None:
 @pytest.mark.parametrize("more", [[True], [False], []])
 def test_a_section_opens_only_in_its_own_commit(more: list[bool]) -> None:
     record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
-    _, body = encode_commit(7, [record], secret_topic, RING)
+    body = b"".join(encode_commit(7, [record], secret_topic, RING)[1])
     [section] = msgspec.msgpack.decode(body)
     [(_, found)] = decode_commit(8, msgspec.msgpack.encode([section[:3] + more]), RING)
     assert isinstance(found, CorruptionError)
@@ -183,12 +188,12 @@ def test_histories(found: list[r.HistoryRecord], encrypted: bool) -> None:
     disk = SimulatedDisk(Random(1))
     history = DiskHistory(disk, TopicId(1), 0)
     for part in (found[: len(found) // 2], found[len(found) // 2 :]):
-        for record in part:
-            history.note(record)
-        if history.begin_flush():
-            history.finish_flush(history.flush(RING if encrypted else None))
+        if part:
+            places = history.flush(list(enumerate(part, history.end)), RING if encrypted else None)
+            history.end += len(part)
+            history.finish_flush(places, 0)
     again = DiskHistory(disk, TopicId(1), 0)
-    assert again.load(HistoryEntry(*history.entry(0))) == []
+    assert again.load(HistoryEntry(*history.entry(0, 0))) == []
     for record in found:
         first, last = history_module.bounds(record)
         for offset in (first, last, last + 1):
@@ -265,9 +270,8 @@ DECODERS: list[Callable[[bytes], object]] = [
     _manifest,
 ]
 
-STRETCH = TailStretch(1)
-STRETCH.append(some.published(Batch([b"a"], keys=["k"], headers=[{"h": "i"}], dedup_ids=["d"]), 1, 1))
-_FRAME = scan_frames(STRETCH.encode(TopicId(1), 0, None))[0]
+RECORD = some.published(Batch([b"a"], keys=["k"], headers=[{"h": "i"}], dedup_ids=["d"]), 1, 1)
+_FRAME = scan_frames(encode_messages([as_logged(RECORD)]))[0]
 assert isinstance(_FRAME, Frame)
 _RECORDS = encode_records(
     [
@@ -280,7 +284,8 @@ GENUINE: list[bytes] = [
     _FRAME.head,
     _FRAME.body or b"",
     _RECORDS,
-    *encode_commit(7, decode_records(_RECORDS), secret_topic, RING),
+    encode_commit(7, decode_records(_RECORDS), secret_topic, RING)[0],
+    b"".join(encode_commit(7, decode_records(_RECORDS), secret_topic, RING)[1]),
     msgspec.msgpack.encode([[1, 5, 3, ["new", b"123456789012"]]]),
     msgspec.msgpack.encode(
         [1, [[1, "default", "t", TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]

@@ -66,7 +66,7 @@ async def test_it_has_a_file_of_every_kind_and_no_problems(golden: tuple[Path, E
     assert suffixes == {"", ".wal", ".ckpt", ".seg", ".log", ".hist"}
     report = check_directory(ViewDisk(path), KeyRing(KEYS))
     assert report.problems == []
-    assert 0 < report.messages < len(expected.messages)
+    assert report.messages >= len(expected.messages) // 2
     assert sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file()) < 200_000
 
 
@@ -79,6 +79,9 @@ def test_the_newest_has_every_field_that_was_added_to_checkpoints() -> None:
     checkpoint = read_checkpoint(ViewDisk(GOLDEN / DATA))
     assert checkpoint is not None
     assert checkpoint.manifest.staged
+    assert checkpoint.manifest.logged
+    assert any(entry.blocks for entry in checkpoint.manifest.logs)
+    assert any(entry.blocks for entry in checkpoint.manifest.histories)
     assert checkpoint.manifest.secrets == []  # ids of an encrypted topic are there only when their messages are gone
     assert len(msgspec.to_builtins(checkpoint.manifest)) == len(checkpoint.manifest.__struct_fields__)
     dumped = peek(checkpoint.snapshot)

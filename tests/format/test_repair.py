@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -22,7 +23,6 @@ from ortoo.model.names import MessageRef
 from ortoo.model.records import Record
 from ortoo.stores.disk import KeyRing, RealDisk, draft
 from ortoo.stores.disk.check import check_directory
-from ortoo.stores.disk.format import FORMAT
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
@@ -72,7 +72,7 @@ def hurt(data: bytes, random: Random) -> tuple[str, bytes | None]:
 
 def names_a_version(data: bytes | None) -> bool:
     """A newer one is not damage to be repaired."""
-    return data is not None and data[:-2] == FORMAT[:-2] and data[-2:-1].isdigit() and data[-1:] == b"\n"
+    return data is not None and re.match(rb"ortoo data directory, format [04-9]\n", data) is not None
 
 
 def damage(worn: Worn, seed: int) -> Damaged:
@@ -262,8 +262,7 @@ def watch_memory(patch: pytest.MonkeyPatch) -> list[int]:
 
     def take(self: draft.Draft, record: Record) -> None:
         whole(self, record)
-        stretches = [stretch for log in self.catalog.logs.values() for stretch in (*log.writing, *log.tail)]
-        held.append(sum(len(value) for stretch in stretches for value in stretch.values))
+        held.append(sum(record.size for records in self._messages.values() for record in records))
 
     patch.setattr(draft.Draft, "take", take)
     return held

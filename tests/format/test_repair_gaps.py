@@ -181,6 +181,7 @@ async def test_what_was_trimmed_does_not_come_back_without_the_state(path: Path,
         await publish(one, "orders", *numbered(b"old", 5))
         await one.clock.advance(40)
         await publish(one, "orders", *numbered(b"new", 5))
+        await one.checkpoint()
         await one.clock.advance(40)
         await one.checkpoint()
         assert one.broker.engine.state.topics[TopicId(1)].partitions[0].start == 5

@@ -1,4 +1,5 @@
-"""A partition's log against a plain list: appended, flushed, sealed, trimmed, reloaded, it always reads like the list."""
+"""A partition's log against a plain list: appended, forgotten in memory, flushed, sealed, trimmed, reloaded, it always reads
+like the list."""
 
 from __future__ import annotations
 
@@ -23,8 +24,11 @@ from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk import log as log_module
-from ortoo.stores.disk.log import DiskLog, LogEntry
+from ortoo.stores.disk.commit import encode_commit
+from ortoo.stores.disk.log import DiskLog, LogEntry, Shared
+from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.segment import Segment
+from ortoo.stores.disk.wal import Wal
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format import strategies as some
 from tests.property.machines import run_machine
@@ -49,20 +53,27 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self, encrypted: bool, base: int) -> None:
         self.disk = SimulatedDisk(Random(1))
         self.ring = RING if encrypted else None
-        self.log = DiskLog(self.disk, TOPIC, 0)
+        self.wal = Wal(self.disk)
+        self.wal.rotate()
+        self.log = self._open()
         self.partition = Partition(0)
         self.rows: dict[int, Row] = {}
         self.dedup_ids: list[tuple[str, int, int]] = []
         self.start, self.end, self.now = base, base, 1_700_000_000_000
-        self.flushing: list[Segment] | None = None
+        self.flushing: tuple[list[Segment], int] | None = None
         self.log.trim(base)
         self.partition.start = self.partition.end = base
+
+    def _open(self) -> DiskLog:
+        return DiskLog(self.disk, TOPIC, 0, Shared(self.disk, commits=CommitReader(self.wal, RING, 1_000)))
 
     @rule(batch=some.batches(), later=st.integers(0, 2))
     def append(self, batch: Batch, later: int) -> None:
         self.now += later
         record = some.published(batch, self.end, self.now)
-        self.log.append(record)
+        commit = encode_commit(self.wal.next_number, [record], lambda _: TOPIC if self.ring is not None else 0, RING)
+        number = self.wal.append(*commit)
+        self.log.append(record, number, self.wal.position)
         self.partition.append(record, CONFIG)
         offsets = list(range(self.end, self.end + len(batch)))
         columns = Columns(
@@ -74,29 +85,37 @@ class LogMachine(RuleBasedStateMachine):
                 self.dedup_ids.append((dedup_id, self.now, offset))
         self.end += len(batch)
 
+    @rule()
+    def forget_in_memory(self) -> None:
+        self.log.recent.clear()
+
     # -- flushing, in steps, as a checkpoint does it beside the appends
 
-    @precondition(lambda self: self.flushing is None)
-    @rule()
-    def flush(self) -> None:
-        if self.log.begin_flush():
-            self.flushing = self.log.flush(self.ring)
+    def _flush(self, count: int) -> tuple[list[Segment], int]:
+        """Of so many blocks."""
+        records = [self.log.logged(self.log.blocks[at]) for at in range(count)]
+        wanted = [record for record in records if record.end > self.start]
+        return self.log.flush(wanted, self.ring), self.log.blocks.numbers[count - 1]
+
+    @precondition(lambda self: self.flushing is None and len(self.log.blocks) > 0)
+    @rule(share=st.floats(0, 1))
+    def flush(self, share: float) -> None:
+        self.flushing = self._flush(max(1, round(share * len(self.log.blocks))))
 
     @precondition(lambda self: self.flushing is not None)
     @rule()
     def finish_flush(self) -> None:
         assert self.flushing is not None
-        self.log.finish_flush(self.flushing)
+        self.log.finish_flush(*self.flushing)
         self.flushing = None
 
-    @precondition(lambda self: self.flushing is None)
+    @precondition(lambda self: self.flushing is None and self.log.end > self.start and len(self.log.blocks) > 0)
     @rule()
     def fail_to_flush(self) -> None:
-        """The disk is full half way; what was handed over must be written the next time."""
+        """The disk is full half way; what was to be written must be written the next time."""
         self.disk.plan = lambda _, kind: "no space" if kind == "sync" else "none"
-        if self.log.begin_flush():
-            with pytest.raises(OSError, match="no space"):
-                self.log.flush(self.ring)
+        with pytest.raises(OSError, match="no space"):
+            self._flush(len(self.log.blocks))
         self.disk.plan = lambda _operation, _kind: "none"
 
     @rule()
@@ -136,10 +155,9 @@ class LogMachine(RuleBasedStateMachine):
     @rule(leave_something=st.booleans())
     def reload(self, leave_something: bool) -> None:
         """A checkpoint, then a new process; files that no checkpoint names, and ends that it does not count, go."""
-        if self.log.begin_flush():
-            self.log.finish_flush(self.log.flush(self.ring))
         self.drop_trimmed()
-        entry = self.log.entry(self.start)
+        number = self.wal.next_number - 1
+        entry = self.log.entry(self.start, number)
         if leave_something:
             self.disk.open(f"{self.log.folder}/{self.end + 9:020d}.log").append(
                 b"of a flush that no checkpoint followed"
@@ -148,11 +166,13 @@ class LogMachine(RuleBasedStateMachine):
                 with self.log.segments[-1].opened() as file:
                     file.append(b"so is this")
         self.log.close()
-        self.log = DiskLog(self.disk, TOPIC, 0)
+        self.log = self._open()
         index = self.log.load(LogEntry(*entry), RING, 0)
-        assert self.log.entry(self.start) == entry
+        assert self.log.entry(self.start, number) == entry
         assert set(self.disk.list(self.log.folder)) == {s.path.rpartition("/")[2] for s in self.log.segments}
-        self._check_index(index)
+        for at in range(len(self.log.blocks)):
+            index.add_block(self.log.logged(self.log.blocks[at]))
+        self._check_index(index.build())
 
     def _check_index(self, index: Any) -> None:
         """The engine's knowledge, rebuilt from the heads of the frames."""

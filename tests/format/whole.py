@@ -9,10 +9,9 @@ from ortoo.model.names import MessageRef, TopicId
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns
 from ortoo.stores.disk import KeyRing
-from ortoo.stores.disk.codec import context, decode_body, decode_head, to_columns
+from ortoo.stores.disk.codec import context, decode_body, decode_head, decompress, to_columns
 from ortoo.stores.disk.commit import decode_commit
 from ortoo.stores.disk.frame import MESSAGES, ZSTD, Frame, scan_frames
-from ortoo.stores.disk.segment import decompress
 from ortoo.stores.disk.wal import scan_commits, without_torn_end
 from tests.format.directory import KEYS, Truth, values
 

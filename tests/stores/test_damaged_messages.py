@@ -17,7 +17,7 @@ from ortoo.testing.simulated_disk import SimulatedDisk
 
 async def publish_and_flush(disk: SimulatedDisk, clock: ManualClock, *batches: list[bytes]) -> None:
     """Each batch becomes a frame of its own."""
-    store = DiskStore(disk, in_threads=False, reserve_bytes=0)
+    store = DiskStore(disk, in_threads=False, reserve_bytes=0, flush_bytes=0)
     broker = Broker(store, clock)
     async with Queue(broker) as queue:
         await queue.create_topic("orders", partitions=1, ordering="none", backoff_initial=0.0, lease=10.0)
@@ -37,7 +37,7 @@ async def test_the_readable_ones_of_a_lease_are_delivered_and_the_damaged_one_en
     disk, clock = SimulatedDisk(Random(1)), ManualClock()
     await publish_and_flush(disk, clock, [b"good-1"], [b"broken"], [b"good-2", b"good-3"])
     damage(disk, b"broken")
-    async with Queue(Broker(DiskStore(disk, in_threads=False, reserve_bytes=0), clock)) as queue:
+    async with Queue(Broker(DiskStore(disk, in_threads=False, reserve_bytes=0, flush_bytes=0), clock)) as queue:
         leased = await queue.lease("orders", max_messages=10)
         assert [message.value for message in leased] == [b"good-1", b"good-2", b"good-3"]
         await queue.ack(leased)
@@ -53,7 +53,7 @@ async def test_the_readable_ones_of_a_lease_are_delivered_and_the_damaged_one_en
 
 async def test_a_message_that_is_not_where_it_must_be_is_told_and_its_dead_letter_says_so() -> None:
     disk, clock = SimulatedDisk(Random(1)), ManualClock()
-    store = DiskStore(disk, in_threads=False, reserve_bytes=0)
+    store = DiskStore(disk, in_threads=False, reserve_bytes=0, flush_bytes=0)
     broker = Broker(store, clock)
     async with Queue(broker) as queue:
         await queue.create_topic("orders", partitions=1, ordering="none", max_attempts=1, lease=10.0)
@@ -62,7 +62,8 @@ async def test_a_message_that_is_not_where_it_must_be_is_told_and_its_dead_lette
             await store.checkpoint(broker.engine.snapshot(), broker.now())
         log = store._catalog.log(TopicId(1), 0)
         del log.segments[0].bases[1], log.segments[0].positions[1]  # the index has lost it
-        log._cached = None
+        log._shared.frames.drop(log)
+        log.recent.clear()
         leased = await queue.lease("orders", max_messages=10)
         assert [message.value for message in leased] == [b"good-1", b"good-2"]
         assert any("message 1.0.1 is missing" in problem for problem in (await queue.stats()).problems)

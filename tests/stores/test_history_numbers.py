@@ -15,16 +15,18 @@ from ortoo.stores.disk import history as disk_history
 from ortoo.testing.simulated_disk import SimulatedDisk
 from ortoo.testing.store_contract import T1, created, leased, published
 
+NEVER = 1 << 40
 
-async def opened(disk: SimulatedDisk) -> DiskStore:
-    store = DiskStore(disk, in_threads=False, reserve_bytes=0)
+
+async def opened(disk: SimulatedDisk, flush_bytes: int = 0) -> DiskStore:
+    store = DiskStore(disk, in_threads=False, reserve_bytes=0, flush_bytes=flush_bytes)
     _ = [commit async for commit in store.recover()]
     return store
 
 
-async def filled(disk: SimulatedDisk, count: int = 12, each: int = 3) -> DiskStore:
-    """Some frames of history on disk, `each` records long, and two more records that are only in memory."""
-    store = await opened(disk)
+async def filled(disk: SimulatedDisk, count: int = 12, each: int = 3, flush_bytes: int = 0) -> DiskStore:
+    """Some frames of history on disk, `each` records long, and two more records that are only in the write-ahead log."""
+    store = await opened(disk, flush_bytes)
     await store.append([created(T1), published(0, [b"x"] * (count + 2))])
     for number in range(count):
         await store.append([one(number)])
@@ -183,7 +185,7 @@ class WithoutNumbers:
         self._entry = disk_history.DiskHistory.entry
         disk_history._encode = lambda head: self._encode(msgspec.structs.astuple(head)[:4])
         entry = self._entry
-        disk_history.DiskHistory.entry = lambda history, start: entry(history, start)[:3]  # type: ignore[assignment, method-assign, return-value]
+        disk_history.DiskHistory.entry = lambda history, *cut: entry(history, *cut)[:3]  # type: ignore[assignment, method-assign]
 
     def __exit__(self, *_: object) -> None:
         disk_history._encode = self._encode
@@ -194,12 +196,27 @@ async def test_a_reader_is_not_disturbed_by_a_checkpoint_under_way() -> None:
     disk = SimulatedDisk(Random(1))
     store = await filled(disk)
     history = store._catalog.history(T1, 0)
-    assert history.begin_flush()
+    number = store._wal.next_number - 1
+    places = history.flush([(12, one(12)), (13, one(13))], None)
     await store.append([one(14)])
     told = {number: one(number) for number in range(15)}
     assert await everything(store) == told
-    history.finish_flush(history.flush(None))
+    history.finish_flush(places, number)
     assert await everything(store) == told
+
+
+@pytest.mark.parametrize("flush_bytes", [0, 300, NEVER])
+async def test_numbers_are_the_same_wherever_the_records_lie(flush_bytes: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    store = await filled(disk, flush_bytes=flush_bytes)
+    told = {number: one(number) for number in range(14)}
+    assert await everything(store) == told
+    assert [await store.history(T1, 0, number) for number in range(14)] == [[one(number)] for number in range(14)]
+    again = await opened(disk, flush_bytes)
+    assert await everything(again) == told
+    await again.append([one(14)])
+    await again.checkpoint(b"", 1)
+    assert await everything(await opened(disk, flush_bytes)) == told | {14: one(14)}
 
 
 async def test_a_reader_is_never_sent_back() -> None:

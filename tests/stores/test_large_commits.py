@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -11,7 +12,9 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import Published
 from ortoo.stores.disk.crypto import KeyRing
 from ortoo.stores.disk.files import RealDisk
-from ortoo.stores.disk.log import FRAME_BYTES, FRAME_MESSAGES, DiskLog
+from ortoo.stores.disk.log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, Shared
+from ortoo.stores.disk.logged import CommitReader, LoggedRecord, as_logged
+from ortoo.stores.disk.wal import Wal
 
 
 @pytest.mark.parametrize(("count", "size"), [(25_000, 10), (300, 100_000), (10_000, 10), (1, 20 << 20)])
@@ -22,26 +25,40 @@ def test_a_large_record_becomes_many_frames_of_the_same_messages(tmp_path: Path,
     priorities = [number % 7 for number in range(count)]
     hashes = b"".join(number.to_bytes(8, "little") for number in range(count))
     batch = Batch(values, keys=keys, priorities=priorities)
-    log.append(Published(1, TopicId(1), 0, 0, count, sum(map(len, values)), batch, hashes))
+    record = Published(1, TopicId(1), 0, 0, count, sum(map(len, values)), batch, hashes)
+    log.finish_flush(log.flush([as_logged(record)], None), 0)
     assert log.end == count
     found = log.scan(0, count, KeyRing({}))
     assert (found.values, found.keys, found.priorities) == (values, keys, priorities)
-    assert b"".join(stretch.hashes.tobytes() for stretch in log.tail if stretch.hashes is not None) == hashes
+    heads = [segment.head(which)[1] for segment in log.segments for which in range(len(segment.bases))]
+    assert b"".join(head.hashes or b"" for head in heads) == hashes
     if count > 10_000 or (count > 1 and size > 10_000):
-        for stretch in log.tail:
-            assert len(stretch.values) <= 2 * FRAME_MESSAGES
-            assert stretch.size <= 2 * FRAME_BYTES
+        for head in heads:
+            assert head.count <= 2 * FRAME_MESSAGES
+            assert head.size <= 2 * FRAME_BYTES
 
 
-@pytest.mark.parametrize("written", [0, 1, 2, 3], ids=["tail", "writing and tail", "writing", "files"])
+class Commits(CommitReader):
+    """A write-ahead log that is not there."""
+
+    known: ClassVar[dict[int, list[LoggedRecord]]] = {}
+
+    def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
+        return self.known[number]
+
+
+@pytest.mark.parametrize("written", [0, 1, 2], ids=["write-ahead log", "files and write-ahead log", "files"])
 def test_what_lies_in_a_gap_is_left_out_wherever_its_neighbours_are(tmp_path: Path, written: int) -> None:
-    log, ring = DiskLog(RealDisk(tmp_path), TopicId(1), 0), KeyRing({})
+    disk, ring, commits = RealDisk(tmp_path), KeyRing({}), Commits(Wal(RealDisk(tmp_path)), KeyRing({}))
+    log = DiskLog(disk, TopicId(1), 0, Shared(disk, commits=commits))
     for number, base in enumerate((0, 5)):
-        log.append(Published(1, TopicId(1), 0, base, 2, 2, Batch([b"a", b"b"])))
+        record = Published(1, TopicId(1), 0, base, 2, 2, Batch([b"a", b"b"]))
         if written > number:
-            log.begin_flush()
-    if written == 3:
-        log.finish_flush(log.flush(None))
+            log.finish_flush(log.flush([as_logged(record)], None), 0)
+        else:
+            commits.known[number] = [as_logged(record)]
+            log.append(record, number, 0)
+            log.recent.clear()
     assert list(log.scan(0, 10, ring).offsets) == [0, 1, 5, 6]
     for offset in range(8):
         expected = [offset] if offset in (0, 1, 5, 6) else []

@@ -13,18 +13,20 @@ from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
 from ortoo.model import limits
 from ortoo.model.errors import UnavailableError
-from ortoo.stores.disk import DiskStore, KeyRing, RealDisk
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk, recent, store
 
 MIB = 1 << 20
 
 
 def queue_at(path: Path) -> Queue:
-    return Queue(Broker(DiskStore(RealDisk(path), checkpoint_bytes=MIB), SystemClock()))
+    return Queue(Broker(DiskStore(RealDisk(path), checkpoint_bytes=MIB, flush_bytes=MIB), SystemClock()))
 
 
 async def test_a_transaction_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """48 MiB are staged, found after a restart, and committed, with a few of them in memory at any time."""
     monkeypatch.setattr(limits, "SLICE_BYTES", MIB)
+    monkeypatch.setattr(recent, "RECENT_BYTES", 4 * MIB)
+    monkeypatch.setattr(store, "FLUSH_PASS_BYTES", 4 * MIB)
     count = 96
     tracemalloc.start()
     try:

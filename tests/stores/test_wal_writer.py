@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from ortoo.client import Queue
 from ortoo.model.commands import CreateGroup, Position
 from ortoo.model.names import TopicName
 from ortoo.model.topic import Durability
-from ortoo.stores.disk import RealDisk
+from ortoo.stores.disk import RealDisk, wal_writer
+from ortoo.stores.disk.frame import Buffer
 from ortoo.stores.disk.kernel_sync import KernelSync
 from ortoo.stores.disk.store import DiskStore
 from ortoo.stores.disk.wal import Wal
@@ -30,7 +31,9 @@ class Watched:
         self.now = 1000.0
         self.in_thread: list[str] = []
         self.written = 0
-        self.slow_s = 0.0
+        self.slow_s = self.ticks = (
+            0.0  # how long a write takes, whatever else the machine does; and all of them together
+        )
         self.store = DiskStore(RealDisk(path), reserve_bytes=0, now=lambda: self.now)
         self.broker = Broker(self.store, SystemClock())
         self.queue = Queue(self.broker)
@@ -40,13 +43,14 @@ class Watched:
             self.in_thread.append(work.__name__)
             return await run(writer, work, *args)
 
-        def watched_append(wal: Wal, head: bytes, body: bytes) -> int:
+        def watched_append(wal: Wal, head: bytes, body: Sequence[Buffer]) -> int:
             self.written += 1
-            time.sleep(self.slow_s)
+            self.ticks += self.slow_s
             return append(wal, head, body)
 
         monkeypatch.setattr(WalWriter, "run", watched_run)
         monkeypatch.setattr(Wal, "append", watched_append)
+        monkeypatch.setattr(wal_writer, "perf_counter", lambda: self.ticks)
 
     async def make(self, durability: Durability) -> None:
         await self.queue.create_topic(durability, durability=durability, max_message_bytes=8 << 20)

@@ -18,6 +18,8 @@ from ortoo.stores.disk import KeyRing
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
+from ortoo.stores.disk.format import refuse_unknown
+from ortoo.stores.disk.history import Blocks
 from ortoo.stores.disk.keys import bind_keys
 from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.quarantine import Behind, Quarantine, Swept
@@ -34,6 +36,7 @@ MISFITS = (KeyError, IndexError, AssertionError, ValueError, OverflowError, msgs
 
 class Rebuild:
     def __init__(self, source: Disk, draft: Disk, ring: KeyRing, keep_state: bool) -> None:
+        refuse_unknown(source)  # learns its salt
         self._source = source
         self._draft = Draft(draft, ring)
         self._ring = ring
@@ -52,6 +55,7 @@ class Rebuild:
         self._deleted: list[r.Deleted] = []  # as history knows it
         self._logged: set[int] = set()  # records of histories in the write-ahead log
         self._doubled: set[int] = set()  # of them, those that are in history, too
+        self._told: dict[tuple[TopicId, int], set[int]] = {}  # by partition, the commits where its history lies
 
     def run(self) -> Repair:
         self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
@@ -110,8 +114,9 @@ class Rebuild:
 
     def _copy_histories(self, manifest: Manifest) -> None:
         known = {(entry.topic, entry.partition): entry for entry in manifest.histories}
-        for topic, partition in known:
-            self._copy_history(topic, partition, manifest)
+        for place, entry in known.items():
+            self._copy_history(*place, manifest)
+            self._told[place] = set(Blocks(entry.blocks).numbers)
 
     def _copy_history(self, topic: TopicId, partition: int, manifest: Manifest | None) -> None:
         entries = manifest.histories if manifest is not None else []
@@ -168,6 +173,9 @@ class Rebuild:
                 self._keep(record)  # it happened all the same
             elif commit.number > after or self._quarantine.missed(record, commit.number):
                 self._take(record, commit)
+            elif isinstance(record, r.HISTORY_RECORDS):
+                if commit.number in self._told.get((record.topic, record.partition), ()):
+                    self._draft.take(record)  # the state has it, and no file of history
             elif isinstance(record, OF_TRANSACTIONS):  # the checkpoint has the rest
                 self._transactions.retell(record, commit.number)
             elif isinstance(record, r.TopicPurged):

@@ -29,27 +29,42 @@ def decide_publish(state: State, command: Publish, now: int) -> Decision:
 def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = False) -> Placed:
     """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
     firsts = _known(draft, topic, outgoing) if outgoing.dedup_ids else {}
+    values_bytes = sum(map(len, outgoing.values))
     if not is_checked:
-        check_fits(topic, outgoing)
+        check_fits(topic, outgoing, values_bytes)
         check_dues(outgoing, draft.now)
         check_depth(draft.state, topic, len(outgoing) - len(firsts))
     batch = _to_batch(outgoing, topic.config, draft.now)
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
-    partitions, offsets = [0] * len(outgoing), [0] * len(outgoing)
+    keyed = hashes if topic.config.ordering == "key" else None
+    if len(rows) == 1 and not firsts:  # as mostly: nothing to be told apart
+        [index] = rows
+        size = content_bytes(batch.values, batch.keys, batch.headers, values_bytes)
+        base = _draft_published(draft, topic, index, batch, size, keyed)
+        placed = Placed(topic.id, [index] * len(batch), range(base, base + len(batch)))
+    else:
+        placed = _place_apart(draft, topic, batch, rows, firsts, keyed)
+    if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
+        _draft_dedup_ids(draft, topic, outgoing.dedup_ids, placed)
+    return placed
+
+
+def _place_apart(
+    draft: Draft,
+    topic: Topic,
+    batch: Batch,
+    rows: dict[int, list[int] | range],
+    firsts: dict[int, MessageRef | int],
+    keyed: array[int] | None,
+) -> Placed:
+    """In several partitions, or without those that were published before."""
+    partitions, offsets = [0] * len(batch), [0] * len(batch)
     for index, chosen in rows.items():
-        check_healthy(topic, index)
-        base = draft.reserve(topic, index, len(chosen))
-        whole = len(chosen) == len(outgoing)
-        part = batch if whole else pick(batch, chosen)
+        part = pick(batch, chosen)
         size = content_bytes(part.values, part.keys, part.headers)
-        keyed = None
-        if hashes is not None and topic.config.ordering == "key":
-            keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
-        draft.records.append(Published(draft.now, topic.id, index, base, len(chosen), size, part, keyed))
-        if whole:
-            partitions, offsets = [index] * len(chosen), list(range(base, base + len(chosen)))
-            break
+        hashes = None if keyed is None else array("Q", map(keyed.__getitem__, chosen))
+        base = _draft_published(draft, topic, index, part, size, hashes)
         for offset, row in enumerate(chosen, base):
             partitions[row] = index
             offsets[row] = offset
@@ -60,13 +75,21 @@ def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = 
         else:
             partitions[row], offsets[row] = first.partition, first.offset
             if first.topic != topic.id:
-                topics = topics or [topic.id] * len(outgoing)
+                topics = topics or [topic.id] * len(batch)
                 topics[row] = first.topic
-    duplicates = [row in firsts for row in range(len(outgoing))] if firsts else None
-    placed = Placed(topic.id, partitions, offsets, duplicates, topics)
-    if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
-        _draft_dedup_ids(draft, topic, outgoing.dedup_ids, placed)
-    return placed
+    duplicates = [row in firsts for row in range(len(batch))] if firsts else None
+    return Placed(topic.id, partitions, offsets, duplicates, topics)
+
+
+def _draft_published(
+    draft: Draft, topic: Topic, partition: int, batch: Batch, size: int, keyed: array[int] | None
+) -> int:
+    """Returns the first offset."""
+    check_healthy(topic, partition)
+    base = draft.reserve(topic, partition, len(batch))
+    hashes = None if keyed is None else keyed.tobytes()
+    draft.records.append(Published(draft.now, topic.id, partition, base, len(batch), size, batch, hashes))
+    return base
 
 
 def _draft_dedup_ids(draft: Draft, topic: Topic, dedup_ids: list[str | None], placed: Placed) -> None:
@@ -99,8 +122,8 @@ def check_dues(outgoing: Outgoing, now: int) -> None:
         raise InvalidError("deliver_at lies more than ten years ahead; it is in seconds since 1970, not milliseconds")
 
 
-def check_fits(topic: Topic, outgoing: Outgoing) -> None:
-    if sum(map(len, outgoing.values)) > topic.config.max_message_bytes:  # else none is too large by itself
+def check_fits(topic: Topic, outgoing: Outgoing, values_bytes: int) -> None:
+    if values_bytes > topic.config.max_message_bytes:  # else none is too large by itself
         _check_largest(topic, max(map(len, outgoing.values)))
     for partition in outgoing.partitions or ():
         if partition is not None:

@@ -112,7 +112,7 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
         raise TooManyError(f"{limits.TRANSACTION_SHARES_MAX} parts and topics are in this transaction; use several")
     # A topic that is not there yet is made at the commit, or refused now if topics are not made by first use.
     topic = Draft(state, now).topic_for_publishing(command.publish.topic)
-    check_fits(topic, batch)
+    check_fits(topic, batch, sum(map(len, batch.values)))
     check_dues(batch, now)
     if share is not None and batch.priorities is not None:
         check_lanes(topic, share.priorities.union(batch.priorities))

@@ -98,10 +98,14 @@ MESSAGE_OVERHEAD_BYTES = (
 
 
 def content_bytes(
-    values: list[bytes], keys: list[str | None] | None, headers: list[dict[str, str] | None] | None
+    values: list[bytes],
+    keys: list[str | None] | None,
+    headers: list[dict[str, str] | None] | None,
+    values_bytes: int | None = None,
 ) -> int:
-    """The bytes of values, keys and headers together, at C speed where there are no headers."""
-    size = sum(map(len, values))
+    """The bytes of values, keys and headers together, at C speed where there are no headers. `values_bytes`: of the values,
+    where that is known."""
+    size = sum(map(len, values)) if values_bytes is None else values_bytes
     if keys is not None:
         size += _text_bytes("".join(filter(None, keys)))
     if headers is not None:
@@ -151,9 +155,9 @@ _OPTIONAL = {
 
 def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
     """Turns messages, or bare values, into columns, checking each field's type and size on the way."""
-    listed = _as_list(messages)
-    if set(map(type, listed)) == {bytes}:  # bare values are a column already
-        outgoing = Outgoing(list(listed))  # type: ignore[arg-type]
+    listed, kinds = _as_list(messages)
+    if kinds == {bytes}:  # bare values are a column already
+        outgoing = Outgoing(listed.copy())  # type: ignore[arg-type]
         check_outgoing(outgoing)
         return outgoing
     full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
@@ -187,12 +191,13 @@ def _are_plain(messages: Sequence[Any]) -> bool:
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 
-def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes | str]:
-    """Once and for all, because a generator can be walked only once."""
+def _as_list(messages: Iterable[Message | bytes | str]) -> tuple[list[Message | bytes | str], set[type]]:
+    """Once and for all, because a generator can be walked only once; and of which types they are."""
     if isinstance(messages, Iterable) and not isinstance(messages, bytes | str):
         listed = messages if isinstance(messages, list) else list(messages)
-        if set(map(type, listed)) <= {Message, bytes, str}:
-            return listed
+        kinds: set[type] = set(map(type, listed))
+        if kinds <= {Message, bytes, str}:
+            return listed, kinds
     raise InvalidError(
         "a batch is a list of values or of ortoo.Message(value, key=...); publish() takes a single value"
     )

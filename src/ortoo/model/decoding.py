@@ -14,7 +14,7 @@ T = TypeVar("T")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, IndexError, RecursionError, ConfigError)
 
 
-def decode_stored(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str) -> T:
+def decode_stored(decoder: msgspec.msgpack.Decoder[T], data: bytes | bytearray | memoryview, what: str) -> T:
     try:
         return decoder.decode(data)
     except _UNREADABLE as error:

@@ -356,22 +356,23 @@ def _to_plain(value: object) -> object:
     raise NotImplementedError(f"records hold no {type(value).__name__}")
 
 
-def _from_plain(kind: type, value: object) -> object:
+def from_plain(kind: type, value: object) -> object:
+    """What msgspec asks when it meets a type that is not its own."""
     if kind is OffsetSet and isinstance(value, bytes):
         return OffsetSet.from_bytes(value)
     raise TypeError(f"{kind.__name__} is written as bytes")
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
-_decoder = msgspec.msgpack.Decoder(list[Record], dec_hook=_from_plain)
-_history_decoder = msgspec.msgpack.Decoder(list[HistoryRecord], dec_hook=_from_plain)
+_decoder = msgspec.msgpack.Decoder(list[Record], dec_hook=from_plain)
+_history_decoder = msgspec.msgpack.Decoder(list[HistoryRecord], dec_hook=from_plain)
 
 
 def encode_records(records: list[Record]) -> bytes:
     return _encoder.encode(records)
 
 
-def decode_records(data: bytes) -> list[Record]:
+def decode_records(data: bytes | bytearray | memoryview) -> list[Record]:
     """CorruptionError when the bytes are not what encode_records gave."""
     return decode_stored(_decoder, data, "a list of records")
 

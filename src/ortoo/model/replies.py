@@ -34,7 +34,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
     topic: TopicId
     partitions: list[int]
-    offsets: list[int]
+    offsets: Sequence[int]  # a range where there is no gap
     duplicates: list[bool] | None = None
     topics: list[TopicId] | None = None  # when the first one of a duplicate lies in another topic
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
-from ortoo.stores.disk.frame import Span, UnreadableError
+from ortoo.stores.disk.frame import Buffer, Salt, Span, UnreadableError
 
 DiskFault = Literal["none", "no space", "no file", "sync fails", "crash before", "crash after"]
 
@@ -47,6 +47,7 @@ class SimulatedDisk:
         self, random: Random, plan: Callable[[int, str], DiskFault] = lambda _operation, _kind: "none"
     ) -> None:
         self.random = random
+        self.salt = Salt()
         self.plan = plan
         self.operations = 0
         self.is_off = False
@@ -103,6 +104,9 @@ class SimulatedDisk:
 
     # -- the Disk interface
 
+    def new_salt(self) -> int:
+        return self.random.getrandbits(64) or 1
+
     def open(self, path: str) -> SimulatedFile:
         if self.open_files >= self.files_max:
             raise OSError(errno.EMFILE, "simulated: too many open files")
@@ -146,6 +150,14 @@ class SimulatedDisk:
 
         self.step("sync", work)
 
+    def begin_sync(self) -> Callable[[], None]:
+        def work() -> None:
+            self.durable_names = dict(self.names)
+            for content in self.names.values():
+                content.durable, content.pending = bytes(content.now), []
+
+        return lambda: self.step("sync", work)
+
     def free_bytes(self) -> int:
         return self.capacity - sum(len(content.now) for content in self.names.values())
 
@@ -158,7 +170,9 @@ class SimulatedFile:
         self._content = content
         self._is_open = True
 
-    def append(self, data: bytes) -> None:
+    def append(self, *parts: Buffer) -> None:
+        data = b"".join(parts)
+
         def work() -> None:
             if self._disk.free_bytes() < len(data):
                 raise OSError(errno.ENOSPC, "simulated: no space left on the disk")

@@ -131,6 +131,7 @@ class DiskWorld:
             self.disk,
             KeyRing({} if is_locked else KEY),
             checkpoint_bytes=self._random.choice([300, 2_000, 100_000]),
+            flush_bytes=self._random.choice([0, 1_000, 10_000, 1 << 40]),
             reserve_bytes=RESERVE,
             on_sync_failure=self._sync_failed,
             files_max=3,

@@ -11,19 +11,23 @@ from ortoo.model.topic import TopicConfig
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .history import DiskHistory
-from .log import DiskLog, LogEntry
+from .log import Blocks, DiskLog, LogEntry, Shared
+from .logged import CommitReader
 from .open_files import FilePool
 from .quarantine import Quarantine
 from .staged import StagedIndex
+from .wal import Run, Wal
 
 _NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
 Place = tuple[TopicId, int]
 
 
 class Catalog:
-    def __init__(self, disk: Disk, files_max: int | None = None) -> None:
+    def __init__(self, disk: Disk, files: FilePool | None = None, commits: CommitReader | None = None) -> None:
+        """`commits`: reads what lies in the write-ahead log, where there is one."""
         self._disk = disk
-        self._files = FilePool(disk, files_max)
+        self._commits = commits
+        self._shared = Shared(disk, files, commits)
         self.logs: dict[Place, DiskLog] = {}
         self.histories: dict[Place, DiskHistory] = {}
         self.configs: dict[TopicId, TopicConfig] = {}
@@ -55,12 +59,12 @@ class Catalog:
             self.configs[record.topic] = record.config
 
     def absorb(self, record: r.Record, number: int, position: int = 0) -> None:
-        """A durable record takes its place in memory. `position`: of its commit, in a file of the write-ahead log."""
+        """What a durable record means to the store. `position`: of its commit, in a file of the write-ahead log."""
         self.learn(record)
         if isinstance(record, r.Published):
-            self.log(record.topic, record.partition).append(record)
+            self.log(record.topic, record.partition).append(record, number, position)
         elif isinstance(record, r.HISTORY_RECORDS):
-            self.history(record.topic, record.partition).note(record)
+            self.history(record.topic, record.partition).note(record, number, position)
         elif isinstance(record, r.Trimmed):
             self.frees = True
             self.log(record.topic, record.partition).trim(record.start)
@@ -123,7 +127,7 @@ class Catalog:
     def log(self, topic: TopicId, partition: int) -> DiskLog:
         log = self.logs.get((topic, partition))
         if log is None:
-            log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition, self._files)
+            log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition, self._shared)
         return log
 
     def logs_of(self, topic: TopicId) -> list[DiskLog]:
@@ -132,9 +136,34 @@ class Catalog:
     def history(self, topic: TopicId, partition: int) -> DiskHistory:
         history = self.histories.get((topic, partition))
         if history is None:
-            history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition)
+            history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition, self._commits)
         return history
 
     def close_files(self, folder: str = "") -> None:
         """Of that folder, or all. What is removed keeps its place on the disk as long as it is open."""
-        self._files.close_under(folder)
+        self._shared.files.close_under(folder)
+
+    def lowest_logged(self) -> int | None:
+        """The first commit in the write-ahead log that has messages or history which can be flushed."""
+        logs = [log.blocks.numbers[0] for log in self.logs.values() if len(log.blocks) and not log.is_stuck]
+        histories = [history.blocks.numbers[0] for history in self.histories.values() if len(history.blocks)]
+        return min(logs + histories, default=None)
+
+    def logged(self, upto: int, wal: Wal) -> list[Run]:
+        """The commits up to that number which may have messages or history that no file has: those that can be flushed, and
+        those of each log that cannot. A run for each file there is, for those between may be gone."""
+        lowest = self.lowest_logged()
+        runs = [] if lowest is None else [(lowest, upto)]
+        stuck = [log.blocks.numbers for log in self.logs.values() if log.is_stuck and len(log.blocks)]
+        stuck += [blocks.numbers for entry in self.unreadable.values() if len(blocks := Blocks(entry.blocks))]
+        runs += [(numbers[0], min(numbers[-1], upto)) for numbers in stuck]
+        files = [(first, wal.last_of(first)) for first in wal.files]
+        parts = [(max(low, first), min(high, last)) for low, high in runs for first, last in files]
+        return sorted({(first, last) for first, last in parts if first <= last})
+
+    @property
+    def blocks(self) -> int:
+        """How many places in the write-ahead log are known."""
+        return sum(len(log.blocks) for log in self.logs.values()) + sum(
+            len(history.blocks) for history in self.histories.values()
+        )

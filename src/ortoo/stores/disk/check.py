@@ -24,6 +24,7 @@ from .frame import UnreadableError
 from .history import DiskHistory
 from .keys import bind_keys
 from .log import DiskLog
+from .logged import CommitReader
 from .recovery import Recovery
 from .segment import Segment
 from .view import ViewDisk
@@ -52,7 +53,7 @@ class Directory:
 
     def __init__(self, disk: Disk, ring: KeyRing) -> None:
         self.wal = Wal(disk)
-        self.catalog = Catalog(disk)
+        self.catalog = Catalog(disk, commits=CommitReader(self.wal, ring))
         self.problems: list[str] = []
         self.refusal: OrtooError | None = None  # why it cannot be opened
         self._disk = disk
@@ -91,6 +92,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
         for segment in log.segments:
             progress(segment.path)
             _check_segment(report, disk, log, segment, ring)
+        _check_blocks(report, log)
     for history in directory.catalog.histories.values():
         _check_history(report, history, ring, progress)
     directory.catalog.close_files()
@@ -156,6 +158,16 @@ def _check_segment(report: Report, disk: ViewDisk, log: DiskLog, segment: Segmen
             return
         except OrtooError as error:
             report.complain(error)
+
+
+def _check_blocks(report: Report, log: DiskLog) -> None:
+    """What lies in the write-ahead log."""
+    try:
+        report.messages += log.check_blocks()
+    except FileNotFoundError:  # flushed meanwhile, and what was flushed was read
+        return
+    except OrtooError as error:
+        report.complain(error)
 
 
 def _is_needed(disk: ViewDisk, log: DiskLog, segment: Segment) -> bool:

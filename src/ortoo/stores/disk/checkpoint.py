@@ -38,6 +38,7 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     behind: list[Behind] = []  # quarantined
     secrets: list[Secret] = []  # of encrypted topics: what belongs to the state, encrypted
     staged: list[Run] | None = None  # commits with what open transactions staged; None: all since they began
+    logged: list[Run] = []  # commits with messages or history that are in no other file
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -47,11 +48,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     size: int = 0  # of its file
 
     def kept(self) -> list[Run]:
-        """Commits that are needed though it contains them: what open transactions staged, and what was quarantined missed."""
+        """Commits that are needed though it contains them: messages and history that no file has, what open transactions staged,
+        and what was quarantined missed."""
         begun = [(begun, self.number) for _, _, begun in self.manifest.transactions]
         staged = begun if self.manifest.staged is None else self.manifest.staged
         missed = [(one.first, one.last) for one in self.manifest.behind]
-        return [(first, last) for first, last in staged + missed if first <= last]
+        return [(first, last) for first, last in self.manifest.logged + staged + missed if first <= last]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,7 +69,8 @@ def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> int:
     disk.make_dir(FOLDER)
     path = _path(checkpoint.number)
     draft = f"{path}.tmp"
-    data = encode_frame(CHECKPOINT, checkpoint.number, _encode(checkpoint.manifest), checkpoint.snapshot)
+    head, salt = _encode(checkpoint.manifest), disk.salt.value
+    data = encode_frame(CHECKPOINT, checkpoint.number, head, checkpoint.snapshot, salt=salt)
     disk.remove(draft)
     try:
         _write(disk, draft, data)

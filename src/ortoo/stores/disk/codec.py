@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
+from typing import Any
 
 import msgspec
+import zstandard
 
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
 from ortoo.model.replies import Columns
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .crypto import KeyRing, Sealed
-from .frame import MESSAGES, encode_frame
+from .frame import BODY_BYTES_MAX, MESSAGES, ZSTD, encode_frame
+from .logged import LoggedBatch, LoggedPublish, join_arrays
+
+ZSTD_LEVEL = 1
+_NIL = b"\xc0"
 
 
 class MessageHead(msgspec.Struct, array_like=True, frozen=True):
@@ -45,35 +52,70 @@ _head_decoder = msgspec.msgpack.Decoder(MessageHead)
 _body_decoder = msgspec.msgpack.Decoder(MessageBody)
 
 
-def encode_messages(
-    topic: int,
-    partition: int,
-    columns: Columns,
-    size: int,
-    hashes: bytes | None,
-    dedup_ids: list[str | None] | None,
-    ring: KeyRing | None,
-) -> bytes:
-    """`ring` when the topic is encrypted."""
-    base, times = columns.offsets[0], columns.timestamps
-    body = _encode(
-        MessageBody(columns.values, columns.keys, columns.headers, dedup_ids, hashes if ring is not None else None)
+def encode_messages(records: Sequence[LoggedPublish], ring: KeyRing | None = None, salt: int = 0) -> bytes:
+    """One frame of messages that follow each other. `ring` when the topic is encrypted."""
+    first, batches = records[0], [(record.batch, record.count) for record in records]
+    count, hashes = sum(record.count for record in records), _hashes(records)
+    keys, headers, ids = (_column(batches, name) for name in ("keys", "headers", "dedup_ids"))
+    body = b"".join(
+        [b"\x95", _column(batches, "values"), keys, headers, ids, _encode(hashes if ring is not None else None)]
     )
-    sealed = None
+    sealed, flags = None, 0
     if ring is not None:
-        sealed, body = ring.seal(body, context(topic, partition, base))
+        sealed, body = ring.seal(body, context(first.topic, first.partition, first.base))
+    else:
+        body, flags = compressed(body)
     head = MessageHead(
-        len(times),
-        times[0] if times[0] == times[-1] else array("Q", times).tobytes(),
-        size,
-        columns.priorities,
-        columns.json,
-        columns.keys is not None,
-        dedup_ids is not None,
+        count,
+        first.at if first.at == records[-1].at else _times(records),
+        sum(record.size for record in records),
+        _filled(batches, "priorities", DEFAULT_PRIORITY),
+        _filled(batches, "json", False),
+        keys != _NIL,
+        ids != _NIL,
         hashes if ring is None else None,
         sealed,
     )
-    return encode_frame(MESSAGES, base, _encode(head), body)
+    return encode_frame(MESSAGES, first.base, _encode(head), body, flags, salt=salt)
+
+
+def compressed(body: bytes) -> tuple[bytes, int]:
+    """With its flag, if that makes it smaller."""
+    smaller = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(body)
+    return (smaller, ZSTD) if len(smaller) < len(body) else (body, 0)
+
+
+def decompress(body: bytes) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(body, max_output_size=BODY_BYTES_MAX)
+    except zstandard.ZstdError as error:
+        raise CorruptionError(f"a compressed body cannot be read: {error}") from None
+
+
+def _column(batches: Sequence[tuple[LoggedBatch, int]], name: str) -> bytes:
+    """As msgpack; nil when no batch has it."""
+    columns: list[tuple[msgspec.Raw, int]] = [(getattr(batch, name), count) for batch, count in batches]
+    if not any(raw for raw, _ in columns):
+        return _NIL
+    return bytes(columns[0][0]) if len(columns) == 1 else join_arrays(columns)
+
+
+def _filled(batches: Sequence[tuple[LoggedBatch, int]], name: str, blank: Any) -> list[Any] | None:
+    """None when no batch has it."""
+    columns = [(getattr(batch, name), count) for batch, count in batches]
+    if all(column is None for column, _ in columns):
+        return None
+    return [one for column, count in columns for one in (column if column is not None else [blank] * count)]
+
+
+def _hashes(records: Sequence[LoggedPublish]) -> bytes | None:
+    if not any(record.key_hashes for record in records):
+        return None
+    return b"".join([record.key_hashes or bytes(8 * record.count) for record in records])
+
+
+def _times(records: Sequence[LoggedPublish]) -> bytes:
+    return b"".join([array("Q", [record.at]).tobytes() * record.count for record in records])
 
 
 def context(topic: int, partition: int, base: int) -> bytes:

@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 
+from .frame import Buffer
+
 KEY_BYTES = 32
 SALT_BYTES = 16
 NONCE_BYTES = 12
@@ -129,7 +131,7 @@ class KeyRing:
             salt, nonce = self._salt, self._count.to_bytes(NONCE_BYTES, "big")
         return Sealed(name, salt + nonce), self._cipher(name, salt).encrypt(nonce, plain, context)
 
-    def open(self, sealed: Sealed, data: bytes, context: bytes) -> bytes:
+    def open(self, sealed: Sealed, data: Buffer, context: bytes) -> bytes:
         key = self._keys.get(sealed.key)
         if key is None:
             raise UnavailableError(

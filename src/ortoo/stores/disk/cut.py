@@ -14,7 +14,7 @@ from ortoo.model.names import TopicId
 from .catalog import Catalog
 from .checkpoint import Checkpoint, Manifest, TopicEntry
 from .crypto import KeyRing, Secret
-from .history import DiskHistory
+from .history import DiskHistory, HistoryEntry
 from .log import DiskLog, LogEntry
 from .quarantine import Behind
 from .wal import Run
@@ -36,17 +36,18 @@ class Cut(NamedTuple):
     frees: bool
     bytes: int  # how many the write-ahead log had got
 
-    def checkpoint(self) -> Checkpoint:
-        """Once everything is flushed."""
+    def checkpoint(self, logs: list[LogEntry], histories: list[HistoryEntry], logged: list[Run]) -> Checkpoint:
+        """With what each log and history is by now, and the commits where they lie."""
         manifest = Manifest(
             self.at,
             self.topics,
-            [log.entry(start) for log, start, _ in self.logs] + self.unreadable,
-            [history.entry(start) for history, start, _ in self.histories],
+            logs + self.unreadable,
+            histories,
             self.transactions,
             self.behind,
             self.secrets,
             self.staged,
+            logged,
         )
         return Checkpoint(self.number, manifest, self.snapshot)
 
@@ -66,10 +67,6 @@ def take_cut(
     secrets: Mapping[TopicId, bytes],
     staged: list[Run],
 ) -> Cut:
-    for log in catalog.logs.values():
-        log.begin_flush()
-    for history in catalog.histories.values():
-        history.begin_flush()
     starts = {place: log.start for place, log in catalog.logs.items()}
     cut = Cut(
         number,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ortoo.model.names import TopicId
-from ortoo.model.records import LogIndex, Published, Record
+from ortoo.model.records import (
+    HISTORY_RECORDS,
+    HistoryRecord,
+    LogIndex,
+    Published,
+    Record,
+    TopicDeleted,
+    TopicPurged,
+)
 
-from .catalog import Catalog
+from .catalog import Catalog, Place
 from .checkpoint import write_checkpoint
 from .commit import encode_commit
 from .crypto import KeyRing
@@ -15,6 +24,7 @@ from .cut import take_cut
 from .files import Disk
 from .format import check_format
 from .log import DiskLog
+from .logged import LoggedPublish, as_logged
 from .segment import Segment
 from .wal import FOLDER as WAL_FOLDER
 from .wal import Wal
@@ -29,20 +39,29 @@ class Draft:
         self.catalog = Catalog(disk)
         self._ring = ring
         self._pending = 0
+        self._messages: dict[Place, list[LoggedPublish]] = defaultdict(list)  # not written yet
+        self._happened: dict[Place, list[HistoryRecord]] = defaultdict(list)
         self._copied: tuple[str, Segment] | None = None  # where from and where to, and not synced yet
 
     def take(self, record: Record) -> None:
-        self.catalog.absorb(record, 0)
         if isinstance(record, Published):
+            log = self.catalog.log(record.topic, record.partition)
+            self._messages[log.topic, log.partition].append(as_logged(record))
             self._pending += record.size
             if self._pending > FLUSH_BYTES:
                 self.flush()
+        elif isinstance(record, HISTORY_RECORDS):
+            self._happened[record.topic, record.partition].append(record)
+        else:
+            if isinstance(record, TopicPurged | TopicDeleted):
+                for log in self.catalog.logs_of(record.topic):
+                    self._flush_log(log)
+            self.catalog.absorb(record, 0)
 
     def copy(self, path: str, frame: bytes, first: Published, end: int) -> None:
         """A frame of messages as it is, out of that file of another directory. Those of one file stay together."""
         log = self.catalog.log(first.topic, first.partition)
-        if log.tail:
-            self._flush_log(log)
+        self._flush_log(log)
         if self._copied is None or self._copied[0] != path or self._copied[1] is not log.segments[-1]:
             self._sync_copied()
             self.disk.make_dir(log.folder)
@@ -59,25 +78,30 @@ class Draft:
             self._copied = None
 
     def _flush_log(self, log: DiskLog) -> None:
-        self._sync_copied()
-        if log.begin_flush():
-            log.finish_flush(log.flush(self.catalog.ring_of(log.topic, self._ring)))
+        records = [record for record in self._messages.pop((log.topic, log.partition), ()) if record.end > log.start]
+        if records:
+            self._sync_copied()
+            log.finish_flush(log.flush(records, self.catalog.ring_of(log.topic, self._ring)), 0)
 
     def reload(self, topic: TopicId, partition: int, start: int, dedup_since: int) -> LogIndex:
         """What the log of a partition, which begins at `start`, tells of itself."""
         log = self.catalog.log(topic, partition)
         self._flush_log(log)
-        entry = log.entry(start)
+        self._sync_copied()
+        entry = log.entry(start, 0)
         log.segments = []
-        return log.load(entry, self._ring, dedup_since)
+        return log.load(entry, self._ring, dedup_since).build()
 
     def flush(self) -> None:
         self._sync_copied()
-        for log in self.catalog.logs.values():
+        for log in list(self.catalog.logs.values()):
             self._flush_log(log)
-        for history in self.catalog.histories.values():
-            if history.begin_flush():
-                history.finish_flush(history.flush(self.catalog.ring_of(history.topic, self._ring)))
+        for place, records in self._happened.items():
+            history = self.catalog.history(*place)
+            numbered = list(enumerate(records, history.end))
+            history.end += len(records)
+            history.finish_flush(history.flush(numbered, self.catalog.ring_of(history.topic, self._ring)), 0)
+        self._happened.clear()
         self._pending = 0
 
     def finish(
@@ -93,7 +117,9 @@ class Draft:
         self._write_wal(number + 1, commits)
         self.catalog.transactions.clear()  # they are in the commits
         cut = take_cut(self.catalog, self._ring, number, 0, snapshot, at, secrets, [])
-        write_checkpoint(self.disk, cut.checkpoint())
+        logs = [log.entry(start, number) for log, start, _ in cut.logs]
+        histories = [history.entry(start, number) for history, start, _ in cut.histories]
+        write_checkpoint(self.disk, cut.checkpoint(logs, histories, []))
         for log, start, _ in cut.logs:
             for path in log.drop_before(start):
                 self.disk.remove(path)

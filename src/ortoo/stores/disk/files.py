@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import randbits
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
-from .frame import SIZE, BadFrameError, FrameHead, Span, UnreadableError, check_head, parse_fixed
+from .frame import SIZE, BadFrameError, Buffer, FrameHead, Salt, Span, UnreadableError, check_head, parse_fixed
 
 PAGE_BYTES = 4_096  # the system reads whole pages, so what it cannot read is some of these
+HEAD_GUESS_BYTES = 512  # most heads are no longer, with the bytes before them
 CHUNK_BYTES = 1 << 30  # it reads no more than 2 GiB at a time
 
 # What means that this place cannot be read, and others perhaps can: a bad sector, or a checksum of the file system.
@@ -20,14 +23,14 @@ _UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA, errno.EIL
 
 
 class File(Protocol):
-    """An open file. `append` writes all or raises; nothing is durable before `sync` has returned."""
+    """An open file. `append` writes all parts or raises; nothing is durable before `sync` has returned."""
 
     @property
     def descriptor(self) -> int | None:
         """What the kernel knows it by; None where only `sync` can sync it."""
         ...
 
-    def append(self, data: bytes) -> None: ...
+    def append(self, *parts: Buffer) -> None: ...
 
     def read(self, position: int, size: int) -> bytes:
         """Fewer bytes only where the file ends; UnreadableError where the disk cannot read one of them."""
@@ -46,6 +49,12 @@ class Disk(Protocol):
     """A directory tree; paths are relative, with slashes. Names are durable once `sync_dir` of their folder has returned.
 
     What cannot be opened, read or listed because of the disk is an UnreadableError."""
+
+    salt: Salt  # of all frames in it, once FORMAT has been read
+
+    def new_salt(self) -> int:
+        """That nobody can guess; never 0."""
+        ...
 
     def open(self, path: str) -> File:
         """For appending and reading; made when it is not there."""
@@ -73,21 +82,35 @@ class Disk(Protocol):
 
     def sync_dir(self, folder: str) -> None: ...
 
+    def begin_sync(self) -> Callable[[], None] | None:
+        """What syncs everything that is written to the tree from now on, names included, at once; None where nothing can."""
+        ...
+
     def free_bytes(self) -> int: ...
 
 
 def read_head(file: File, position: int) -> tuple[FrameHead, bytes]:
     """The head of the frame at that place, checked, without reading its body. BadFrameError when there is none."""
     try:
-        first = file.read(position, SIZE)
+        first = _first_bytes(file, position)
         fixed = parse_fixed(first)
-        head = file.read(position + SIZE, fixed.head_size)
-        check_head(fixed, first[:24], head)
+        head = first[fixed.fixed_size : fixed.body_at]
+        if len(head) < fixed.head_size:
+            head += file.read(position + len(first), fixed.body_at - len(first))
+        check_head(fixed, first[:SIZE], head)
         if position + fixed.size > file.size():
             raise BadFrameError("the file ends within a frame")
     except BadFrameError as error:
         raise BadFrameError(error.reason, position) from None
     return fixed, head
+
+
+def _first_bytes(file: File, position: int) -> bytes:
+    """Mostly with all of the head: one read in place of two."""
+    try:
+        return file.read(position, HEAD_GUESS_BYTES)
+    except UnreadableError:  # perhaps only the body, or another frame
+        return file.read(position, SIZE)
 
 
 def read_heads(file: File) -> Iterator[tuple[int, FrameHead, bytes]]:
@@ -104,6 +127,7 @@ class Content(NamedTuple):
 
     data: bytes
     holes: list[Span]
+    salt: Salt = Salt()
 
 
 def read_file(disk: Disk, path: str, position: int = 0, size: int | None = None) -> Content:
@@ -111,9 +135,9 @@ def read_file(disk: Disk, path: str, position: int = 0, size: int | None = None)
     try:
         file = disk.open(path)
     except UnreadableError:
-        return Content(b"\0", [(0, 1)])
+        return Content(b"\0", [(0, 1)], disk.salt)
     try:
-        return read_around(file, position, size)
+        return read_around(file, position, size)._replace(salt=disk.salt)
     finally:
         file.close()
 
@@ -193,21 +217,24 @@ class RealFile:
     def descriptor(self) -> int:
         return self._fd
 
-    def append(self, data: bytes) -> None:
-        view = memoryview(data)
+    def append(self, *parts: Buffer) -> None:
+        size = sum(map(len, parts))
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            written = os.writev(self._fd, parts)
+            if written < size:
+                view = memoryview(b"".join(parts))[written:]
+                while view:
+                    view = view[os.write(self._fd, view) :]
         except OSError:
             os.ftruncate(self._fd, self._size)  # half a frame must not stay before the next one
             raise
-        self._size += len(data)
+        self._size += size
 
     def read(self, position: int, size: int) -> bytes:
         return read_at(self._fd, position, size)
 
     def size(self) -> int:
-        return self._size
+        return os.fstat(self._fd).st_size  # it may be open twice: to be written, and to be read
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -226,6 +253,9 @@ class RealFile:
             self.close()
 
 
+# One call in the place of thousands. The C library has it on Linux; everywhere else each file is synced by itself.
+_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
 _open_files: WeakSet[RealFile] = WeakSet()
 
 
@@ -240,10 +270,14 @@ os.register_at_fork(after_in_child=_leave_files_to_parent)
 class RealDisk:
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.salt = Salt()
         self._durable: set[str] = set()  # folders whose names are surely on the disk
 
     def __str__(self) -> str:
         return str(self.root)
+
+    def new_salt(self) -> int:
+        return randbits(64) or 1
 
     def open(self, path: str) -> File:
         return RealFile(self.root / path)
@@ -295,6 +329,21 @@ class RealDisk:
 
     def sync_dir(self, folder: str) -> None:
         sync(self.root / folder)
+
+    def begin_sync(self) -> Callable[[], None] | None:
+        if _syncfs is None:
+            return None
+        fd = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC)  # a failure since is told to who had it open
+
+        def sync_all() -> None:
+            try:
+                if _syncfs(fd):
+                    failed = ctypes.get_errno()
+                    raise OSError(failed, os.strerror(failed))
+            finally:
+                os.close(fd)
+
+        return sync_all
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)

@@ -1,20 +1,42 @@
-"""The version of the directory as a whole. Every change of any file's layout raises it; docs/format.md tells the rest."""
+"""The version of the directory as a whole, and its salt. Every change of any file's layout raises the version; docs/format.md
+tells the rest."""
 
 import re
+from zlib import crc32
 
 from ortoo.model.errors import CorruptionError, UnavailableError
 
 from .contents import WAL_FILES, list_files
 from .files import Disk, read_file
+from .frame import Salt
 
-FORMAT = b"ortoo data directory, format 2\n"
-_OLDER = (b"ortoo data directory, format 1\n",)  # all that they have, this format has, too
-_VERSION = re.compile(rb"ortoo data directory, format [0-9]+\n")
+_OLDER = (b"ortoo data directory, format 1\n", b"ortoo data directory, format 2\n")  # their frames have no salt
+_FORMAT = re.compile(
+    rb"(ortoo data directory, format 3\nsalt ([0-9a-f]{16})\n(has older files\n)?)check ([0-9a-f]{8})\n"
+)
+_VERSION = re.compile(rb"ortoo data directory, format ([0-9]{1,9})\n")
+NEWEST = 3
 NAME = "FORMAT"
 UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
 _WAL = "wal"
 _FIRST = f"{_WAL}/{1:020d}.wal"
 PIN_PREFIX, PIN_SUFFIX = "backup-", ".tmp"  # folders of links, in which a backup holds what it needs
+
+
+def _encode(salt: Salt) -> bytes:
+    older = "has older files\n" if salt.has_older else ""
+    told = f"ortoo data directory, format {NEWEST}\nsalt {salt.value:016x}\n{older}"
+    return f"{told}check {crc32(told.encode()):08x}\n".encode()
+
+
+def _decode(found: bytes) -> Salt | None:
+    """None when it is not a FORMAT."""
+    if found in _OLDER:
+        return Salt()
+    match = _FORMAT.fullmatch(found)
+    if match is None or crc32(match[1]) != int(match[4], 16):
+        return None
+    return Salt(int(match[2], 16), match[3] is not None)
 
 
 def refuse_unknown(disk: Disk) -> None:
@@ -24,11 +46,14 @@ def refuse_unknown(disk: Disk) -> None:
         raise UnavailableError(
             f"{disk} is half a copy, by a backup or a restore that was never finished; remove it, and copy again"
         )
-    found = read_file(disk, NAME).data if NAME in present else FORMAT
-    if found != FORMAT and found not in _OLDER and _VERSION.fullmatch(found):
+    found = read_file(disk, NAME).data if NAME in present else b""
+    version = _VERSION.match(found)
+    if version is not None and not 1 <= int(version[1]) <= NEWEST:
+        told = found.splitlines()[0].decode()
         raise UnavailableError(
-            f"the file FORMAT has {found.decode().strip()!r}; this program reads formats 1 and 2: use a newer one"
+            f"the file FORMAT has {told!r}; this program reads formats 1 to {NEWEST}: use a newer one"
         )
+    disk.salt = _decode(found) or Salt()
 
 
 def refuse_strangers(disk: Disk) -> None:
@@ -36,7 +61,7 @@ def refuse_strangers(disk: Disk) -> None:
     refuse_unknown(disk)
     present = disk.list("")
     if NAME in present:
-        if read_file(disk, NAME).data not in (FORMAT, *_OLDER):
+        if _decode(read_file(disk, NAME).data) is None:
             raise CorruptionError("the file FORMAT of the data directory is damaged; repair it")
         return
     logs = list_files(disk, _WAL, WAL_FILES)
@@ -52,19 +77,22 @@ def check_format(disk: Disk) -> None:
     is gone is missed, and not taken for a directory in which nothing has happened yet.
     """
     refuse_strangers(disk)
-    if NAME not in disk.list(""):
+    is_new = NAME not in disk.list("")
+    if is_new:
         disk.make_dir(_WAL)
         disk.open(_FIRST).close()
         disk.sync_dir(_WAL)
     for name in disk.list(""):
         if name.startswith(PIN_PREFIX) and name.endswith(PIN_SUFFIX):
             disk.remove_dir(name)  # of a backup that was killed; one that is under way begins anew
-    if NAME in disk.list("") and read_file(disk, NAME).data == FORMAT:
+    if disk.salt.value:
         return
+    salt = Salt(disk.new_salt(), has_older=not is_new)
     disk.remove(f"{NAME}.tmp")
     file = disk.open(f"{NAME}.tmp")
-    file.append(FORMAT)
+    file.append(_encode(salt))
     file.sync()
     file.close()
     disk.rename(f"{NAME}.tmp", NAME)
     disk.sync_dir("")
+    disk.salt = salt

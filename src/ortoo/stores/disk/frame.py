@@ -1,31 +1,39 @@
 """Frames: how every file of the store wraps what it holds. Pure bytes; docs/format.md is normative.
 
      0  4  magic     "OrtF"
-     4  1  version   1
+     4  1  version   2
      5  1  kind      1 commit · 2 messages · 3 history · 4 checkpoint · 5 keys
      6  2  flags     1 zstd
      8  8  number    a commit's number, or the first offset the frame speaks of
     16  4  length of the head
     20  4  length of the body
-    24  4  CRC-32 of bytes 0 to 24 and the head
-    28  4  CRC-32 of the body
-    32     head, then body
+    24  8  salt      the same in all frames of a directory
+    32  8  XXH3-64 of bytes 0 to 31 and the head
+    40  8  XXH3-64 of the body
+    48     head, then body
+
+Version 1 has no salt, and CRC-32 in the place of XXH3: bytes 24 to 27 of bytes 0 to 23 and the head, 28 to 31 of the body, and
+the head begins at byte 32. It is only read.
 
 The head can be read, and trusted, without the body: recovery reads heads only, and a frame whose body is damaged still
-tells what it spoke of.
+tells what it spoke of. The salt is what no message can know: bytes of a user that look like a frame are not taken for one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from xxhash import xxh3_64, xxh3_64_intdigest
+
 MAGIC = b"OrtF"
-VERSION = 1
-FIXED = struct.Struct("<4sBBHQIIII")
-SIZE = FIXED.size
+VERSION, OLD_VERSION = 2, 1
+_SHAPE = struct.Struct("<4sBBHQII")  # what all versions begin with
+_SALTED = struct.Struct("<4sBBHQIIQ")
+_REST, _SUMS, _OLD_SUMS = struct.Struct("<QQQ"), struct.Struct("<QQ"), struct.Struct("<II")
+SIZE, OLD_SIZE = _SALTED.size + _SUMS.size, _SHAPE.size + _OLD_SUMS.size
 HEAD_BYTES_MAX = 1 << 30
 BODY_BYTES_MAX = 1 << 31
 
@@ -33,6 +41,17 @@ COMMIT, MESSAGES, HISTORY, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
 ZSTD = 1
 
 Span = tuple[int, int]  # bytes of a file: the first, and the one after the last
+Buffer = bytes | bytearray | memoryview
+
+
+class Salt(NamedTuple):
+    """Of a directory. 0: not known."""
+
+    value: int = 0
+    has_older: bool = True  # files of a format that had none may be there
+
+
+UNKNOWN = Salt()
 
 
 class FrameHead(NamedTuple):
@@ -41,12 +60,22 @@ class FrameHead(NamedTuple):
     number: int
     head_size: int
     body_size: int
-    head_crc: int
-    body_crc: int
+    head_sum: int
+    body_sum: int
+    salt: int | None  # None: of a version that had none
+
+    @property
+    def fixed_size(self) -> int:
+        return OLD_SIZE if self.salt is None else SIZE
+
+    @property
+    def body_at(self) -> int:
+        """Where the body begins, counted from the frame's first byte."""
+        return self.fixed_size + self.head_size
 
     @property
     def size(self) -> int:
-        return SIZE + self.head_size + self.body_size
+        return self.body_at + self.body_size
 
 
 class BadFrameError(Exception):
@@ -68,38 +97,60 @@ class UnreadableError(BadFrameError, OSError):
         self.errno = None if cause is None else cause.errno
 
 
-def encode_frame(kind: int, number: int, head: bytes, body: bytes, flags: int = 0) -> bytes:
-    fixed = struct.pack("<4sBBHQII", MAGIC, VERSION, kind, flags, number, len(head), len(body))
-    crcs = struct.pack("<II", crc32(head, crc32(fixed)), crc32(body))
-    return b"".join((fixed, crcs, head, body))
+def encode_frame(kind: int, number: int, head: bytes, body: bytes, flags: int = 0, *, salt: int = 0) -> bytes:
+    return b"".join((frame_start(kind, number, head, (body,), flags, salt=salt), head, body))
+
+
+def frame_start(kind: int, number: int, head: bytes, body: Sequence[Buffer], flags: int = 0, *, salt: int = 0) -> bytes:
+    """What comes before the head. A body in parts is summed as it is: large ones are not worth a copy."""
+    if len(body) == 1:
+        size, body_sum = len(body[0]), xxh3_64_intdigest(body[0])
+    else:
+        size, body_sum = sum(map(len, body)), _sum_parts(body)
+    fixed = _SALTED.pack(MAGIC, VERSION, kind, flags, number, len(head), size, salt)
+    return fixed + _SUMS.pack(xxh3_64_intdigest(fixed + head), body_sum)
+
+
+def _sum_parts(parts: Iterable[Buffer]) -> int:
+    total = xxh3_64()
+    for part in parts:
+        total.update(part)
+    return total.intdigest()
 
 
 def parse_fixed(data: bytes, at: int = 0) -> FrameHead:
-    """The first 32 bytes of a frame; only its shape is checked here."""
-    if len(data) - at < SIZE:
+    """The first bytes of a frame; only its shape is checked here."""
+    if len(data) - at < OLD_SIZE:
         raise BadFrameError("the file ends within a frame's first bytes")
-    magic, version, kind, flags, number, head_size, body_size, head_crc, body_crc = FIXED.unpack_from(data, at)
+    magic, version, kind, flags, number, head_size, body_size = _SHAPE.unpack_from(data, at)
     if magic != MAGIC:
         raise BadFrameError("no frame begins here")
-    if version != VERSION:
-        raise BadFrameError(f"the frame has format version {version}, this program reads version {VERSION}")
+    if version not in (VERSION, OLD_VERSION):
+        raise BadFrameError(f"the frame has format version {version}, this program reads versions 1 and {VERSION}")
     if head_size > HEAD_BYTES_MAX or body_size > BODY_BYTES_MAX:
         raise BadFrameError("the frame claims an impossible size")
-    return FrameHead(kind, flags, number, head_size, body_size, head_crc, body_crc)
+    if version == OLD_VERSION:
+        head_sum, body_sum = _OLD_SUMS.unpack_from(data, at + _SHAPE.size)
+        return FrameHead(kind, flags, number, head_size, body_size, head_sum, body_sum, None)
+    if len(data) - at < SIZE:
+        raise BadFrameError("the file ends within a frame's first bytes")
+    salt, head_sum, body_sum = _REST.unpack_from(data, at + _SHAPE.size)
+    return FrameHead(kind, flags, number, head_size, body_size, head_sum, body_sum, salt)
 
 
 def check_head(fixed: FrameHead, first: bytes, head: bytes) -> None:
-    """`first` are the frame's first 24 bytes."""
+    """`first` are the frame's first bytes, SIZE of them where there are so many."""
     if len(head) != fixed.head_size:
         raise BadFrameError("the file ends within a frame's head")
-    if crc32(head, crc32(first)) != fixed.head_crc:
+    found = crc32(head, crc32(first[:24])) if fixed.salt is None else xxh3_64_intdigest(first[:32] + head)
+    if found != fixed.head_sum:
         raise BadFrameError("the checksum of the frame's head does not match")
 
 
 def check_body(fixed: FrameHead, body: bytes) -> None:
     if len(body) != fixed.body_size:
         raise BadFrameError("the file ends within a frame's body")
-    if crc32(body) != fixed.body_crc:
+    if (crc32(body) if fixed.salt is None else xxh3_64_intdigest(body)) != fixed.body_sum:
         raise BadFrameError("the checksum of the frame's body does not match")
 
 
@@ -116,6 +167,12 @@ class Frame(NamedTuple):
         return UnreadableError().reason if self.is_unreadable else "the checksum of the frame's body does not match"
 
 
+def framed_anew(frame: Frame, salt: Salt) -> bytes:
+    """The same, for a directory with that salt."""
+    fixed = frame.fixed
+    return encode_frame(fixed.kind, fixed.number, frame.head, frame.body or b"", fixed.flags, salt=salt.value)
+
+
 class Damage(NamedTuple):
     """Bytes in which no frame could be read, up to the next good one or the end."""
 
@@ -125,24 +182,26 @@ class Damage(NamedTuple):
     is_unreadable: bool = False  # the disk could not read all of them
 
 
-def scan_frames(data: bytes, holes: Sequence[Span] = ()) -> list[Frame | Damage]:
-    """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head.
+def scan_frames(data: bytes, holes: Sequence[Span] = (), salt: Salt = UNKNOWN) -> list[Frame | Damage]:
+    """Everything in a file, good or bad. Bytes that cannot be read are searched for the next good head, with that salt: the
+    directory's, and where that is not known, the one of the first frame.
 
     The body of a good head is never searched, not even when the file ends within it: a message may hold bytes that look like
     a frame. `holes` are places that the disk cannot read; there are zeros in the data for them.
     """
     found: list[Frame | Damage] = []
+    scanner = _Scanner(data, salt)
     at = 0
     while at < len(data):
         try:
-            fixed, head = _head_at(data, at)
+            fixed, head = scanner.head_at(at)
         except BadFrameError as error:
-            after = _next_good(data, at + 1)
+            after = scanner.next_good(at + 1)
             is_hole = _meet(holes, at, after)
             found.append(Damage(at, after, UnreadableError().reason if is_hole else error.reason, is_hole))
             at = after
             continue
-        body: bytes | None = data[at + SIZE + fixed.head_size : at + fixed.size]
+        body: bytes | None = data[at + fixed.body_at : at + fixed.size]
         try:
             check_body(fixed, body or b"")
         except BadFrameError as error:
@@ -159,19 +218,38 @@ def _meet(holes: Sequence[Span], start: int, end: int) -> bool:
     return any(first < end and start < last for first, last in holes)
 
 
-def _head_at(data: bytes, at: int) -> tuple[FrameHead, bytes]:
-    fixed = parse_fixed(data, at)
-    head = data[at + SIZE : at + SIZE + fixed.head_size]
-    check_head(fixed, data[at : at + 24], head)
-    return fixed, head
+class _Scanner:
+    """Finds the heads in a file. All its frames are of one version, and have one salt."""
 
+    def __init__(self, data: bytes, salt: Salt) -> None:
+        self._data = data
+        self._salt = salt
+        self._is_known = False
+        self._wanted: int | None = None
 
-def _next_good(data: bytes, at: int) -> int:
-    while (at := data.find(MAGIC, at)) >= 0:
-        try:
-            _head_at(data, at)
-        except BadFrameError:
-            at += 1
-        else:
-            return at
-    return len(data)
+    def head_at(self, at: int) -> tuple[FrameHead, bytes]:
+        fixed = parse_fixed(self._data, at)
+        head = self._data[at + fixed.fixed_size : at + fixed.body_at]
+        check_head(fixed, self._data[at : at + SIZE], head)
+        if not self._is_known:
+            self._learn(fixed, at)
+        if fixed.salt != self._wanted:
+            raise BadFrameError("this frame is not of this directory")
+        return fixed, head
+
+    def _learn(self, fixed: FrameHead, at: int) -> None:
+        """From the first good frame. What has no salt is trusted only where a file begins, or such files may be there."""
+        is_own = self._salt.has_older or at == 0 if fixed.salt is None else self._salt.value in (0, fixed.salt)
+        if not is_own:
+            raise BadFrameError("this frame is not of this directory")
+        self._is_known, self._wanted = True, fixed.salt
+
+    def next_good(self, at: int) -> int:
+        while (at := self._data.find(MAGIC, at)) >= 0:
+            try:
+                self.head_at(at)
+            except BadFrameError:
+                at += 1
+            else:
+                return at
+        return len(self._data)

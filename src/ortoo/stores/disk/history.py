@@ -1,6 +1,7 @@
-"""What happened to a partition's messages, in files of its own: frames that know which offsets they speak of.
+"""What happened to a partition's messages, in files of its own: frames that know which offsets they speak of; and behind them
+blocks, which lie in the write-ahead log until they are flushed.
 
-frames (in files, listed in the checkpoint) | writing (being flushed by a checkpoint) | tail (newest)
+frames (in files, listed in the checkpoint) | blocks (where each commit's records lie in the write-ahead log)
 
 The records of a partition are numbered from 0, in this order, for ever: a frame's head tells the number of its first one, so
 that what is damaged or gone leaves the others their numbers.
@@ -8,8 +9,9 @@ that what is damaged or gone leaves the others their numbers.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -19,13 +21,14 @@ import msgspec
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
-from ortoo.model.records import HistoryRecord, Retried, decode_history, encode_records
+from ortoo.model.records import HISTORY_RECORDS, HistoryRecord, Retried, decode_history, encode_records
 from ortoo.ports import StoredHistory
 
 from .contents import HISTORY_FILES, list_files
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_around, read_file, read_heads
 from .frame import HISTORY, BadFrameError, Frame, FrameHead, UnreadableError, encode_frame, scan_frames
+from .logged import CommitReader
 
 FRAME_RECORDS = 512
 FILE_BYTES = 16 << 20
@@ -47,6 +50,8 @@ class HistoryEntry(NamedTuple):
     files: list[tuple[int, int]]
     dropped: int = 0  # records that went with files of old
     end: int = 0  # number after that of the last record in the files
+    blocks: bytes = b""  # as Blocks.part gives them
+    logged: int = 0  # how many records the blocks have
 
 
 class Place(NamedTuple):
@@ -79,39 +84,103 @@ def bounds(record: HistoryRecord) -> tuple[int, int]:
     return record.offsets.first(), record.offsets.last()
 
 
+class Blocks:
+    """The commits in the write-ahead log that have records of a partition: their numbers, where each begins, the number of its
+    first record, and the bounds of the offsets that it speaks of."""
+
+    __slots__ = ("firsts", "lasts", "numbers", "positions", "starts")
+
+    def __init__(self, data: bytes = b"") -> None:
+        flat = array("Q", data)
+        if len(flat) % 5:
+            raise CorruptionError("a checkpoint tells of half a block of history")
+        columns = [flat[len(flat) * at // 5 : len(flat) * (at + 1) // 5] for at in range(5)]
+        self.numbers, self.positions, self.starts, self.firsts, self.lasts = columns
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def append(self, number: int, position: int, start: int, first: int, last: int) -> None:
+        self.numbers.append(number)
+        self.positions.append(position)
+        self.starts.append(start)
+        self.firsts.append(first)
+        self.lasts.append(last)
+
+    def widen(self, first: int, last: int) -> None:
+        """The last commit speaks of these, too."""
+        self.firsts[-1], self.lasts[-1] = min(first, self.firsts[-1]), max(last, self.lasts[-1])
+
+    def drop(self, upto: int) -> None:
+        """Those of commits up to that number."""
+        count = bisect_right(self.numbers, upto)
+        del self.numbers[:count], self.positions[:count], self.starts[:count], self.firsts[:count], self.lasts[:count]
+
+    def part(self, number: int) -> bytes:
+        """Those of commits up to that number, as bytes."""
+        after = bisect_right(self.numbers, number)
+        columns = (self.numbers, self.positions, self.starts, self.firsts, self.lasts)
+        return b"".join([column[:after].tobytes() for column in columns])
+
+
 class DiskHistory:
-    def __init__(self, disk: Disk, topic: TopicId, partition: int) -> None:
+    def __init__(self, disk: Disk, topic: TopicId, partition: int, commits: CommitReader | None = None) -> None:
         self.disk = disk
+        self._commits = commits
         self.topic = topic
         self.partition = partition
         self.folder = f"history/{topic}/{partition}"
         self.places: list[Place] = []
         self.sizes: dict[int, int] = {}  # by file number
-        self.writing: list[HistoryRecord] = []
-        self.tail: list[HistoryRecord] = []
+        self.blocks = Blocks()
+        self.end = 0  # number after that of the last record
         self.dropped = 0
         self.written_end = 0  # number after that of the last record in the files
         self._cached: tuple[Place, list[HistoryRecord]] | None = None
-        self._closed: set[int] = set()  # files that the disk cannot open
+        self._finished: set[int] = (
+            set()
+        )  # files that are not written to: of an older format, or the disk cannot open them
 
     @property
     def first(self) -> int:
         """Number of the oldest record that is still known."""
         return self.places[0].start if self.places else self.written_end
 
-    @property
-    def end(self) -> int:
-        return self.written_end + len(self.writing) + len(self.tail)
-
-    def note(self, record: HistoryRecord) -> None:
-        self.tail.append(record)
+    def note(self, record: HistoryRecord, number: int, position: int) -> None:
+        """It lies in that commit, which begins at that place of its file."""
+        if self.blocks.numbers and self.blocks.numbers[-1] == number:
+            self.blocks.widen(*bounds(record))
+        else:
+            self.blocks.append(number, position, self.end, *bounds(record))
+        self.end += 1
 
     def history(self, offset: int, ring: KeyRing) -> list[HistoryRecord]:
         found: list[HistoryRecord] = []
         for place in self.places:
             if place.first <= offset <= place.last:
                 found.extend(self.read(place, ring))
-        return [record for record in [*found, *self.writing, *self.tail] if offset in record.offsets]
+        for index in range(len(self.blocks)):
+            if self.blocks.firsts[index] <= offset <= self.blocks.lasts[index]:
+                found.extend(self._logged(index))
+        return [record for record in found if offset in record.offsets]
+
+    def _logged(self, index: int) -> list[HistoryRecord]:
+        assert self._commits is not None  # there are no blocks without a write-ahead log
+        number, position = self.blocks.numbers[index], self.blocks.positions[index]
+        return self.mine(self._commits.read(number, position, self.topic))
+
+    def mine(self, records: Iterable[object]) -> list[HistoryRecord]:
+        """Of a commit's records."""
+        return [
+            record
+            for record in records
+            if isinstance(record, HISTORY_RECORDS) and record.partition == self.partition and record.topic == self.topic
+        ]
+
+    def check_blocks(self) -> None:
+        """Reads them all."""
+        for index in range(len(self.blocks)):
+            self._logged(index)
 
     def read_history(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> StoredHistory:
         """Records from `start` to before `end`, until some are missing. Where the first ones are, it starts behind them."""
@@ -137,7 +206,13 @@ class DiskHistory:
                     report(str(error))
                     continue
             yield self._cached[0].start, self._cached[1]
-        yield self.written_end, [*self.writing, *self.tail]
+        for index in range(max(bisect_right(self.blocks.starts, start) - 1, 0), len(self.blocks)):
+            try:
+                records = self._logged(index)
+            except CorruptionError as error:
+                report(str(error))
+                continue
+            yield self.blocks.starts[index], records
 
     def read(self, place: Place, ring: KeyRing) -> list[HistoryRecord]:
         content = read_file(self.disk, self.path(place.file), place.position, place.size)
@@ -168,61 +243,72 @@ class DiskHistory:
     def _context(self, first: int) -> bytes:
         return f"history {self.topic}.{self.partition}.{first}".encode()
 
-    # -- writing behind
+    # -- flushing
 
-    def begin_flush(self) -> bool:
-        self.writing, self.tail = self.writing + self.tail, []
-        return bool(self.writing)
-
-    def flush(self, ring: KeyRing | None) -> list[Place]:
-        """Writes what was handed over, and syncs. Runs beside the event loop."""
+    def flush(
+        self, records: Sequence[tuple[int, HistoryRecord]], ring: KeyRing | None, synced: bool = False
+    ) -> list[Place]:
+        """Writes these, each with its number, and syncs them, unless that is done for all. Runs beside the event loop."""
         number = max(self.sizes, default=0)
-        if number == 0 or self.sizes[number] >= FILE_BYTES or number in self._closed:
+        if number == 0 or self.sizes[number] >= FILE_BYTES or number in self._finished:
             number += 1
             self.disk.make_dir(self.folder)
         file = self.disk.open(self.path(number))
         try:
             file.truncate(self.sizes.get(number, 0))  # what a failed flush left behind
-            places = self._write(file, number, ring)
-            file.sync()
+            places = self._write(file, number, records, ring)
+            if not synced:
+                file.sync()
         except OSError:
             file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
             raise
         finally:
             file.close()
-        self.disk.sync_dir(self.folder)
+        if not synced:
+            self.disk.sync_dir(self.folder)
         return places
 
-    def _write(self, file: File, number: int, ring: KeyRing | None) -> list[Place]:
+    def take_back(self, places: list[Place]) -> None:
+        """What a flush wrote counts for nothing."""
+        for number in {place.file for place in places}:
+            file = self.disk.open(self.path(number))
+            file.truncate(self.sizes.get(number, 0))
+            file.close()
+
+    def _write(
+        self, file: File, number: int, numbered: Sequence[tuple[int, HistoryRecord]], ring: KeyRing | None
+    ) -> list[Place]:
         places = []
-        for at in range(0, len(self.writing), FRAME_RECORDS):
-            records = self.writing[at : at + FRAME_RECORDS]
+        for start, records in _in_frames(numbered):
             edges = [bounds(record) for record in records]
             first, last = min(low for low, _ in edges), max(high for _, high in edges)
             body, sealed = encode_records(list(records)), None
             if ring is not None:
                 sealed, body = ring.seal(body, self._context(first))
-            start = self.written_end + at
             head = HistoryHead(first, last, len(records), sealed, start)
-            frame = encode_frame(HISTORY, first, _encode(head), body)
+            frame = encode_frame(HISTORY, first, _encode(head), body, salt=self.disk.salt.value)
             places.append(Place(first, last, number, file.size(), len(frame), head, start))
             file.append(frame)
         return places
 
-    def finish_flush(self, places: list[Place]) -> None:
+    def finish_flush(self, places: list[Place], upto: int) -> None:
+        """What commits up to that number had is in files now."""
         self.places.extend(places)
         for place in places:
             self.sizes[place.file] = place.position + place.size
-        self.written_end += len(self.writing)
-        self.writing = []
+        self.blocks.drop(upto)
+        self.written_end = self.blocks.starts[0] if len(self.blocks) else self.end
 
-    def entry(self, start: int) -> HistoryEntry:
-        """As of a cut at which the log began at `start`."""
+    def entry(self, start: int, commit: int) -> HistoryEntry:
+        """As of a cut after that commit, at which the log began at `start`."""
         oldest = self._oldest(start)
         files = sorted((number, size) for number, size in self.sizes.items() if number >= oldest)
         first = next((place.start for place in self.places if place.file >= oldest), self.written_end)
         dropped = self.dropped if len(files) == len(self.sizes) else first
-        return HistoryEntry(self.topic, self.partition, files, dropped, self.written_end)
+        after = bisect_right(self.blocks.numbers, commit)
+        end = self.blocks.starts[after] if after < len(self.blocks) else self.end
+        blocks, logged = self.blocks.part(commit), end - self.written_end
+        return HistoryEntry(self.topic, self.partition, files, dropped, self.written_end, blocks, logged)
 
     def _oldest(self, start: int) -> int:
         """Files before that one speak only of messages long gone; the newest stays, for what was skipped is told there."""
@@ -261,6 +347,7 @@ class DiskHistory:
         for stranger in present - {number for number, _ in entry.files}:
             self.disk.remove(self.path(stranger))
         self.written_end = max(self.written_end, entry.end)
+        self.blocks, self.end = Blocks(entry.blocks), self.written_end + entry.logged
         return problems
 
     def _load_file(self, number: int, size: int) -> list[str]:
@@ -268,7 +355,7 @@ class DiskHistory:
             file = self.disk.open(self.path(number))
         except UnreadableError as error:
             self.sizes[number] = size  # it stays what it is to the checkpoint
-            self._closed.add(number)
+            self._finished.add(number)
             return [f"{self.path(number)} is damaged at byte 0: {error.reason}"]
         try:
             if file.size() > size:
@@ -277,7 +364,9 @@ class DiskHistory:
             self.places.extend(self._place(number, *found) for found in list(read_heads(file)))
             problem = f"at byte {file.size()}: the checkpoint knows of {size} bytes" if file.size() < size else None
         except BadFrameError as error:
-            frames = scan_frames(*read_around(file))  # what lies beyond the damage is worth having
+            frames = scan_frames(
+                *read_around(file)._replace(salt=self.disk.salt)
+            )  # what lies beyond the damage is worth having
             found = [frame for frame in frames if isinstance(frame, Frame)]
             self.places.extend(self._place(number, frame.position, frame.fixed, frame.head) for frame in found)
             problem = f"at byte {error.position}: {error.reason}"
@@ -286,7 +375,24 @@ class DiskHistory:
         return [f"{self.path(number)} is damaged {problem}"] if problem else []
 
     def _place(self, number: int, position: int, fixed: FrameHead, data: bytes) -> Place:
+        if fixed.salt is None:
+            self._finished.add(number)
         head = decode_head(data)
         start = max(self.written_end, head.start or 0)
         self.written_end = start + head.count
         return Place(head.first, head.last, number, position, fixed.size, head, start)
+
+
+def _in_frames(numbered: Sequence[tuple[int, HistoryRecord]]) -> Iterator[tuple[int, list[HistoryRecord]]]:
+    """The number of the first, and records that follow each other: what becomes one frame each."""
+    start = 0
+    records: list[HistoryRecord] = []
+    for number, record in numbered:
+        if records and (len(records) == FRAME_RECORDS or number != start + len(records)):
+            yield start, records
+            records = []
+        if not records:
+            start = number
+        records.append(record)
+    if records:
+        yield start, records

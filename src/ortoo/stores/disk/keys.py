@@ -47,7 +47,8 @@ def write_keys(disk: Disk, known: dict[str, bytes]) -> None:
     draft = f"{NAME}.tmp"
     disk.remove(draft)
     file = disk.open(draft)
-    file.append(encode_frame(KEYS, 0, msgspec.msgpack.encode(list(known.items())), b""))
+    head = msgspec.msgpack.encode(list(known.items()))
+    file.append(encode_frame(KEYS, 0, head, b"", salt=disk.salt.value))
     file.sync()
     file.close()
     disk.rename(draft, NAME)

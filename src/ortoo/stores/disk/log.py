@@ -1,70 +1,36 @@
-"""One partition's log: segments on disk, and a tail in memory that the write-ahead log keeps safe until it is written.
+"""One partition's log: segments in files of their own, and behind them blocks, which lie in the write-ahead log until they are
+flushed. What was published last is in memory, too.
 
-segments (durable, listed in the checkpoint) | writing (being flushed by a checkpoint) | tail (newest)
+segments (listed in the checkpoint) | blocks (where each publish lies in the write-ahead log)
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, NamedTuple
 
-from ortoo.model.batch import Batch
 from ortoo.model.errors import CorruptionError
-from ortoo.model.limits import BATCH_MESSAGES_MAX
 from ortoo.model.names import TopicId
 from ortoo.model.records import LogIndex, Published
 from ortoo.model.replies import Columns, join_columns
-from ortoo.stores.stretch import Stretch
 
 from .codec import MessageHead, encode_messages, to_columns
 from .contents import SEGMENT_FILES, list_files
 from .crypto import KeyRing
 from .files import Disk
+from .logged import CommitReader, LoggedPublish, in_frames
 from .open_files import FilePool
+from .recent import FrameCache, Recent, RecentStretch
 from .segment import Segment, SegmentEntry
 
 FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
-_LARGE_BYTES = 16 << 20
 SEGMENT_BYTES = 64 << 20
 SEGMENT_AGE_MS = 24 * 3_600_000
-
-
-class TailStretch(Stretch):
-    """What becomes one frame."""
-
-    __slots__ = ("dedup_ids", "hashes", "size")
-
-    def __init__(self, base: int) -> None:
-        super().__init__(base)
-        self.hashes: array[int] | None = None
-        self.dedup_ids: list[str | None] | None = None
-        self.size = 0
-
-    def append(self, record: Published) -> None:
-        before = len(self.values)
-        super().append(record)
-        self.size += record.size
-        if record.key_hashes or self.hashes is not None:
-            if self.hashes is None:
-                self.hashes = array("Q", bytes(8 * before))
-            self.hashes.frombytes(record.key_hashes or bytes(8 * record.count))
-        ids = record.batch.dedup_ids
-        if ids is not None or self.dedup_ids is not None:
-            if self.dedup_ids is None:
-                self.dedup_ids = [None] * before
-            self.dedup_ids.extend(ids if ids is not None else [None] * record.count)
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.values) >= FRAME_MESSAGES or self.size >= FRAME_BYTES
-
-    def encode(self, topic: TopicId, partition: int, ring: KeyRing | None) -> bytes:
-        columns = self.read(range(self.base, self.end))
-        hashes = self.hashes.tobytes() if self.hashes is not None else None
-        return encode_messages(topic, partition, columns, self.size, hashes, self.dedup_ids, ring)
+_FEW, _MANY_BLOCKS = 256, 64  # small blocks are read together: until there are so many messages, or blocks
 
 
 class LogEntry(NamedTuple):
@@ -75,36 +41,100 @@ class LogEntry(NamedTuple):
     start: int
     end: int
     segments: list[SegmentEntry]
+    blocks: bytes = b""  # as Blocks.to_bytes gives them
+
+
+class Block(NamedTuple):
+    base: int
+    number: int
+    position: int
+
+
+class Blocks:
+    """Where each publish of a partition lies in the write-ahead log: its first offset, its commit, where that begins."""
+
+    __slots__ = ("bases", "numbers", "positions")
+
+    def __init__(self, data: bytes = b"") -> None:
+        flat = array("Q", data)
+        if len(flat) % 3:
+            raise CorruptionError("a checkpoint tells of half a block")
+        self.bases, self.numbers, self.positions = (
+            flat[len(flat) * at // 3 : len(flat) * (at + 1) // 3] for at in range(3)
+        )
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    def __getitem__(self, index: int) -> Block:
+        return Block(self.bases[index], self.numbers[index], self.positions[index])
+
+    def append(self, base: int, number: int, position: int) -> None:
+        self.bases.append(base)
+        self.numbers.append(number)
+        self.positions.append(position)
+
+    def find(self, offset: int) -> int:
+        """The block that has the offset, if any does; below 0 when it comes before all of them."""
+        return bisect_right(self.bases, offset) - 1
+
+    def has(self, base: int, number: int) -> bool:
+        index = self.find(base)
+        return index >= 0 and self.bases[index] == base and self.numbers[index] == number
+
+    def drop(self, count: int) -> None:
+        """The first ones."""
+        del self.bases[:count], self.numbers[:count], self.positions[:count]
+
+    def part(self, start: int, number: int) -> bytes:
+        """Those of commits up to that number which have something from the offset `start` on, as bytes."""
+        first, after = max(0, self.find(start)), bisect_right(self.numbers, number)
+        return b"".join([one[first:after].tobytes() for one in (self.bases, self.numbers, self.positions)])
+
+
+class Shared:
+    """What all logs of a store share."""
+
+    def __init__(self, disk: Disk, files: FilePool | None = None, commits: CommitReader | None = None) -> None:
+        self.files = files or FilePool(disk)
+        self._commits = commits
+        self.recent = Recent()
+        self.frames = FrameCache()
+
+    @property
+    def commits(self) -> CommitReader:
+        assert self._commits is not None  # there are no blocks without a write-ahead log
+        return self._commits
 
 
 class DiskLog:
-    def __init__(self, disk: Disk, topic: TopicId, partition: int, files: FilePool | None = None) -> None:
+    def __init__(self, disk: Disk, topic: TopicId, partition: int, shared: Shared | None = None) -> None:
         self.disk = disk
-        self.files = files or FilePool(disk)
+        self._shared = shared or Shared(disk)
+        self.files = self._shared.files
         self.topic = topic
         self.partition = partition
         self.folder = f"logs/{topic}/{partition}"
         self.start = 0
         self.segments: list[Segment] = []
-        self.writing: list[TailStretch] = []
-        self.tail: list[TailStretch] = []
-        self._cached: tuple[Segment, int, Columns] | None = None
+        self.blocks = Blocks()
+        self.recent: list[RecentStretch] = []
+        self.is_stuck = False  # some of it cannot be flushed, for it is damaged in the write-ahead log
+        self._end = 0  # of the last block
 
     @property
     def end(self) -> int:
-        if self.tail:
-            return self.tail[-1].end
-        return self.written_end if not self.writing else max(self.writing[-1].end, self.start)
+        return max(self._end, self.start) if self.blocks else self.written_end
 
     @property
     def written_end(self) -> int:
         return max(self.segments[-1].end, self.start) if self.segments else self.start
 
-    def append(self, record: Published) -> None:
-        for part in _in_frames(record):
-            if not self.tail or self.tail[-1].is_full or self.tail[-1].end != part.base:
-                self.tail.append(TailStretch(part.base))
-            self.tail[-1].append(part)
+    def append(self, record: Published, number: int, position: int) -> None:
+        """It lies in that commit, which begins at that place of its file."""
+        self.blocks.append(record.base, number, position)
+        self._end = record.base + record.count
+        self._shared.recent.add(self, record)
 
     # -- reading
 
@@ -131,90 +161,147 @@ class DiskLog:
         start = max(start, self.start)
         return self.read(range(start, min(start + count, self.end)), ring)
 
-    def _in_memory(self, offset: int) -> TailStretch | None:
-        for stretches in (self.tail, self.writing):
-            if stretches and stretches[0].base <= offset < stretches[-1].end:
-                stretch = stretches[bisect_right(stretches, offset, key=lambda stretch: stretch.base) - 1]
-                return stretch if offset < stretch.end else None  # in a gap that a repair left
-        return None
+    def _in_memory(self, offset: int) -> RecentStretch | None:
+        recent = self.recent
+        if not recent or offset < recent[0].base:
+            return None
+        stretch = recent[bisect_right(recent, offset, key=lambda stretch: stretch.base) - 1]
+        return stretch if offset < stretch.end else None
 
     def _on_disk(self, offset: int, ring: KeyRing) -> Columns | None:
-        """The frame that holds the offset, whole."""
-        index = bisect_right(self.segments, offset, key=lambda segment: segment.base) - 1
-        if index < 0 or offset >= self.segments[index].end:
-            return None
-        segment = self.segments[index]
-        which = segment.frame_of(offset)
-        if self._cached is None or self._cached[:2] != (segment, which):
-            base, head, body = segment.read(which, self.topic, self.partition, ring)
-            self._cached = (segment, which, to_columns(base, head, body))
-        return self._cached[2]
+        """The frame, or the blocks, that have the offset."""
+        frames = self._shared.frames
+        found = frames.get(self, offset)
+        if found is not None:
+            return found
+        if len(self.blocks) and offset >= self.blocks.bases[0]:
+            found = self.read_blocks(offset)
+            size = sum(map(len, found.values))
+        else:
+            index = bisect_right(self.segments, offset, key=lambda segment: segment.base) - 1
+            if index < 0 or offset >= self.segments[index].end:
+                return None
+            segment = self.segments[index]
+            base, head, body = segment.read(segment.frame_of(offset), self.topic, self.partition, ring)
+            found, size = to_columns(base, head, body), head.size
+        frames.put(self, found, size)
+        return found
 
-    # -- writing behind
+    def read_blocks(self, offset: int) -> Columns:
+        """The block that has the offset, and those that follow it as long as they are small."""
+        return join_columns([record.to_columns() for record in self._logged_from(self.blocks.find(offset))])
 
-    def begin_flush(self) -> bool:
-        """Hands the tail over to be written; False when there is nothing."""
-        waiting = self.writing + self.tail  # what an earlier flush failed to write comes first
-        self.writing, self.tail = [stretch for stretch in waiting if stretch.end > self.start], []
-        return bool(self.writing)
+    def _logged_from(self, index: int) -> Iterator[LoggedPublish]:
+        count, end = 0, self.blocks.bases[index]
+        for at in range(index, min(index + _MANY_BLOCKS, len(self.blocks))):
+            if count >= _FEW or self.blocks.bases[at] != end:
+                return
+            record = self.logged(self.blocks[at])
+            count, end = count + record.count, record.end
+            yield record
 
-    def flush(self, ring: KeyRing | None) -> list[Segment]:
-        """Writes what was handed over, and syncs. Runs beside the event loop; the segments it touched are `finish`ed there."""
+    def logged(self, block: Block) -> LoggedPublish:
+        for record in self._shared.commits.read(block.number, block.position, self.topic):
+            if isinstance(record, LoggedPublish) and record.place == (self.topic, self.partition, block.base):
+                return record
+        raise CorruptionError(
+            f"commit {block.number} of the write-ahead log does not have message {block.base} of {self.folder}"
+        )
+
+    def check_blocks(self) -> int:
+        """Reads them all; returns how many messages they have."""
+        return sum(self.logged(self.blocks[at]).count for at in range(len(self.blocks)))
+
+    # -- flushing
+
+    def flush(self, records: Iterable[LoggedPublish], ring: KeyRing | None, synced: bool = False) -> list[Segment]:
+        """Writes these to segments, and syncs them, unless that is done for all. Runs beside the event loop; the segments it
+        touched are `finish`ed there."""
         active = self.segments[-1] if self.segments and not self.segments[-1].is_sealed else None
         before = None if active is None else active.mark()
         touched: list[Segment] = []
         self.disk.make_dir(self.folder)
         try:
             with ExitStack() as opened:  # from the first byte until it is synced
-                self._write(active, touched, ring, opened)
-                for segment in touched:
+                self._write(_in_stretches(records), active, touched, ring, opened)
+                for segment in touched if not synced else ():
                     segment.sync()
-            self.disk.sync_dir(self.folder)
+            if not synced:
+                self.disk.sync_dir(self.folder)
         except BaseException:
-            for segment in touched:  # as it was, so that the next flush may write it all again
-                segment.back_to(before if segment in self.segments else None)
+            self.take_back(touched, before)
             raise
         return touched
 
-    def _write(self, active: Segment | None, touched: list[Segment], ring: KeyRing | None, opened: ExitStack) -> None:
-        for stretch in self.writing:
-            if active is None or _is_complete(active, stretch.timestamps[0]):
-                active = Segment(self.disk, self.folder, stretch.base, False, self.files)
+    def take_back(self, touched: list[Segment], before: tuple[int, int, int] | None) -> None:
+        """As it was, so that the next flush may write it all again."""
+        for segment in touched:
+            segment.back_to(before if segment in self.segments else None)
+
+    def mark(self) -> tuple[int, int, int] | None:
+        """Of the segment that is written to."""
+        return self.segments[-1].mark() if self.segments and not self.segments[-1].is_sealed else None
+
+    def _write(
+        self,
+        stretches: Iterable[list[LoggedPublish]],
+        active: Segment | None,
+        touched: list[Segment],
+        ring: KeyRing | None,
+        opened: ExitStack,
+    ) -> None:
+        for stretch in stretches:
+            first = stretch[0]
+            if active is None or _is_complete(active, first.at):
+                active = Segment(self.disk, self.folder, first.base, False, self.files)
             if active not in touched:
                 touched.append(active)
                 file = opened.enter_context(active.opened())
                 if file.size() > active.size:  # what a flush left that failed, or that no checkpoint followed
                     file.truncate(active.size)
-            frame = stretch.encode(self.topic, self.partition, ring)
-            active.add(frame, stretch.base, len(stretch.values), stretch.timestamps[0])
+            frame = encode_messages(stretch, ring, self.disk.salt.value)
+            active.add(frame, first.base, stretch[-1].end - first.base, first.at)
 
-    def finish_flush(self, touched: list[Segment]) -> None:
+    def finish_flush(self, touched: list[Segment], upto: int) -> None:
+        """What commits up to that number had is in segments now."""
         for segment in touched:
             if segment not in self.segments:
                 self.segments.append(segment)
-        self.writing = []
+        self.blocks.drop(bisect_right(self.blocks.numbers, upto))
 
-    def entry(self, start: int) -> LogEntry:
-        """As of a cut at which the log began at `start`; it may have been trimmed further since."""
+    # -- checkpoints
+
+    def entry(self, start: int, number: int) -> LogEntry:
+        """As of a cut after that commit, at which the log began at `start`; it may have been trimmed further since."""
         segments = [segment for segment in self.segments if segment.end > start]
+        blocks = self.blocks.part(start, number)
         return LogEntry(
             self.topic,
             self.partition,
             start,
-            segments[-1].end if segments else start,
+            max(start, self._end_at(number) if blocks else segments[-1].end if segments else start),
             [SegmentEntry(segment.base, segment.size, segment.end) for segment in segments],
+            blocks,
         )
+
+    def _end_at(self, number: int) -> int:
+        """Of the last block of commits up to that number."""
+        after = bisect_right(self.blocks.numbers, number)
+        return self._end if after == len(self.blocks) else self.blocks.bases[after]
 
     def trim(self, start: int) -> None:
         """Forgets what lies before; `drop_before` gives the files up, once a checkpoint no longer names them."""
         self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
-        while self.tail and self.tail[0].end <= start:
-            del self.tail[0]
+        while self.recent and self.recent[0].end <= start:
+            del self.recent[0]
 
     def drop_before(self, start: int) -> list[str]:
         """The files that a checkpoint cut at `start` does not name any more."""
         gone = [segment for segment in self.segments if segment.end <= start]
-        self.segments = [segment for segment in self.segments if segment.end > start]
+        if gone:
+            self.segments = [segment for segment in self.segments if segment.end > start]
+        if len(self.blocks):
+            self.blocks.drop(len(self.blocks) if self._end <= start else max(0, self.blocks.find(start)))
         for segment in gone:
             segment.close()
         return [segment.path for segment in gone]
@@ -225,21 +312,23 @@ class DiskLog:
 
     def replace(self, old: Segment, new: Segment) -> None:
         self.segments = [new if segment is old else segment for segment in self.segments]
-        self._cached = None
+        self._shared.frames.drop(self)
 
     def close(self) -> None:
+        self._shared.frames.drop(self)
         for segment in self.segments:
             segment.close()
 
     # -- recovery
 
-    def load(self, entry: LogEntry, ring: KeyRing, dedup_since: int) -> LogIndex:
-        """Opens the files the checkpoint names, removes others, and tells the engine what the log knows."""
+    def load(self, entry: LogEntry, ring: KeyRing, dedup_since: int) -> IndexBuilder:
+        """Opens the files the checkpoint names, and removes others. Returns what they tell of the log; what its blocks tell is
+        to be added."""
         self.start = entry.start
         present = set(list_files(self.disk, self.folder, SEGMENT_FILES, drafts=True))
         wanted: set[str] = set()
         proved: set[str] = set()  # keys that have decrypted something
-        index = IndexBuilder(self.topic, self.partition)
+        index = IndexBuilder(self.topic, self.partition, dedup_since)
         for known in entry.segments:
             sealed = f"{known.base:020d}.seg" in present
             segment = Segment(self.disk, self.folder, known.base, sealed, self.files)
@@ -264,59 +353,77 @@ class DiskLog:
                 )
         for stranger in present - wanted:
             self.disk.remove(f"{self.folder}/{stranger}")
-        return index.build()
+        self.blocks, self._end = Blocks(entry.blocks), entry.end
+        return index
 
 
-def _in_frames(record: Published) -> Iterator[Published]:
-    """A frame is read as a whole, so what a large transaction published at once becomes several."""
-    if record.count <= BATCH_MESSAGES_MAX and record.size <= _LARGE_BYTES:
-        yield record
-        return
-    step = max(1, min(FRAME_MESSAGES, record.count * FRAME_BYTES // max(1, record.size)))
-    for first in range(0, record.count, step):
-        rows = slice(first, first + step)
-        columns = {name: getattr(record.batch, name) for name in record.batch.__struct_fields__}
-        batch = Batch(**{name: column[rows] for name, column in columns.items() if column is not None})
-        hashes = record.key_hashes[8 * first : 8 * (first + step)] if record.key_hashes else None
-        size = sum(map(len, batch.values))
-        yield Published(record.at, record.topic, record.partition, record.base + first, len(batch), size, batch, hashes)
+def _in_stretches(records: Iterable[LoggedPublish]) -> Iterator[list[LoggedPublish]]:
+    """What becomes one frame each."""
+    stretch: list[LoggedPublish] = []
+    count = size = 0
+    for record in chain.from_iterable(in_frames(record, FRAME_MESSAGES, FRAME_BYTES) for record in records):
+        if stretch and (count >= FRAME_MESSAGES or size >= FRAME_BYTES or stretch[-1].end != record.base):
+            yield stretch
+            stretch, count, size = [], 0, 0
+        stretch.append(record)
+        count, size = count + record.count, size + record.size
+    if stretch:
+        yield stretch
 
 
 def _is_complete(segment: Segment, now: int) -> bool:
-    """Large enough, or old enough: the next message begins another file, and this one is sealed."""
-    return segment.size >= SEGMENT_BYTES or (segment.since is not None and now - segment.since >= SEGMENT_AGE_MS)
+    """Large enough, old enough, or of an older format: the next message begins another file, and this one is sealed."""
+    is_old = segment.since is not None and now - segment.since >= SEGMENT_AGE_MS
+    return segment.size >= SEGMENT_BYTES or is_old or segment.is_of_older_format
 
 
 class IndexBuilder:
-    """Collects what the heads of a log's frames tell."""
+    """Collects what the heads of a log's frames tell, and then its blocks."""
 
-    def __init__(self, topic: TopicId, partition: int) -> None:
+    def __init__(self, topic: TopicId, partition: int, dedup_since: int = 0) -> None:
         self._topic = topic
         self._partition = partition
+        self._dedup_since = dedup_since
         self._offsets: array[int] = array("Q")
         self._times: array[int] = array("Q")
         self._sizes: list[int] = []
         self._keys: list[tuple[int, int, bytes | None]] = []
         self._dedup_ids: list[tuple[str, int, int]] = []
+        self.blocks = 0  # how many were added
+        self.end = 0  # of the last one
 
     def add(self, base: int, head: MessageHead) -> None:
         times = head.timestamps() if not isinstance(head.times, int) else [head.times]
         for offset, time in enumerate(times, base):
-            if not self._times or self._times[-1] != time:
-                self._offsets.append(offset)
-                self._times.append(time)
-                self._sizes.append(0)
+            self._add_time(offset, time)
         self._sizes[-1] += head.size  # to the frame's last instant: exact enough for retention by bytes
         if not (head.sealed and head.has_keys):
             self._keys.append((base, head.count, head.hashes))
+
+    def _add_time(self, offset: int, time: int) -> None:
+        if not self._times or self._times[-1] != time:
+            self._offsets.append(offset)
+            self._times.append(time)
+            self._sizes.append(0)
 
     def add_private(self, base: int, head: MessageHead, body: object) -> None:
         hashes, ids = getattr(body, "hashes", None), getattr(body, "dedup_ids", None)
         if head.sealed and head.has_keys:
             self._keys.append((base, head.count, hashes))
-        for offset, (dedup_id, time) in enumerate(zip(ids or (), head.timestamps(), strict=False), base):
+        self._add_ids(base, zip(ids or (), head.timestamps(), strict=False))
+
+    def _add_ids(self, base: int, ids: Iterable[tuple[str | None, int]]) -> None:
+        for offset, (dedup_id, time) in enumerate(ids, base):
             if dedup_id is not None:
                 self._dedup_ids.append((dedup_id, time, offset))
+
+    def add_block(self, record: LoggedPublish) -> None:
+        self._add_time(record.base, record.at)
+        self._sizes[-1] += record.size
+        self._keys.append((record.base, record.count, record.key_hashes))
+        if record.batch.dedup_ids and record.at >= self._dedup_since:
+            self._add_ids(record.base, ((dedup_id, record.at) for dedup_id in record.dedup_ids()))
+        self.blocks, self.end = self.blocks + 1, record.end
 
     def build(self) -> LogIndex:
         return LogIndex(

@@ -23,12 +23,30 @@ from .crypto import KeyRing, load_keys
 from .format import NAME, refuse_strangers
 from .history import DiskHistory, HistoryEntry
 from .keys import bind_keys
-from .log import LogEntry
+from .log import Blocks, DiskLog, LogEntry, Shared
+from .logged import CommitReader, LoggedRecord
 from .segment import Segment, SegmentEntry
 from .view import ViewDisk
+from .wal import Wal, list_wal
 
 _TRIES = 5
 _SCAN = 10_000
+
+
+class _Commits(CommitReader):
+    """What is not where it was may have been flushed meanwhile; then there is a newer checkpoint."""
+
+    def __init__(self, wal: Wal, ring: KeyRing, is_outdated: Callable[[], bool]) -> None:
+        super().__init__(wal, ring)
+        self._is_outdated = is_outdated
+
+    def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
+        try:
+            return super().read(number, position, topic)
+        except CorruptionError:
+            if self._is_outdated():
+                raise FileNotFoundError from None
+            raise
 
 
 class Outside:
@@ -39,18 +57,24 @@ class Outside:
         refuse_strangers(self.disk)
         self.ring = KeyRing(load_keys(keys))
         bind_keys(self.disk, self.ring)
+        self._wal = Wal(self.disk)
+        self._shared = Shared(self.disk, commits=_Commits(self._wal, self.ring, self._is_outdated))
         self.checkpoint: Checkpoint | None = None
         self._logs: dict[tuple[int, int], LogEntry] = {}
         self._histories: dict[tuple[int, int], HistoryEntry] = {}
         self._opened: dict[tuple[int, int], DiskHistory] = {}
         self.refresh()
 
+    def _is_outdated(self) -> bool:
+        newest = max(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), default="")
+        return self.checkpoint is None or newest != f"{self.checkpoint.number:020d}.ckpt"
+
     def refresh(self) -> None:
         """Looks for a newer checkpoint."""
-        newest = max(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), default="")
-        if self.checkpoint is not None and newest == f"{self.checkpoint.number:020d}.ckpt":
+        if not self._is_outdated():
             return
         self.checkpoint = self._read_checkpoint()
+        self._wal.files = list_wal(self.disk)
         manifest = None if self.checkpoint is None else self.checkpoint.manifest
         self._logs = {(entry.topic, entry.partition): entry for entry in manifest.logs} if manifest else {}
         self._histories = {(entry.topic, entry.partition): entry for entry in manifest.histories} if manifest else {}
@@ -74,11 +98,23 @@ class Outside:
 
     def scan(self, topic: TopicId, partition: int, start: int, end: int) -> Iterator[Columns]:
         """The messages of that range that are still there, frame by frame."""
-        at = start
+        at, tries = start, 0
         while at < end:
             segment = self._segment_from(topic, partition, at)
             if segment is None:
-                return
+                try:
+                    found = self._logged_from(topic, partition, at, end)
+                except FileNotFoundError:  # flushed since: a newer checkpoint names the segment
+                    tries += 1
+                    if tries == _TRIES:
+                        raise
+                    self.refresh()
+                    continue
+                if found is None:
+                    return
+                yield found
+                at = found.offsets[-1] + 1
+                continue
             try:
                 at = max(at, self.bounds(topic, partition)[0], segment.base)
                 for which in range(segment.frame_of(at), len(segment.bases)):
@@ -88,6 +124,24 @@ class Outside:
                 at = segment.end
             finally:
                 segment.close()
+
+    def _logged_from(self, topic: TopicId, partition: int, at: int, end: int) -> Columns | None:
+        """The next ones that lie in the write-ahead log."""
+        first, after = self.bounds(topic, partition)
+        log = self._log(topic, partition)
+        if log is None:
+            return None
+        at = max(at, first, log.blocks.bases[0])
+        return _between(log.read_blocks(at), at, end) if at < min(end, after) else None
+
+    def _log(self, topic: TopicId, partition: int) -> DiskLog | None:
+        """With its blocks alone; None when there are none."""
+        entry = self._logs.get((topic, partition))
+        if entry is None or not entry.blocks:
+            return None
+        log = DiskLog(self.disk, topic, partition, self._shared)
+        log.blocks = Blocks(entry.blocks)
+        return log
 
     def _segment_from(self, topic: TopicId, partition: int, at: int) -> Segment | None:
         """The first that holds something from there on."""
@@ -126,7 +180,7 @@ class Outside:
             return 0
         which = bisect_left(entry.segments, time_ms, key=lambda known: self._last_time(topic, partition, known))
         if which == len(entry.segments):
-            return entry.end
+            return self._first_logged_at(entry, time_ms)
         segment = self._open(topic, partition, entry.segments[which])
         if segment is None:
             return entry.segments[which].end
@@ -134,6 +188,13 @@ class Outside:
             return max(entry.start, _first_in(segment, time_ms))
         finally:
             segment.close()
+
+    def _first_logged_at(self, entry: LogEntry, time_ms: int) -> int:
+        log = self._log(entry.topic, entry.partition)
+        if log is None:
+            return entry.end
+        which = bisect_left(range(len(log.blocks)), time_ms, key=lambda at: log.logged(log.blocks[at]).at)
+        return max(entry.start, log.blocks.bases[which]) if which < len(log.blocks) else entry.end
 
     def _last_time(self, topic: TopicId, partition: int, known: SegmentEntry) -> int:
         segment = self._open(topic, partition, known)
@@ -158,7 +219,7 @@ class Outside:
             history = self._opened.get((topic, partition))
             if history is not None:
                 return history
-            history = DiskHistory(self.disk, topic, partition)
+            history = DiskHistory(self.disk, topic, partition, self._shared.commits)
             try:
                 history.load(entry)
             except FileNotFoundError:  # dropped between listing and opening it

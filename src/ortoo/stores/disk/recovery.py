@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
@@ -10,14 +10,15 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.topic import TopicConfig
 
 from .catalog import Catalog
-from .checkpoint import Checkpoint, remove_drafts
+from .checkpoint import Checkpoint, Manifest, remove_drafts
 from .commit import decode_commit, decode_touched
 from .contents import list_folders, tell_strays
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .history import HistoryEntry
 from .legible import legible_records
-from .log import LogEntry
+from .log import IndexBuilder, LogEntry
+from .logged import LoggedPublish, Sections, decode_logged
 from .quarantine import WHOLE, Behind, Quarantine, Swept, place_of
 from .wal import Run, Wal, WalCommit, WalDamage
 
@@ -80,7 +81,7 @@ class Recovery:
             self._catalog.configs[TopicId(topic.id)] = topic.config
             self._catalog.names[TopicId(topic.id)] = TopicName(topic.namespace, topic.name)
         self._catalog.transactions = {(namespace, name): number for namespace, name, number in manifest.transactions}
-        indexes = [index for entry in manifest.logs if (index := self._load_log(entry, manifest.at)) is not None]
+        indexes = self._load_logs(manifest)
         for history in manifest.histories:
             loaded = self._catalog.history(history.topic, history.partition)
             self.problems.extend(loaded.load(HistoryEntry(*history)))
@@ -95,18 +96,71 @@ class Recovery:
             except OrtooError as error:
                 self._isolate(topic, WHOLE, str(error))
 
-    def _load_log(self, entry: LogEntry, at: int) -> r.LogIndex | None:
-        log = self._catalog.log(entry.topic, entry.partition)
-        config = self._catalog.configs.get(entry.topic, TopicConfig())
-        try:
-            return log.load(entry, self._ring, at - round(config.dedup_window * 1000))
-        except UnavailableError as error:  # a key is missing
-            partition, reason = WHOLE, str(error)
-        except OrtooError as error:
-            partition, reason = entry.partition, str(error)
+    def _load_logs(self, manifest: Manifest) -> list[r.LogIndex]:
+        found: dict[tuple[TopicId, int], tuple[LogEntry, IndexBuilder]] = {}
+        for entry in manifest.logs:
+            log = self._catalog.log(entry.topic, entry.partition)
+            config = self._catalog.configs.get(entry.topic, TopicConfig())
+            try:
+                index = log.load(entry, self._ring, manifest.at - round(config.dedup_window * 1000))
+            except OrtooError as error:
+                self._cannot_load(entry, error)
+            else:
+                found[entry.topic, entry.partition] = (entry, index)
+        errors = self._read_logged(found, manifest.logged)
+        for entry, index in found.values():
+            missing = self._what_is_missing(entry, index, errors)
+            if missing is not None:
+                self._cannot_load(entry, missing)
+        return [index.build() for place, (_, index) in found.items() if place not in self._catalog.unreadable]
+
+    def _cannot_load(self, entry: LogEntry, error: OrtooError) -> None:
+        """Without a key, nothing of the topic can be vouched for."""
         self._catalog.cannot_load(entry)
-        self._isolate(entry.topic, partition, reason)
-        return None
+        self._isolate(entry.topic, WHOLE if isinstance(error, UnavailableError) else entry.partition, str(error))
+
+    def _read_logged(
+        self, logs: Mapping[tuple[TopicId, int], tuple[LogEntry, IndexBuilder]], runs: Sequence[Run]
+    ) -> dict[int, OrtooError]:
+        """What lies in the write-ahead log of what the checkpoint contains. Returns why topics cannot be decrypted there."""
+        errors: dict[int, OrtooError] = {}
+        for number, body in self._wal.kept_commits(self._after, runs) if runs else ():
+            for topic, records in self._decoded(number, body):
+                if isinstance(records, OrtooError):
+                    errors.setdefault(topic, records)
+                    continue
+                for record in records:
+                    if not isinstance(record, LoggedPublish):
+                        continue
+                    place = (record.topic, record.partition)
+                    if place in logs and self._is_next(place, logs[place][1], record.base, number):
+                        logs[place][1].add_block(record)
+        return errors
+
+    def _is_next(self, place: tuple[TopicId, int], index: IndexBuilder, base: int, number: int) -> bool:
+        """Behind one that is missing, the others are of no use."""
+        blocks = self._catalog.log(*place).blocks
+        return index.blocks < len(blocks) and blocks[index.blocks][:2] == (base, number)
+
+    def _decoded(self, number: int, body: bytes) -> Sections:
+        try:
+            return list(decode_logged(number, body, self._ring))
+        except CorruptionError:  # what lies there is missed by its log
+            return []
+
+    def _what_is_missing(
+        self, entry: LogEntry, index: IndexBuilder, errors: dict[int, OrtooError]
+    ) -> OrtooError | None:
+        blocks = self._catalog.log(entry.topic, entry.partition).blocks
+        if not len(blocks) or (index.blocks == len(blocks) and index.end == entry.end):
+            return None
+        if isinstance(error := errors.get(entry.topic), UnavailableError):
+            return error
+        missing = blocks[min(index.blocks, len(blocks) - 1)]
+        return CorruptionError(
+            f"{self._wal.path_of(missing.number)} is damaged at byte {missing.position}: commit {missing.number}, which has "
+            f"messages from {missing.base} on, cannot be read"
+        )
 
     def replay(self) -> Iterator[list[r.Record]]:
         before = self._catalog.quarantine.before

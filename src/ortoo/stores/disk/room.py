@@ -1,5 +1,5 @@
-"""How much more of the disk may be used. What is kept back: a reserve for acks, and what the next checkpoint will write, for
-without one nothing is freed."""
+"""How much more of the disk may be used. What is kept back: a reserve for acks, and what the next flush and checkpoint will
+write, for without them nothing is freed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Room:
         self._unmeasured += count
 
     def measure(self, waiting: int) -> None:
-        """`waiting`: bytes that are only in the write-ahead log, and that a checkpoint will write once more."""
+        """`waiting`: bytes that are only in the write-ahead log, and that a flush will write once more."""
         free, kept = self._disk.free_bytes(), self._reserve_bytes + waiting + self.checkpoint_bytes
         self._unmeasured = 0
         self.bytes = max(0, free - kept)

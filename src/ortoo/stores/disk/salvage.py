@@ -23,7 +23,7 @@ from .commit import decode_commit, decode_touched
 from .contents import CHECKPOINT_FILES, HISTORY_FILES, Kind, list_files, list_folders
 from .crypto import KeyRing, Secret
 from .files import Disk, read_file
-from .frame import CHECKPOINT, HISTORY, Damage, Frame, scan_frames
+from .frame import CHECKPOINT, HISTORY, Damage, Frame, framed_anew, scan_frames
 from .history import HistoryEntry
 from .history import decode_head as decode_history_head
 from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
@@ -130,15 +130,15 @@ class Salvage:
         folder = f"history/{topic}/{partition}"
         files, end = [], 0
         for path, size in self._history_files(folder, entry):
-            data, holes = read_file(self.disk, path, 0, size)
-            if size is not None and len(data) < size:
-                self.complain(f"{path} at byte {len(data)}: the checkpoint knows of {size} bytes")
+            content = read_file(self.disk, path, 0, size)
+            if size is not None and len(content.data) < size:
+                self.complain(f"{path} at byte {len(content.data)}: the checkpoint knows of {size} bytes")
             kept = bytearray()
-            for item in scan_frames(data, holes):
+            for item in scan_frames(*content):
                 found = self._history_records(path, item, topic, partition)
                 if found is not None:
                     end = max(end, found[0])
-                    kept += data[item.position : item.position + item.fixed.size]  # type: ignore[union-attr]
+                    kept += framed_anew(item, self.draft.salt)  # type: ignore[arg-type]
                     tell(found[1])
             if kept:
                 self._write(folder, path, bytes(kept))

@@ -18,13 +18,12 @@ from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published
 
-from .codec import MessageBody, MessageHead, context, decode_body, decode_head
+from .codec import MessageBody, MessageHead, context, decode_body, decode_head, decompress
 from .contents import SEGMENT_FILES
 from .files import read_file
-from .frame import MESSAGES, ZSTD, Damage, Frame, scan_frames
+from .frame import MESSAGES, ZSTD, Damage, Frame, framed_anew, scan_frames
 from .log import LogEntry
 from .salvage import Salvage
-from .segment import decompress
 
 Span = tuple[int, int]
 
@@ -41,7 +40,7 @@ class Piece(NamedTuple):
 
 
 class SavedFrame(NamedTuple):
-    """A frame as it is, unless it was a record, and the records that it was made of."""
+    """A frame for the new directory, unless it was a record, and the records that it was made of."""
 
     raw: bytes | None
     records: list[Published]
@@ -143,9 +142,10 @@ class SavedLog:
     def read(self, piece: Piece) -> SavedFrame:
         if piece.record is not None:
             return SavedFrame(None, [piece.record], False)
-        raw = read_file(self._salvage.disk, piece.path, piece.position, piece.size).data
-        [item] = scan_frames(raw)
+        [item] = scan_frames(*read_file(self._salvage.disk, piece.path, piece.position, piece.size))
         head, body = self._decode(item)
+        assert isinstance(item, Frame)
+        raw = framed_anew(item, self._salvage.draft.salt)
         return SavedFrame(raw, list(self._records(piece.base, head, body)), head.sealed is not None)
 
     def _records(self, base: int, head: MessageHead, body: MessageBody) -> Iterator[Published]:

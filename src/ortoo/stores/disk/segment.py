@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-import zstandard
-
 from ortoo.model.errors import CorruptionError
 
-from .codec import MessageBody, MessageHead, context, decode_body, decode_head
+from .codec import MessageBody, MessageHead, compressed, context, decode_body, decode_head, decompress
 from .crypto import KeyRing
 from .files import Disk, File, read_head, read_heads
-from .frame import SIZE, ZSTD, BadFrameError, FrameHead, UnreadableError, check_body, encode_frame
+from .frame import ZSTD, BadFrameError, FrameHead, UnreadableError, check_body, encode_frame
 from .open_files import FilePool
 
 
@@ -43,6 +41,7 @@ class Segment:
         "files",
         "folder",
         "is_damaged",
+        "is_of_older_format",
         "is_sealed",
         "positions",
         "since",
@@ -57,6 +56,7 @@ class Segment:
         self.end = base
         self.is_sealed = is_sealed
         self.is_damaged = False  # it could not be sealed
+        self.is_of_older_format = False  # its frames have no salt
         self.since: int | None = None  # when its first message was published
         self.size = 0
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
@@ -139,6 +139,7 @@ class Segment:
             except CorruptionError as error:
                 raise self._corrupt(position, str(error)) from None
             self.note(fixed.number, decoded.count, fixed.size)
+            self.is_of_older_format = fixed.salt is None
             if self.since is None:
                 self.since = decoded.timestamps()[0]
             heads.append((fixed.number, decoded))
@@ -154,7 +155,7 @@ class Segment:
         """With its head and its body, both checked."""
         try:
             fixed, head = read_head(file, position)
-            body = file.read(position + SIZE + fixed.head_size, fixed.body_size)
+            body = file.read(position + fixed.body_at, fixed.body_size)
             check_body(fixed, body)
         except BadFrameError as error:
             raise self._corrupt(position, error.reason) from None
@@ -207,23 +208,13 @@ class Segment:
         return sealed
 
     def _write_sealed(self, sealed: Segment, file: File, target: File) -> None:
-        compress = zstandard.ZstdCompressor(level=3).compress
         for which, position in enumerate(self.positions):
             fixed, head, body = self._frame_at(file, position)
-            smaller, flags = compress(body), fixed.flags | ZSTD
-            if len(smaller) >= len(body):
-                smaller, flags = body, fixed.flags
-            frame = encode_frame(fixed.kind, fixed.number, head, smaller, flags)
+            smaller, flags = (body, fixed.flags) if fixed.flags & ZSTD else compressed(body)
+            frame = encode_frame(fixed.kind, fixed.number, head, smaller, flags, salt=self.disk.salt.value)
             target.append(frame)
             sealed.note(self.bases[which], 0, len(frame))
         sealed.end = self.end
 
     def _corrupt(self, position: int, reason: str) -> CorruptionError:
         return CorruptionError(f"{self.path} is damaged at byte {position}: {reason}")
-
-
-def decompress(body: bytes) -> bytes:
-    try:
-        return zstandard.ZstdDecompressor().decompress(body, max_output_size=1 << 31)
-    except zstandard.ZstdError as error:
-        raise CorruptionError(f"a compressed body cannot be read: {error}") from None

@@ -1,8 +1,9 @@
 """The disk store: everything confirmed survives the process, the machine, and `kill -9`.
 
-    append      encode ─▶ write-ahead log ─▶ sync ─▶ the logs' tails in memory
-    checkpoint  tails ─▶ segments and history files ─▶ sync ─▶ checkpoint file ─▶ old write-ahead log files go
-    recover     checkpoint ─▶ heads of segments ─▶ the write-ahead log since
+    append      encode ─▶ write-ahead log ─▶ sync ─▶ where it lies there, in memory
+    checkpoint  checkpoint file ─▶ write-ahead log files that it does not need go
+    flush       oldest files of the write-ahead log ─▶ segments and history files ─▶ sync; with a checkpoint, now and then
+    recover     checkpoint ─▶ heads of segments ─▶ the write-ahead log, as far as it is needed
 
 Only the write-ahead log is synced for a commit. Checkpoints run beside the event loop and no commit waits for them.
 """
@@ -15,8 +16,9 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
@@ -32,10 +34,13 @@ from .commit import encode_commit
 from .crypto import KeyRing
 from .cut import Cut, take_cut
 from .files import Disk
+from .flushing import Flush
 from .format import check_format, refuse_strangers
 from .keys import bind_keys
 from .lock import DirectoryLock
 from .log import DiskLog
+from .logged import CommitReader
+from .open_files import FilePool
 from .recovery import Recovery
 from .room import Room
 from .segment import Segment
@@ -44,11 +49,20 @@ from .wal_writer import Sync, WalWriter, sync_needed
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
-BACKLOG_FACTOR = 4  # appends wait when this many checkpoints' worth has gathered behind a slow one
+FLUSH_BYTES = 256 << 20  # of write-ahead log that logs and histories lie in
+FLUSH_FILES = 64  # of it: short ones, for each opening begins one
+FLUSH_BLOCKS = 100_000  # places in it: each is in memory, and in every checkpoint
+FLUSH_PASS_BYTES = 64 << 20  # that are in memory meanwhile
+FLUSH_PART = 2  # a flush takes the older half, so that nothing is written twice that is gone soon
+BACKLOG_FACTOR = 16  # appends wait when this many checkpoints' worth has gathered behind a slow one
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 BACKLOG_MIN = 8 << 20
+STEPS_PER_TURN = 500
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
+
+
+T = TypeVar("T")
 
 
 def _exit_on_sync_failure(error: OSError) -> NoReturn:
@@ -64,6 +78,7 @@ class DiskStore:
         ring: KeyRing | None = None,
         *,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
+        flush_bytes: int = FLUSH_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
         on_sync_failure: Callable[[OSError], Any] = _exit_on_sync_failure,
         in_threads: bool = True,
@@ -77,6 +92,7 @@ class DiskStore:
         self._checkpoint_seconds = Histogram(CHECKPOINT_BOUNDS)
         self._lock = lock
         self._checkpoint_bytes = checkpoint_bytes
+        self._flush_bytes = flush_bytes
         self._reserve_bytes = reserve_bytes
         self._on_sync_failure = on_sync_failure
         self._writer = WalWriter(in_threads, now)
@@ -86,14 +102,16 @@ class DiskStore:
         self._reset()
 
     def _reset(self) -> None:
-        self._wal = Wal(self.disk, self._on_sync_failure)
+        files = FilePool(self.disk, self._files_max)
+        self._wal = Wal(self.disk, self._on_sync_failure, files)
         self._writer.open(self._wal)
-        self._catalog = Catalog(self.disk, self._files_max)
+        self._catalog = Catalog(self.disk, files, CommitReader(self._wal, self.ring))
         self._checkpointing: asyncio.Task[None] | None = None
         self._room = Room(self.disk, self._reserve_bytes)
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
+        self._flushed = 0  # what commits up to that number had, files have, but for what cannot be flushed
 
     async def _in(self, executor: ThreadPoolExecutor | None, work: Callable[..., Any], *args: Any) -> Any:
         if executor is None:
@@ -129,6 +147,7 @@ class DiskStore:
         for record in self._catalog.quarantine.records():
             yield [record]
         self._wal.rotate()
+        self._flushed = (self._catalog.lowest_logged() or self._wal.next_number) - 1
 
     # -- writing
 
@@ -158,7 +177,7 @@ class DiskStore:
         for record in records:
             self._catalog.absorb(record, number, self._wal.position)
             self._catalog.quarantine.follow(record, number)
-        self._room.note_written(len(body))
+        self._room.note_written(self._wal.last_size)
 
     @property
     def _is_behind(self) -> bool:
@@ -201,7 +220,7 @@ class DiskStore:
         """A lease is not synced for its own sake. Who follows the history must not see what might never have been."""
         history = self._catalog.history(topic, partition)
         end = history.end
-        if history.tail and not self._wal.is_synced:
+        if len(history.blocks) and not self._wal.is_synced:
             await self._writer.sync()
             if self._catalog.histories.get((topic, partition)) is not history:
                 raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
@@ -224,17 +243,22 @@ class DiskStore:
 
     def _measure_room(self) -> None:
         waiting, failing = self._wal.bytes_unwritten, self._failing.get("checkpoint")
-        self._room.measure(waiting)
+        self._room.measure(self._bytes_unflushed)
         if failing is not None and waiting > max(BACKLOG_FACTOR * self._checkpoint_bytes, BACKLOG_MIN):
             self._room.full = self._room.full or f"{failing}, and {waiting >> 20} MiB wait for one"
 
     def _is_checkpoint_due(self) -> bool:
         if self._now() < self._paused_until:
             return False
-        waiting = self._wal.bytes_unwritten
-        if self._room.is_short and (self._catalog.frees or waiting >= self._checkpoint_bytes // 32 > 0):
+        if self._room.is_short and (self._catalog.frees or self._bytes_unflushed >= self._checkpoint_bytes // 32 > 0):
             return True
-        return waiting >= self._checkpoint_bytes
+        return self._wal.bytes_unwritten >= self._checkpoint_bytes
+
+    @property
+    def _bytes_unflushed(self) -> int:
+        """Of write-ahead log that a flush has to go through."""
+        files = self._wal.files
+        return sum(self._wal.sizes.get(first, 0) for first in files if self._wal.last_of(first) > self._flushed)
 
     @property
     def problems(self) -> list[str]:
@@ -265,13 +289,8 @@ class DiskStore:
         catalog, began = self._catalog, perf_counter()
         try:
             await self._refresh_keys()
-            for log, _, ring in cut.logs:
-                if log.writing:
-                    log.finish_flush(await self._in(self._flusher, log.flush, ring))
-            for history, _, ring in cut.histories:
-                if history.writing:
-                    history.finish_flush(await self._in(self._flusher, history.flush, ring))
-            checkpoint = cut.checkpoint()
+            await self._flush(cut)
+            checkpoint = await self._compose(cut)
             self._room.checkpoint_bytes = await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
             self._wal.bytes_written = cut.bytes
             self._failing.pop("checkpoint", None)
@@ -283,6 +302,56 @@ class DiskStore:
         finally:
             self._checkpointing = None
             self._checkpoint_seconds.observe(perf_counter() - began)
+
+    async def _flush(self, cut: Cut) -> None:
+        """So much at a time as may be in memory."""
+        files = self._to_flush(cut.number)
+        while files:
+            size, count = 0, 0
+            while count < len(files) and (
+                count == 0 or size + self._wal.sizes.get(files[count], 0) <= FLUSH_PASS_BYTES
+            ):
+                size, count = size + self._wal.sizes.get(files[count], 0), count + 1
+            await self._flush_files(cut, files[:count])
+            files = files[count:]
+
+    def _to_flush(self, upto: int) -> list[int]:
+        """The files of the write-ahead log, oldest first, whose messages and history are to be written elsewhere."""
+        lowest = self._catalog.lowest_logged()
+        if lowest is None:
+            return []
+        files = [first for first in self._wal.files if lowest <= self._wal.last_of(first) <= upto]
+        sizes = [self._wal.sizes.get(first, 0) for first in files]
+        if self._room.is_short or self._catalog.blocks > FLUSH_BLOCKS:
+            return files
+        if sum(sizes) < self._flush_bytes and len(files) < FLUSH_FILES:
+            return []
+        chosen = 0
+        while chosen < len(files) and (chosen == 0 or sum(sizes[chosen:]) > self._flush_bytes // FLUSH_PART):
+            chosen += 1
+        return files[:chosen]
+
+    async def _flush_files(self, cut: Cut, files: list[int]) -> None:
+        flush = Flush(self.disk, self.ring, cut.logs, cut.histories, self._wal.last_of(files[-1]))
+        await self._in(self._flusher, flush.run, files)
+        for log in flush.stuck:
+            self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
+        await self._in_turns(flush.steps())
+        self._flushed = flush.upto
+
+    async def _compose(self, cut: Cut) -> Checkpoint:
+        logs = await self._in_turns([partial(log.entry, start, cut.number) for log, start, _ in cut.logs])
+        histories = await self._in_turns([partial(one.entry, start, cut.number) for one, start, _ in cut.histories])
+        return cut.checkpoint(logs, histories, self._catalog.logged(cut.number, self._wal))
+
+    async def _in_turns(self, steps: Sequence[Callable[[], T]]) -> list[T]:
+        """Small steps, so many in a turn of the event loop."""
+        found: list[T] = []
+        for at in range(0, len(steps), STEPS_PER_TURN):
+            found += [step() for step in steps[at : at + STEPS_PER_TURN]]
+            if self._flusher is not None and at + STEPS_PER_TURN < len(steps):
+                await asyncio.sleep(0)
+        return found
 
     def _checkpoint_failed(self, error: Exception) -> None:
         self._failing["checkpoint"] = f"a checkpoint failed: {error}"

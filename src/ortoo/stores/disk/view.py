@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from .files import File, RealDisk, read_at, telling_unreadable
+from .frame import Buffer
 
 
 class ViewFile:
@@ -18,7 +19,7 @@ class ViewFile:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._size = os.fstat(self._fd).st_size
 
-    def append(self, data: bytes) -> None:
+    def append(self, *_: Buffer) -> None:
         raise NotImplementedError("a data directory is not written from outside")
 
     def read(self, position: int, size: int) -> bytes:
@@ -57,3 +58,6 @@ class ViewDisk(RealDisk):
 
     def sync_dir(self, folder: str) -> None:
         pass
+
+    def begin_sync(self) -> None:
+        return None

@@ -1,8 +1,9 @@
 """The write-ahead log: the only file that is synced for every commit.
 
-It is a row of files named by the number of their first commit. A new one begins at each checkpoint; the old ones go when
-the checkpoint is durable, and neither an open transaction nor a quarantined partition needs what is in them. So what is
-left of commits that a checkpoint contains may have gaps.
+It is a row of files named by the number of their first commit. A new one begins at each checkpoint. An old one is never
+changed again: messages and history are read from it until they are flushed to files of their own. It goes when a durable
+checkpoint needs nothing of it: no log and no history lies there, no open transaction has staged something there, and nothing
+quarantined has missed any of it. So what is left of commits that a checkpoint contains may have gaps.
 
 Each frame's head tells which commit was the last known to be synced when it was written. A bad frame before a good one
 that knows it to be synced is corruption; a bad frame that nothing later vouches for was never confirmed, and is cut off
@@ -22,7 +23,21 @@ from ortoo.model.errors import CorruptionError
 
 from .contents import WAL_FILES, list_files
 from .files import Disk, File, read_file, read_head
-from .frame import COMMIT, SIZE, BadFrameError, Damage, Frame, Span, check_body, encode_frame, scan_frames
+from .frame import (
+    COMMIT,
+    UNKNOWN,
+    BadFrameError,
+    Buffer,
+    Damage,
+    Frame,
+    Salt,
+    Span,
+    UnreadableError,
+    check_body,
+    frame_start,
+    scan_frames,
+)
+from .open_files import FilePool
 
 _SYNCED = struct.Struct("<Q")
 SYNCED_BYTES = _SYNCED.size
@@ -68,13 +83,13 @@ def _is_bad(item: Frame | Damage) -> bool:
     return isinstance(item, Damage) or item.body is None
 
 
-def scan_commits(data: bytes, holes: Sequence[Span] = ()) -> list[Frame | Damage]:
+def scan_commits(data: bytes, holes: Sequence[Span] = (), salt: Salt = UNKNOWN) -> list[Frame | Damage]:
     """As scan_frames; a good frame that is no commit is out of place, too."""
     return [
         Damage(item.position, item.position + item.fixed.size, "this frame is not a commit")
         if isinstance(item, Frame) and (item.fixed.kind != COMMIT or len(item.head) < _SYNCED.size)
         else item
-        for item in scan_frames(data, holes)
+        for item in scan_frames(data, holes, salt)
     ]
 
 
@@ -90,21 +105,53 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
     return found
 
 
+def read_commits(disk: Disk, first: int) -> Iterator[tuple[int, bytes]]:
+    """(number, body) of each commit in the file that can be read, one after the other: one at a time is in memory."""
+    path, position = file_name(first), 0
+    try:
+        file = disk.open(path)
+    except UnreadableError:
+        return
+    try:
+        while position < file.size():
+            fixed, _ = read_head(file, position)
+            body = file.read(position + fixed.body_at, fixed.body_size)
+            check_body(fixed, body)
+            if fixed.kind == COMMIT:
+                yield fixed.number, body
+            position += fixed.size
+    except BadFrameError:  # what lies behind the damage is worth having
+        for item in scan_commits(*read_file(disk, path)):
+            if isinstance(item, Frame) and item.body is not None and item.position > position:
+                yield item.fixed.number, item.body
+    finally:
+        file.close()
+
+
 class Wal:
     """`on_sync_failure` is told of every sync that fails, of a file or of the folder. Nothing is synced a second time after
     that: the system may have forgotten what it failed to write."""
 
-    def __init__(self, disk: Disk, on_sync_failure: Callable[[OSError], Any] = lambda _: None) -> None:
+    def __init__(
+        self, disk: Disk, on_sync_failure: Callable[[OSError], Any] = lambda _: None, pool: FilePool | None = None
+    ) -> None:
         self._disk = disk
+        self._pool = pool or FilePool(disk)
         self._on_sync_failure = on_sync_failure
         self._file: File | None = None
         self.files: list[int] = []  # first commit number of each
+        self.sizes: dict[int, int] = {}  # bytes of each
+        self._lasts: dict[
+            int, int
+        ] = {}  # the number of the last commit in each, once nothing is written to it any more
         self.next_number = 1
         self.bytes_since_rotation = 0
         self.bytes_total = 0  # of commits after the checkpoint that was recovered
         self.bytes_written = 0  # of them, those that a later checkpoint contains
         self.torn: str | None = None  # what recovery had to cut off
         self.position = 0  # where the last commit begins in its file
+        self.last_size = 0  # bytes of the last commit
+        self._size = 0  # of the file that is written
         self._synced = 0
 
     def find(self, after: int, kept: Sequence[Run] = ()) -> None:
@@ -134,14 +181,25 @@ class Wal:
             path, self.next_number = file_name(first), first
             content = read_file(self._disk, path)
             found, size = scan_commits(*content), len(content.data)
+            self.sizes[first] = size
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
             yield from self._read(path, found, after, kept)
+            self._lasts[first] = self.next_number - 1
         if self.files:  # a process that was killed may have left its last words in the page cache only
             file = self._disk.open(file_name(self.files[-1]))
             self._durably(file.sync)
             file.close()
         self._synced = self.next_number - 1
+
+    def kept_commits(self, after: int, kept: Sequence[Run]) -> Iterator[tuple[int, bytes]]:
+        """(number, body) of those up to `after` that are kept and can be read. Changes nothing, and tells of no damage."""
+        for first in self.files:
+            if first > after or not any(start <= self.last_of(first) and first <= end for start, end in kept):
+                continue
+            for number, body in read_commits(self._disk, first):
+                if number <= after:
+                    yield number, body
 
     def _cut_tail(self, path: str, found: list[Frame | Damage], number: int) -> list[Frame | Damage]:
         """Cuts the file where its torn end begins."""
@@ -185,39 +243,45 @@ class Wal:
         before, self._file = self._file, file
         if before is not None:
             before.close()
+            self._lasts[self.files[-1]] = self.next_number - 1
+        self._lasts.pop(self.next_number, None)  # an empty file goes on
         if not self.files or self.files[-1] != self.next_number:
             self.files.append(self.next_number)
+        self._size = self.sizes[self.next_number] = file.size()
         self.bytes_since_rotation = 0
 
-    def append(self, head: bytes, body: bytes) -> int:
-        """Writes one commit and returns its number. It is durable after `sync`."""
+    def append(self, head: bytes, body: Sequence[Buffer]) -> int:
+        """Writes one commit, its body in parts, and returns its number. It is durable after `sync`."""
         assert self._file is not None
-        number, self.position = self.next_number, self._file.size()
-        data = encode_frame(COMMIT, number, _SYNCED.pack(self._synced) + head, body)
-        self._file.append(data)
+        number, head = self.next_number, _SYNCED.pack(self._synced) + head
+        start = frame_start(COMMIT, number, head, body, salt=self._disk.salt.value)
+        self._file.append(start, head, *body)
         self.next_number += 1
-        self.bytes_since_rotation += len(data)
-        self.bytes_total += len(data)
+        self.position, self.last_size = self._size, len(start) + len(head) + sum(map(len, body))
+        self._size += self.last_size
+        self.sizes[self.files[-1]] = self._size
+        self.bytes_since_rotation += self.last_size
+        self.bytes_total += self.last_size
         return number
 
     def read(self, number: int, position: int) -> bytes:
         """The body of a commit that is needed still. CorruptionError when it is not there, or damaged."""
-        files = list(self.files)
-        which = bisect_right(files, number) - 1
-        if which < 0:
-            raise CorruptionError(f"the file of the write-ahead log with commit {number} is missing")
-        path = file_name(files[which])
+        path = self.path_of(number)
         try:
-            file = self._disk.open(path)
-            try:
-                fixed, head = read_head(file, position)
-                body = file.read(position + SIZE + len(head), fixed.body_size)
-            finally:
-                file.close()
+            with self._pool.use(path) as file:
+                fixed, _ = read_head(file, position)
+                body = file.read(position + fixed.body_at, fixed.body_size)
             check_body(fixed, body)
+            if (fixed.kind, fixed.number) != (COMMIT, number):
+                raise BadFrameError(f"commit {number} is not here")
         except BadFrameError as error:
             raise CorruptionError(f"{path} is damaged at byte {position}: {error.reason}") from None
         return body
+
+    def path_of(self, number: int) -> str:
+        """Of the file that has that commit, or had it."""
+        files = list(self.files)
+        return file_name(files[max(0, bisect_right(files, number) - 1)] if files else number)
 
     @property
     def bytes_unwritten(self) -> int:
@@ -257,8 +321,18 @@ class Wal:
         """Removes files that hold only commits up to that number, and none of those `kept`."""
         for first, after in list(pairwise(self.files)):
             if is_needless(first, after - 1, upto, kept):
+                self._pool.close(file_name(first))
                 self._disk.remove(file_name(first))
                 self.files.remove(first)
+                self.sizes.pop(first, None)
+                self._lasts.pop(first, None)
+
+    def last_of(self, first: int) -> int:
+        """The number of the last commit in the file with that first one; as long as nothing was read yet, at the most."""
+        if first in self._lasts:
+            return self._lasts[first]
+        which = bisect_right(self.files, first)
+        return (self.files[which] if which < len(self.files) else self.next_number) - 1
 
     def close(self) -> None:
         file, self._file = self._file, None

@@ -19,6 +19,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
 
+from .frame import Buffer
 from .kernel_sync import KernelSync
 from .wal import Wal
 
@@ -80,7 +81,7 @@ class WalWriter:
     def _writes_quickly(self, size: int) -> bool:
         return size <= AT_ONCE_BYTES and self._now() >= self._slow_until
 
-    async def append(self, head: bytes, body: bytes, sync: Sync, size: int) -> int:
+    async def append(self, head: bytes, body: Sequence[Buffer], sync: Sync, size: int) -> int:
         """Writes a commit, syncs it if that is needed, and returns its number. `size` is what `writes_at_once` was asked with."""
         if sync == "soon" and self._will_sync is None:
             self._will_sync = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_beside)
@@ -114,7 +115,7 @@ class WalWriter:
             self._may_ask_kernel = False
             await self.sync()
 
-    def _append(self, head: bytes, body: bytes, sync: Sync) -> int:
+    def _append(self, head: bytes, body: Sequence[Buffer], sync: Sync) -> int:
         number = self.wal.append(head, body)
         if sync == "now":
             self._sync()

@@ -1,0 +1,148 @@
+"""Flushing: what lies in the oldest files of the write-ahead log is written to segments and history files, partition by
+partition, so that those files can go.
+
+Runs in a thread, beside the commits. What it wrote counts once a checkpoint names it; until then everything is still in the
+write-ahead log. A log of which something cannot be read there stays there, and holds those files back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from ortoo.model.errors import OrtooError
+from ortoo.model.names import TopicId
+from ortoo.model.records import HISTORY_RECORDS, HistoryRecord
+
+from .crypto import KeyRing
+from .files import Disk
+from .history import DiskHistory
+from .history import Place as HistoryPlace
+from .log import DiskLog
+from .logged import LoggedPublish, LoggedRecord, decode_logged
+from .segment import Segment
+from .wal import read_commits
+
+FEW_FILES = 32  # more are synced all at once, with whatever else is on that file system
+
+Place = tuple[TopicId, int]
+OfLogs = Sequence[tuple[DiskLog, int, KeyRing | None]]  # with where each begins, and the keys of an encrypted topic
+OfHistories = Sequence[tuple[DiskHistory, int, KeyRing | None]]
+
+
+class Flush:
+    def __init__(self, disk: Disk, ring: KeyRing, logs: OfLogs, histories: OfHistories, upto: int) -> None:
+        """`upto`: the last commit of the last file that is flushed."""
+        self._disk = disk
+        self._ring = ring
+        self.upto = upto
+        self._logs = {(log.topic, log.partition): (log, start, ring) for log, start, ring in logs if not log.is_stuck}
+        self._histories = {(one.topic, one.partition): (one, ring) for one, _, ring in histories}
+        self._messages: dict[Place, list[LoggedPublish]] = defaultdict(list)
+        self._happened: dict[Place, list[tuple[int, HistoryRecord]]] = defaultdict(list)
+        self._written: list[tuple[DiskLog, list[Segment], tuple[int, int, int] | None]] = []
+        self._told: list[tuple[DiskHistory, list[HistoryPlace]]] = []
+        self.stuck: list[DiskLog] = []
+
+    def run(self, files: Sequence[int]) -> None:
+        """Durable when it returns."""
+        for first in files:
+            self._read(first)
+        self._leave_stuck()
+        try:
+            self._write()
+        except BaseException:
+            for log, touched, before in self._written:
+                log.take_back(touched, before)
+            for history, places in self._told:
+                history.take_back(places)
+            raise
+
+    # -- reading
+
+    def _read(self, first: int) -> None:
+        for number, body in read_commits(self._disk, first):
+            for _, records in decode_logged(number, body, self._ring) if number <= self.upto else ():
+                if not isinstance(records, OrtooError):
+                    self._take(records, number)
+
+    def _take(self, records: list[LoggedRecord], number: int) -> None:
+        of_history: dict[Place, list[HistoryRecord]] = defaultdict(list)
+        for record in records:
+            if isinstance(record, LoggedPublish):
+                place = (record.topic, record.partition)
+                log, start, _ = self._logs.get(place, (None, 0, None))
+                if log is not None and record.end > start and log.blocks.has(record.base, number):
+                    self._messages[place].append(record)
+            elif isinstance(record, HISTORY_RECORDS):
+                of_history[record.topic, record.partition].append(record)
+        for place, found in of_history.items():
+            if place in self._histories:
+                self._number(place, number, found)
+
+    def _number(self, place: Place, number: int, records: list[HistoryRecord]) -> None:
+        """A commit may have records of a partition in two sections, if its topic was not encrypted at first."""
+        history, _ = self._histories[place]
+        index = bisect_right(history.blocks.numbers, number) - 1
+        if index < 0 or history.blocks.numbers[index] != number:
+            return
+        known = self._happened[place]
+        start = history.blocks.starts[index]
+        start = known[-1][0] + 1 if known and known[-1][0] >= start else start
+        known.extend(enumerate(records, start))
+
+    def _leave_stuck(self) -> None:
+        for place, (log, start, _) in self._logs.items():
+            blocks = log.blocks
+            wanted = bisect_right(blocks.numbers, self.upto) - max(0, blocks.find(start))
+            if wanted > 0 and len(self._messages[place]) < wanted and not self._is_gone(log, start):
+                self.stuck.append(log)
+                del self._messages[place]
+
+    def _is_gone(self, log: DiskLog, start: int) -> bool:
+        """All that it has there lies before its start."""
+        after = bisect_right(log.blocks.numbers, self.upto)
+        end = log.blocks.bases[after] if after < len(log.blocks) else log.end
+        return end <= start
+
+    # -- writing
+
+    def _write(self) -> None:
+        sync = self._disk.begin_sync() if len(self._messages) + len(self._happened) > FEW_FILES else None
+        for place, records in self._messages.items():
+            log, _, ring = self._logs[place]
+            if records:
+                before = log.mark()
+                self._written.append((log, log.flush(records, ring, synced=sync is not None), before))
+        for place, numbered in self._happened.items():
+            history, ring = self._histories[place]
+            self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))
+        if sync is not None:
+            sync()
+
+    # -- the end, in the event loop again
+
+    def steps(self) -> list[Callable[[], None]]:
+        """What makes it count, log by log."""
+        written = {id(log): touched for log, touched, _ in self._written}
+        told = {id(history): places for history, places in self._told}
+        stuck = {id(log) for log in self.stuck}
+        steps: list[Callable[[], None]] = []
+        for log, _, _ in self._logs.values():
+            if id(log) in stuck:
+                log.is_stuck = True
+            elif len(log.blocks):
+                steps.append(_finish_log(log, written.get(id(log), []), self.upto))
+        for history, _ in self._histories.values():
+            if len(history.blocks):
+                steps.append(_finish_history(history, told.get(id(history), []), self.upto))
+        return steps
+
+
+def _finish_log(log: DiskLog, touched: list[Segment], upto: int) -> Callable[[], None]:
+    return lambda: log.finish_flush(touched, upto)
+
+
+def _finish_history(history: DiskHistory, places: list[HistoryPlace], upto: int) -> Callable[[], None]:
+    return lambda: history.finish_flush(places, upto)

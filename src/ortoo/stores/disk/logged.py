@@ -1,0 +1,162 @@
+"""Messages as they lie in the write-ahead log: a column of a batch is a run of bytes, and stays one until somebody reads it.
+
+What is only in the write-ahead log is read from there, and written to segments from there. The latter builds no object for any
+message: columns are joined as bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Union, get_args
+
+import msgspec
+
+from ortoo.model.batch import Batch, content_bytes
+from ortoo.model.decoding import decode_stored
+from ortoo.model.errors import OrtooError
+from ortoo.model.limits import BATCH_MESSAGES_MAX
+from ortoo.model.names import TopicId
+from ortoo.model.records import Published, Record, encode_records, from_plain
+from ortoo.model.replies import Columns
+
+from .commit import decode_sections
+from .crypto import KeyRing
+
+if TYPE_CHECKING:
+    from .wal import Wal
+
+CACHED_BYTES = 16 << 20  # of commits that were read last
+_LARGE_BYTES = 16 << 20
+_NIL = b"\xc0"
+_ABSENT = msgspec.Raw()
+
+
+class LoggedBatch(msgspec.Struct, frozen=True):
+    """Of the columns that a log keeps, those that no decision looks at are bytes: none where no message uses the field."""
+
+    values: msgspec.Raw
+    keys: msgspec.Raw = _ABSENT
+    headers: msgspec.Raw = _ABSENT
+    priorities: list[int] | None = None
+    json: list[bool] | None = None
+    dedup_ids: msgspec.Raw = _ABSENT
+
+
+class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
+    at: int
+    topic: TopicId
+    partition: int
+    base: int
+    count: int
+    size: int
+    batch: LoggedBatch
+    key_hashes: bytes | None = None
+
+    @property
+    def place(self) -> tuple[TopicId, int, int]:
+        return self.topic, self.partition, self.base
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+    def to_columns(self) -> Columns:
+        batch = self.batch
+        return Columns(
+            range(self.base, self.end),
+            decode_stored(_values, batch.values, "values"),
+            [self.at] * self.count,
+            decode_stored(_keys, batch.keys, "keys") if batch.keys else None,
+            decode_stored(_headers, batch.headers, "headers") if batch.headers else None,
+            batch.priorities,
+            batch.json,
+        )
+
+    def dedup_ids(self) -> list[str | None]:
+        ids = self.batch.dedup_ids
+        return decode_stored(_keys, ids, "dedup ids") if ids else []
+
+
+_values = msgspec.msgpack.Decoder(list[bytes])
+_keys = msgspec.msgpack.Decoder(list[str | None])
+_headers = msgspec.msgpack.Decoder(list[dict[str, str] | None])
+if TYPE_CHECKING:
+    LoggedRecord = LoggedPublish | Record
+else:
+    LoggedRecord = Union[tuple(LoggedPublish if kind is Published else kind for kind in get_args(Record))]  # noqa: UP007
+_decoder: msgspec.msgpack.Decoder[list[LoggedRecord]] = msgspec.msgpack.Decoder(list[LoggedRecord], dec_hook=from_plain)
+
+Sections = list[tuple[int, "list[LoggedRecord] | OrtooError"]]
+
+
+def decode_logged(number: int, body: bytes, ring: KeyRing) -> Iterator[tuple[int, list[LoggedRecord] | OrtooError]]:
+    """As decode_commit."""
+    for topic, data in decode_sections(number, body, ring):
+        yield topic, data if isinstance(data, OrtooError) else decode_stored(_decoder, data, "a list of records")
+
+
+def as_logged(record: Published) -> LoggedPublish:
+    """A record that is in no log, as it would be in one."""
+    [found] = decode_stored(_decoder, encode_records([record]), "a record")
+    assert isinstance(found, LoggedPublish)
+    return found
+
+
+def in_frames(record: LoggedPublish, messages_max: int, bytes_max: int) -> Iterator[LoggedPublish]:
+    """A frame is read as a whole, so what a large transaction published at once becomes several."""
+    if record.count <= BATCH_MESSAGES_MAX and record.size <= _LARGE_BYTES:
+        yield record
+        return
+    columns = record.to_columns()
+    ids = record.dedup_ids() or None
+    step = max(1, min(messages_max, record.count * bytes_max // max(1, record.size)))
+    for first in range(0, record.count, step):
+        part, rows = columns.part(first, first + step), slice(first, first + step)
+        batch = Batch(part.values, part.keys, part.headers, part.priorities, part.json, dedup_ids=ids and ids[rows])
+        hashes = record.key_hashes[8 * first : 8 * (first + step)] if record.key_hashes else None
+        size = content_bytes(part.values, part.keys, part.headers)
+        place = (record.topic, record.partition, record.base + first, len(part))
+        yield as_logged(Published(record.at, *place, size, batch, hashes))
+
+
+def join_arrays(columns: Sequence[tuple[msgspec.Raw, int]]) -> bytes:
+    """One msgpack array out of several, each with how many entries it has; nil for each entry of one that is not there."""
+    count = sum(entries for _, entries in columns)
+    start = bytes([0x90 | count]) if count < 16 else b"\xdd" + count.to_bytes(4, "big")
+    return b"".join([start, *(_entries(raw) if raw else _NIL * entries for raw, entries in columns)])
+
+
+def _entries(array: msgspec.Raw) -> memoryview:
+    data = memoryview(array)
+    return data[{0xDC: 3, 0xDD: 5}.get(data[0], 1) :]
+
+
+class CommitReader:
+    """Reads commits that lie in the write-ahead log, and keeps the last ones: a commit has messages of many partitions."""
+
+    def __init__(self, wal: Wal, ring: KeyRing, bytes_max: int = CACHED_BYTES) -> None:
+        self._wal = wal
+        self._ring = ring
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._cached: OrderedDict[int, tuple[int, Sections]] = OrderedDict()
+
+    def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
+        """Its records that are about the topic, and maybe others. CorruptionError, or UnavailableError without the key."""
+        cached = self._cached.get(number)
+        if cached is None:
+            body = self._wal.read(number, position)
+            cached = self._cached[number] = len(body), list(decode_logged(number, body, self._ring))
+            self._bytes += len(body)
+            while self._bytes > self._bytes_max and len(self._cached) > 1:
+                self._bytes -= self._cached.popitem(last=False)[1][0]
+        else:
+            self._cached.move_to_end(number)
+        found: list[LoggedRecord] = []
+        for owner, records in cached[1]:
+            if owner in (0, topic):
+                if isinstance(records, OrtooError):
+                    raise records
+                found += records
+        return found
