@@ -97,13 +97,14 @@ class Kafka(Contender):
 
     @asynccontextmanager
     async def publishing(self, address: str) -> AsyncIterator[Publish]:
-        """One client for all tasks: it gathers what they publish at the same time."""
-        loop, is_over = asyncio.get_running_loop(), threading.Event()
-        producer = import_module("confluent_kafka").Producer({**_PRODUCER, "bootstrap.servers": address})
+        """One client for all tasks: it gathers what they publish at the same time. Another for what should not wait for more."""
+        client, loop, is_over = import_module("confluent_kafka"), asyncio.get_running_loop(), threading.Event()
+        gathering = client.Producer({**_PRODUCER, "bootstrap.servers": address})
+        single = client.Producer({**_PRODUCER, "bootstrap.servers": address, "linger.ms": 0})
 
         def poll() -> None:
             while not is_over.is_set():
-                producer.poll(0.1)
+                gathering.poll(0.1)
 
         async def publish(_: int, values: list[bytes]) -> None:
             confirmed, left = loop.create_future(), len(values)
@@ -114,9 +115,11 @@ class Kafka(Contender):
                 if error is not None or not left:
                     loop.call_soon_threadsafe(_end, confirmed, error)
 
-            producer.produce_batch(_TOPIC, [{"value": value} for value in values], on_delivery=delivered)
-            if len(values) == 1:
-                await asyncio.to_thread(producer.flush, _TIMEOUT_SECONDS)  # sends at once, whatever `linger.ms` says
+            if left == 1:
+                single.produce(_TOPIC, values[0], on_delivery=delivered)
+                await asyncio.to_thread(single.flush, _TIMEOUT_SECONDS)
+            else:
+                gathering.produce_batch(_TOPIC, [{"value": value} for value in values], on_delivery=delivered)
             await confirmed
 
         polling = loop.run_in_executor(None, poll)

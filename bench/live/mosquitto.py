@@ -1,7 +1,7 @@
 """mosquitto: MQTT with QoS 1 and a session that stays; the client acknowledges a message after its callback has returned.
 
-It keeps its queue in memory and saves all of it to a file now and then, here every second, without a sync: what it confirms is
-not on disk yet. Nothing closer is on offer.
+It keeps its queue in memory and saves all of it to a file now and then, here every second: what it confirms is on disk up to a
+second later. Nothing closer is on offer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mosquitto(Contender):
     name = "mosquitto, not synced"
     packages = ("paho-mqtt",)
     programs = ("mosquitto",)
-    settings = "QoS 1, persistent session, saves everything each second; never syncs"
+    settings = "QoS 1, a session that stays; saves all of its memory each second, after it has confirmed"
     is_synced = False
     producers, consumers = 2, 1
 
