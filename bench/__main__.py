@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if alone := [figure for figure in figures if not is_compared(figure)]:
         console.print(to_table(alone, is_quick=options.quick))
     if any(map(is_compared, figures)):
-        console.print(to_comparison(figures, is_judged=not options.quick))
+        console.print(to_comparison(figures, is_quick=options.quick))
         console.print(*race.about(), sep="\n", highlight=False)
     if skipped := [scenario.name for scenario in named if scenario not in chosen]:
         console.print(f"Left out by --quick, because it takes long: {', '.join(skipped)} (--only names it).")

@@ -21,6 +21,7 @@ COLUMNS = {
 }
 _AHEAD = "ortoo vs best synced"
 _CAPTION = f"“{_AHEAD}”: how many times as fast, and as cheap, as the best rival that syncs before it confirms."
+_COLD = " With --quick they are still cold, which the JVM of Kafka shows most; a full run lets them warm up."
 _WIDTH, _NAME_WIDTH, _BAR_WIDTH, _ROW = 760, 190, 420, 22  # pixels
 
 
@@ -37,33 +38,34 @@ def _by_contender(figures: Sequence[Figure]) -> dict[str, dict[str, Figure]]:
     return found
 
 
-def to_comparison(figures: Sequence[Figure], *, is_judged: bool) -> Table:
+def to_comparison(figures: Sequence[Figure], *, is_quick: bool = False) -> Table:
     found = _by_contender(figures)
-    table = Table(title="the same work on everyone; × says how many times Ortoo’s figure", caption=_CAPTION)
+    caption = _CAPTION + _COLD if is_quick else _CAPTION
+    table = Table(title="the same work on everyone; × says how many times Ortoo’s figure", caption=caption)
     table.add_column("", no_wrap=True)
     for heading in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for name, row in found.items():
-        table.add_row(name, *(_cell(row[column], found[OURS][column].value, is_judged) for column in COLUMNS))
+        table.add_row(name, *(_cell(row[column], found[OURS][column].value, is_quick) for column in COLUMNS))
     table.add_section()
     ahead = (f"{OURS} ÷ {SYNCED}", f"{SYNCED} ÷ {OURS}")
     if ratios := {figure.scenario: figure for figure in figures if is_compared(figure) and figure.what in ahead}:
-        table.add_row(_AHEAD, *(_ratio(ratios.get(column), is_judged) for column in COLUMNS))
+        table.add_row(_AHEAD, *(_ratio(ratios.get(column), is_quick) for column in COLUMNS))
     return table
 
 
-def _cell(figure: Figure, ours: float, is_judged: bool) -> str:
+def _cell(figure: Figure, ours: float, is_quick: bool) -> str:
     ratio = figure.value / ours
     times = f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.0f}×"
-    return f"{_text(figure)} {times}{_mark(figure, is_judged)}"
+    return f"{_text(figure)} {times}{_mark(figure, is_quick)}"
 
 
-def _ratio(figure: Figure | None, is_judged: bool) -> str:
-    return "" if figure is None else f"{figure.value:.2f}{_mark(figure, is_judged)}"
+def _ratio(figure: Figure | None, is_quick: bool) -> str:
+    return "" if figure is None else f"{figure.value:.2f}{_mark(figure, is_quick)}"
 
 
-def _mark(figure: Figure, is_judged: bool) -> str:
-    return f" {MARKS[figure.is_met]}" if is_judged and figure.is_met is not None else ""
+def _mark(figure: Figure, is_quick: bool) -> str:
+    return f" {MARKS[figure.is_met]}" if not is_quick and figure.is_met is not None else ""
 
 
 def _text(figure: Figure) -> str:

@@ -70,10 +70,10 @@ def ratio_to_best(figures: list[Figure]) -> float:
     return found
 
 
-def text_of(figures: list[Figure]) -> str:
+def text_of(figures: list[Figure], *, is_quick: bool = False) -> str:
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(to_comparison(figures, is_judged=False))
+        console.print(to_comparison(figures, is_quick=is_quick))
     return capture.get()
 
 
@@ -116,6 +116,14 @@ def test_the_table_has_everyone_with_every_figure_as_its_ratio_to_ortoo() -> Non
     assert ours.count("1.00×") == len(COLUMNS)
     assert (half.count("0.50×"), half.count("2.00×")) == (2, 4)
     assert rows["ortoo vs best synced"].count("2.00") == 4
+
+
+def test_a_quick_look_does_not_judge_a_race_of_cold_servers() -> None:
+    figures, _ = race(Other("faster", 800.0))
+    assert "✗" in text_of(figures)
+    shown = text_of(figures, is_quick=True)
+    assert "✗" not in shown
+    assert "cold" in shown
 
 
 def test_nothing_of_the_table_is_cut_in_a_pipe() -> None:
