@@ -42,6 +42,16 @@ bench-spark: .venv/.ready ## Run the benchmarks of the pipeline on Spark (ARGS p
 
 rivals: .venv/.ready ## Install the other queues that the benchmarks compare with
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group rivals
+	@if command -v mvn >/dev/null; then $(MAKE) --no-print-directory .venv/kafka/.ready; \
+		else echo "Kafka is left out: its jars are fetched with Maven (apt install maven)."; fi
+	@echo "RabbitMQ and mosquitto take part where they are installed: apt install rabbitmq-server mosquitto"
+
+.venv/kafka/.ready: bench/live/kafka.xml bench/live/kafka.sha256
+	rm -rf $(@D)
+	mvn --quiet --batch-mode --strict-checksums --file $< \
+		dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D))
+	cd $(@D) && sha256sum --check --quiet $(abspath bench/live/kafka.sha256)
+	@touch $@
 
 soak: .venv/.ready ## Run the long randomised tests, then a server under mixed load for an hour
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)

@@ -14,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .figures import Figure, beside
 from .floor import Floors
-from .live import race
+from .live.comparison import is_compared, to_comparison, to_svg
+from .live.race import Race
 from .scenarios import Scenario, scenarios
 from .settings import FULL, QUICK, Settings
 from .table import to_json, to_table
@@ -23,21 +24,30 @@ _FILE_WIDTH = 120  # of a table that goes to a file or a pipe, so that nothing i
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = _parser()
+    parser, race = _parser(), Race()
     options = parser.parse_args(arguments)
-    chosen = [scenario for scenario in scenarios() if _matches(scenario.name, options.only)]
-    if not chosen:
+    named = [scenario for scenario in scenarios(race) if _matches(scenario.name, options.only)]
+    if not named:
         parser.error(f"no scenario matches {options.only!r}; there are: {_names()}")
+    if options.chart is not None and not any(scenario.run == race.scenario for scenario in named):
+        parser.error("--chart needs the scenario 'server live'")
+    chosen = [scenario for scenario in named if not (options.quick and scenario.is_long and options.only is None)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: servers are stopped, their folders removed
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
     figures = _run(chosen, QUICK if options.quick else FULL, console)
-    console.print(to_table(figures))
-    if any(scenario.run is race.scenario for scenario in chosen):
+    if alone := [figure for figure in figures if not is_compared(figure)]:
+        console.print(to_table(alone, is_quick=options.quick))
+    if any(map(is_compared, figures)):
+        console.print(to_comparison(figures, is_quick=options.quick))
         console.print(*race.about(), sep="\n", highlight=False)
+    if skipped := [scenario.name for scenario in named if scenario not in chosen]:
+        console.print(f"Left out by --quick, because it takes long: {', '.join(skipped)} (--only names it).")
     if options.json is not None:
         options.json.write_bytes(to_json(figures) + b"\n")
+    if options.chart is not None:
+        options.chart.write_text(to_svg(figures), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,18 +55,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench",
         description="Measures the embedded queue, in memory and on disk: rates, lateness, memory, restarts; each rate in "
         "memory beside the bare cost of encoding the same batches (the floor), measured in the same run. Then the server: "
-        "over TCP and HTTP, and the same work on other queues, those of them that `make rivals` has installed. The best "
+        "over TCP and HTTP, and the same work on other queues, those of them that are installed (`make rivals`). The best "
         "of several repetitions counts.",
         epilog=f"Scenarios: {_names()}.",
     )
     parser.add_argument("--quick", action="store_true", help="less work: about a minute in place of many")
     parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name contains this; * and ? match anything")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures to this file")
+    parser.add_argument("--chart", metavar="FILE", type=Path, help="also draw the comparison with others, as SVG")
     return parser
 
 
 def _names() -> str:
-    return ", ".join(scenario.name.replace(",", "") for scenario in scenarios())
+    return ", ".join(scenario.name.replace(",", "") for scenario in scenarios(Race()))
 
 
 def _matches(name: str, pattern: str | None) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -14,6 +16,7 @@ from typing import IO
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
+_ANSWER_SECONDS = 120.0  # a part that takes longer hangs
 
 
 def free_port() -> int:
@@ -26,12 +29,23 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    command: Sequence[str], *, user: str | None = None, log: Path | None = None
+    command: Sequence[str],
+    *,
+    user: str | None = None,
+    log: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
     """A child in a session of its own, so that Ctrl-C reaches the benchmark alone, which then ends the child."""
     with _opened(log) as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, text=True, user=user, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            text=True,
+            user=user,
+            env=None if environment is None else {**os.environ, **environment},
+            start_new_session=True,
         )
         try:
             yield process
@@ -49,13 +63,18 @@ def _opened(log: Path | None) -> Iterator[int | IO[str]]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
+    """Together with whatever it has started: a server may be a script that waits for the one that serves."""
     process.terminate()
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        pass
     finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # nobody is left
+        process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -82,11 +101,19 @@ def processor_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return own + sum(processor_seconds(int(child)) for child in children)
+    return own + sum(_seconds_if_there(int(child)) for child in children)
+
+
+def _seconds_if_there(pid: int) -> float:
+    """A child may end while it is looked at; its time is then its parent's."""
+    try:
+        return processor_seconds(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
 
 
 class Part:
-    """A child that says when it is ready, begins when told, and answers with one line."""
+    """A child that is told what to do in lines, and answers each with one."""
 
     def __init__(self, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -103,17 +130,19 @@ class Part:
     def __exit__(self, *_: object) -> None:
         end(self._process)
 
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
     def wait_ready(self) -> None:
         if self.answer() != "ready":
             raise RuntimeError(f"{self._process.args!r} did not get ready")
 
-    def go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> str:
+    def answer(self, seconds: float = _ANSWER_SECONDS) -> str:
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], seconds)[0]:
+            raise RuntimeError(f"{self._process.args!r} gave no answer in {seconds:g} seconds")
         line = self._process.stdout.readline().strip()
         if not line:
             raise RuntimeError(f"{self._process.args!r} ended without an answer")

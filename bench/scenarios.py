@@ -9,7 +9,8 @@ import msgspec
 from . import delayed, disk, memory, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
-from .live import race, single
+from .live.race import NAME as LIVE
+from .live.race import Race
 from .loads import LOADS, Load, plain
 from .server import http, idle, latency, tcp
 from .settings import Settings
@@ -24,9 +25,10 @@ class Scenario(msgspec.Struct, frozen=True):
     name: str
     run: Callable[[Settings], list[Figure]]
     batch: int | None = None
+    is_long: bool = False  # also with little work
 
 
-def scenarios() -> list[Scenario]:
+def scenarios(race: Race) -> list[Scenario]:
     batched = [_batched(name, load, size) for name, load in LOADS.items() for size in SIZES]
     state = [_state(kind) for kind in memory.KINDS] if memory.is_measurable() else []
     return [
@@ -36,12 +38,11 @@ def scenarios() -> list[Scenario]:
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
-        Scenario(turns.NAME, turns.scenario),
+        Scenario(turns.NAME, turns.scenario, is_long=True),  # a shorter turn of less work would say nothing
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
-        Scenario("server, live", race.scenario),
-        Scenario(single.NAME, single.scenario),
+        Scenario(LIVE, race.scenario),
         *(Scenario(part.NAME, part.scenario) for part in (tcp, http, latency, idle)),
     ]
 

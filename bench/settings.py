@@ -17,9 +17,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     deep: int
     state_messages: int
     disk_messages: int
+    processor_messages: int  # enough for a checkpoint, which is a part of the cost
     restart_messages: int  # plain; a tenth of them keyed
     live_repetitions: int
     live_seconds: float  # of each contender with each size of batches, roughly
+    single_seconds: float  # of each contender, publishing one message at a time
     server_messages: int
     http_messages: int
     http_requests: int  # with one message each
@@ -40,9 +42,11 @@ FULL = Settings(
     deep=10_000_000,
     state_messages=10_000_000,
     disk_messages=1_600_000,
+    processor_messages=1_600_000,
     restart_messages=10_000_000,
     live_repetitions=3,
     live_seconds=5.0,
+    single_seconds=3.0,
     server_messages=2_000_000,
     http_messages=1_000_000,
     http_requests=30_000,
@@ -53,22 +57,24 @@ FULL = Settings(
 QUICK = Settings(
     repetitions=2,
     messages={1: 1_000, 10: 5_000, 100: 20_000, 1000: 100_000},
-    single_messages=20_000,
+    single_messages=10_000,
     fan_out_messages=20_000,
     delayed_messages=100_000,
     timed_messages=500,
     timed_seconds=0.5,
     shallow=10_000,
     deep=1_000_000,
-    state_messages=1_000_000,
+    state_messages=500_000,
     disk_messages=160_000,
-    restart_messages=500_000,
+    processor_messages=400_000,
+    restart_messages=300_000,
     live_repetitions=1,
-    live_seconds=1.0,
-    server_messages=200_000,
-    http_messages=100_000,
-    http_requests=5_000,
-    http_seconds=2,
-    latency_seconds=1.0,
-    idle_seconds=2.0,
+    live_seconds=0.3,
+    single_seconds=0.3,
+    server_messages=100_000,
+    http_messages=50_000,
+    http_requests=2_000,
+    http_seconds=1,
+    latency_seconds=0.7,
+    idle_seconds=1.0,
 )

@@ -12,13 +12,11 @@ from rich.table import Table
 
 import ortoo
 
-from .figures import Figure, Target, Unit
-
-_MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: ""}
+from .figures import MARKS, Figure, Target, Unit
 
 
-def to_table(figures: Sequence[Figure]) -> Table:
-    table = Table(title=f"ortoo {ortoo.__version__}, 100-byte values", caption=_caption())
+def to_table(figures: Sequence[Figure], *, is_quick: bool = False) -> Table:
+    table = Table(title=f"ortoo {ortoo.__version__}, 100-byte values", caption=_caption(is_quick))
     table.add_column("scenario", no_wrap=True)
     table.add_column("what", no_wrap=True)
     for heading in ("figure", "× floor", "target"):
@@ -26,19 +24,21 @@ def to_table(figures: Sequence[Figure]) -> Table:
     table.add_column("met")
     for scenario, rows in groupby(figures, key=lambda figure: figure.scenario):
         for number, figure in enumerate(rows):
-            table.add_row(scenario if number == 0 else "", *_cells(figure))
+            table.add_row(scenario if number == 0 else "", *_cells(figure, is_quick))
         table.add_section()
     return table
 
 
-def _cells(figure: Figure) -> list[str]:
-    times = figure.times_floor
+def _cells(figure: Figure, is_quick: bool) -> list[str]:
+    times, target = figure.times_floor, figure.target
+    if is_quick and target is not None and not target.in_quick:
+        target = None
     return [
         figure.what,
         to_text(figure.value, figure.unit),
         "" if times is None else f"{times:,.1f}",
-        _target(figure.target, figure.unit),
-        _MARKS[figure.is_met],
+        _target(target, figure.unit),
+        "" if target is None else MARKS[figure.is_met],
     ]
 
 
@@ -55,7 +55,7 @@ def to_text(value: float, unit: Unit) -> str:
         case "ratio":
             return f"{value:.2f}"
         case "µs/message":
-            return f"{value:.1f} µs each"
+            return f"{value:.1f} µs each" if value >= 1 else f"{value:.2f} µs each"
         case "% of a core":
             return f"{value:.1f} %"
 
@@ -66,11 +66,12 @@ def _target(target: Target | None, unit: Unit) -> str:
     return f"{'≥' if target.sense == 'at least' else '≤'} {to_text(target.limit, unit)}"
 
 
-def _caption() -> str:
-    return (
+def _caption(is_quick: bool) -> str:
+    about = (
         f"Python {platform.python_version()}, {os.cpu_count()} cores. Floor: msgpack and CRC-32 of the same batches; "
         "“× floor” says how many times its cost."
     )
+    return f"{about} Most targets need more work than --quick does; a full run judges them." if is_quick else about
 
 
 def to_json(figures: Sequence[Figure]) -> bytes:

@@ -1,4 +1,8 @@
-"""The child processes of the live work: `python -m bench.live.part produce|consume CONTENDER ADDRESS SIZE COUNT`."""
+"""The child processes of the live work: `python -m bench.live.part produce|consume CONTENDER ADDRESS`.
+
+Each line "SIZE COUNT" that a child reads is a round: it connects, says that it is ready, begins when it reads another line,
+and answers with its report. One process for all rounds, because starting Python takes longer than a short round.
+"""
 
 from __future__ import annotations
 
@@ -82,11 +86,13 @@ async def _ready() -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
-def main(doing: str, name: str, address: str, size: str, count: str) -> None:
+async def _rounds(doing: str, contender: Contender, address: str) -> None:
     work = produce if doing == "produce" else consume
-    report = uvloop.run(work(CONTENDERS[name], address, int(size), int(count)))
-    print(msgspec.json.encode(report).decode(), flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        size, count = map(int, line.split())
+        report = await work(contender, address, size, count)
+        print(msgspec.json.encode(report).decode(), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    uvloop.run(_rounds(sys.argv[1], CONTENDERS[sys.argv[2]], sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Runs the live work on a contender: first a little, to learn how much fits the time, then for the figures."""
+"""Runs the same work on a contender: batches from a producer to a consumer, then one publish at a time."""
 
 from __future__ import annotations
 
@@ -7,46 +7,69 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import uvloop
 
 from bench.processes import Part, processor_seconds
+from bench.settings import Settings
 
 from .contender import Contender, Server
 from .part import Report
+from .single import times_ms, to_p50_p99
 
 SIZES = (100, 1000)
 _TRIAL_BATCHES = 16
+_ROUNDS_MAX = 5
 
 
-class Found(msgspec.Struct, frozen=True):
+class Live(msgspec.Struct, frozen=True):
     rate: float  # messages a second
     cost: float  # seconds of a processor a message: server, producer and consumer together
 
 
-def live(contender: Contender, seconds: float, sizes: tuple[int, ...] = SIZES) -> dict[int, Found]:
-    """By the size of the batches."""
+class Found(msgspec.Struct, frozen=True):
+    live: dict[int, Live]  # by the size of the batches
+    p50_ms: float  # of one publish at a time
+    p99_ms: float
+
+
+def measure(contender: Contender, settings: Settings) -> Found:
     with TemporaryDirectory(prefix="ortoo-bench-") as folder, contender.serve(Path(folder)) as server:
         asyncio.run(contender.prepare(server.address))
-        return {size: _measure(contender, server, size, seconds) for size in sizes}
+        arguments = (contender.name, server.address)
+        with (
+            Part("bench.live.part", "produce", *arguments) as producer,
+            Part("bench.live.part", "consume", *arguments) as consumer,
+        ):
+            work = _Work(server, producer, consumer)
+            live = {size: work.measure(size, settings.live_seconds) for size in SIZES}
+        times = uvloop.run(times_ms(contender.publishing(server.address), settings.single_seconds))
+        return Found(live, *to_p50_p99(times))
 
 
-def _measure(contender: Contender, server: Server, size: int, seconds: float) -> Found:
-    count = _TRIAL_BATCHES * size
-    trial = _once(contender, server, size, count)
-    count = max(count, round(trial.rate * seconds) // size * size)
-    return _once(contender, server, size, count)
+class _Work(msgspec.Struct, frozen=True):
+    server: Server
+    producer: Part
+    consumer: Part
 
+    def measure(self, size: int, seconds: float) -> Live:
+        """First a little, then as much as should fit the time, until it does: servers grow faster as they warm up."""
+        count = _TRIAL_BATCHES * size
+        for _ in range(_ROUNDS_MAX):
+            found = self._once(size, count)
+            if count / found.rate > seconds / 2:
+                break
+            count = max(count, round(found.rate * seconds) // size * size)
+        return found
 
-def _once(contender: Contender, server: Server, size: int, count: int) -> Found:
-    arguments = (contender.name, server.address, str(size), str(count))
-    with (
-        Part("bench.live.part", "produce", *arguments) as producer,
-        Part("bench.live.part", "consume", *arguments) as consumer,
-    ):
-        producer.wait_ready()
-        consumer.wait_ready()
-        before = processor_seconds(server.pid)
-        consumer.go()
-        producer.go()
-        reports = [msgspec.json.decode(part.answer(), type=Report) for part in (producer, consumer)]
-        used = processor_seconds(server.pid) - before + sum(report.processor for report in reports)
-        return Found(count / (reports[1].ended - reports[0].began), used / count)
+    def _once(self, size: int, count: int) -> Live:
+        both = (self.producer, self.consumer)
+        for part in both:
+            part.tell(f"{size} {count}")
+        for part in both:
+            part.wait_ready()
+        before = processor_seconds(self.server.pid)
+        for part in both:
+            part.tell("go")
+        produced, consumed = [msgspec.json.decode(part.answer(), type=Report) for part in both]
+        used = processor_seconds(self.server.pid) - before + produced.processor + consumed.processor
+        return Live(count / (consumed.ended - produced.began), used / count)

@@ -1,10 +1,12 @@
-"""From `publish` to the consumer's hands, at a steady rate that leaves the server time to breathe."""
+"""How long one message takes: from `publish` to the consumer's hands, at a rate far below what the server can do; and from
+one publish over HTTP to its answer."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from statistics import quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -12,8 +14,13 @@ import uvloop
 
 import ortoo
 from bench.figures import Figure
-from bench.live.ortoo_tcp import TOPIC, serving
+from bench.live.contender import Publish
+from bench.live.ortoo_tcp import TOPIC, OrtooTcp, serving
+from bench.live.single import times_ms, to_p50_p99
+from bench.loads import VALUE_BYTES
 from bench.settings import Settings
+
+from .http_connection import HttpConnection, to_request
 
 NAME = "server, latency"
 _PER_SECOND = 1000
@@ -22,13 +29,34 @@ _WARM_UP_SECONDS = 0.5
 
 def scenario(settings: Settings) -> list[Figure]:
     """Of the repetition that was disturbed least."""
-    found: list[tuple[float, float]] = []
+    delays, answers = [], []
     for _ in range(settings.repetitions):
         with TemporaryDirectory(prefix="ortoo-bench-") as folder, serving(Path(folder)) as served:
-            cuts = quantiles(uvloop.run(_delays_ms(served.url, settings.latency_seconds)), n=100)
-        found.append((cuts[98], cuts[49]))
-    p99, p50 = min(found)
-    return [Figure(NAME, f"p50 at {_PER_SECOND:,}/s", p50, "ms"), Figure(NAME, f"p99 at {_PER_SECOND:,}/s", p99, "ms")]
+            delays.append(to_p50_p99(uvloop.run(_delays_ms(served.url, settings.latency_seconds))))
+        with TemporaryDirectory(prefix="ortoo-bench-") as folder, serving(Path(folder)) as served:
+            asyncio.run(OrtooTcp().prepare(served.url))
+            answers.append(to_p50_p99(uvloop.run(times_ms(_http(served.http_port), settings.single_seconds))))
+    (p50, p99), (http_p50, http_p99) = (min(found, key=lambda pair: pair[1]) for found in (delays, answers))
+    return [
+        Figure(NAME, f"p50 at {_PER_SECOND:,}/s", p50, "ms"),
+        Figure(NAME, f"p99 at {_PER_SECOND:,}/s", p99, "ms"),
+        Figure(NAME, "p50 of one publish at a time, HTTP", http_p50, "ms"),
+        Figure(NAME, "p99 of one publish at a time, HTTP", http_p99, "ms"),
+    ]
+
+
+@asynccontextmanager
+async def _http(port: int) -> AsyncIterator[Publish]:
+    connection = await HttpConnection.connect(port)
+    request = to_request(f"/v1/topics/{TOPIC}/messages", b'{"messages":[{"value":"%s"}]}' % (b"x" * (VALUE_BYTES - 2)))
+
+    async def publish(_: int, __: list[bytes]) -> None:
+        status, body = await connection.ask(request)
+        if status >= 300:
+            raise RuntimeError(f"{status}: {body!r}")
+
+    yield publish
+    connection.close()
 
 
 async def _delays_ms(url: str, seconds: float) -> list[float]:
