@@ -100,12 +100,12 @@ class ShadowDisk(RealDisk):
 
         return sync_all
 
-    def make_dir(self, folder: str) -> None:
+    def make_dir(self, folder: str, durably: bool = True) -> None:
         with self.lock:
             parts = folder.split("/")
             for count in range(1, len(parts) + 1):
                 self.names.setdefault("/".join(parts[:count]), None)
-            super().make_dir(folder)  # which may sync what it makes
+            super().make_dir(folder, durably)  # which may sync what it makes
 
     def rename(self, old: str, new: str) -> None:
         with self.lock:

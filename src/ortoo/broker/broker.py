@@ -39,6 +39,7 @@ from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
+from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
@@ -372,10 +373,11 @@ class Broker:
 
     async def _rebuild(self) -> Engine:
         engine = self._make_engine()
-        async for records in self.store.recover():
-            for record in records:
-                engine.apply(record)
-                engine.confirm(record)
+        with collector_paused():
+            async for records in self.store.recover():
+                for record in records:
+                    engine.apply(record)
+                    engine.confirm(record)
         self._time.not_before(engine.state.now)
         opened = engine.open(self.now())
         await self.store.append([opened])

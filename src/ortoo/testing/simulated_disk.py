@@ -124,7 +124,7 @@ class SimulatedDisk:
         below = [path[len(prefix) :].partition("/") for path in sorted(self.names) if path.startswith(prefix)]
         return {name: bool(slash) for name, slash, _ in below}
 
-    def make_dir(self, folder: str) -> None:
+    def make_dir(self, folder: str, durably: bool = True) -> None:
         pass  # folders are there when they are needed
 
     def rename(self, old: str, new: str) -> None:

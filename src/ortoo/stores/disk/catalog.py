@@ -161,9 +161,7 @@ class Catalog:
         parts = [(max(low, first), min(high, last)) for low, high in runs for first, last in files]
         return sorted({(first, last) for first, last in parts if first <= last})
 
-    @property
-    def blocks(self) -> int:
+    def count_blocks(self) -> int:
         """How many places in the write-ahead log are known."""
-        return sum(len(log.blocks) for log in self.logs.values()) + sum(
-            len(history.blocks) for history in self.histories.values()
-        )
+        logs = sum([len(log.blocks) for log in self.logs.values()])
+        return logs + sum([len(history.blocks) for history in self.histories.values()])

@@ -68,8 +68,8 @@ class Disk(Protocol):
         """The same names, and whether each is of a folder; of one look, for others may come and go meanwhile."""
         ...
 
-    def make_dir(self, folder: str) -> None:
-        """With the folders above it, all durable; no error when it is there."""
+    def make_dir(self, folder: str, durably: bool = True) -> None:
+        """With the folders above it; no error when it is there. Their names are durable, unless somebody syncs them later."""
         ...
 
     def rename(self, old: str, new: str) -> None: ...
@@ -296,8 +296,11 @@ class RealDisk:
         except FileNotFoundError:
             return {}
 
-    def make_dir(self, folder: str) -> None:
+    def make_dir(self, folder: str, durably: bool = True) -> None:
         if folder in self._durable:
+            return
+        if not durably:
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
             return
         above, _, _ = folder.rpartition("/")
         if above:

@@ -252,7 +252,7 @@ class DiskHistory:
         number = max(self.sizes, default=0)
         if number == 0 or self.sizes[number] >= FILE_BYTES or number in self._finished:
             number += 1
-            self.disk.make_dir(self.folder)
+            self.disk.make_dir(self.folder, durably=not synced)
         file = self.disk.open(self.path(number))
         try:
             file.truncate(self.sizes.get(number, 0))  # what a failed flush left behind

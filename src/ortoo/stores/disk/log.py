@@ -220,7 +220,7 @@ class DiskLog:
         active = self.segments[-1] if self.segments and not self.segments[-1].is_sealed else None
         before = None if active is None else active.mark()
         touched: list[Segment] = []
-        self.disk.make_dir(self.folder)
+        self.disk.make_dir(self.folder, durably=not synced)
         try:
             with ExitStack() as opened:  # from the first byte until it is synced
                 self._write(_in_stretches(records), active, touched, ring, opened)

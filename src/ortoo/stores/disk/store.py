@@ -157,7 +157,10 @@ class DiskStore:
 
     def _to_write(self, records: Sequence[r.Record]) -> tuple[Sync, int]:
         """When it has to be synced, and about how many bytes it is."""
-        size = sum(record.size for record in records if isinstance(record, r.Published))
+        size = 0
+        for record in records:
+            if type(record) is r.Published:
+                size += record.size
         return sync_needed(records, self._catalog.configs), size
 
     async def append(self, records: Sequence[r.Record]) -> None:
@@ -262,6 +265,8 @@ class DiskStore:
 
     @property
     def problems(self) -> list[str]:
+        if not self._found and not self._failing:
+            return []
         return list(dict.fromkeys([*self._found, *self._failing.values()]))
 
     def figures(self) -> StoreFigures:
@@ -322,7 +327,7 @@ class DiskStore:
             return []
         files = [first for first in self._wal.files if lowest <= self._wal.last_of(first) <= upto]
         sizes = [self._wal.sizes.get(first, 0) for first in files]
-        if self._room.is_short or self._catalog.blocks > FLUSH_BLOCKS:
+        if self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS:
             return files
         if sum(sizes) < self._flush_bytes and len(files) < FLUSH_FILES:
             return []

@@ -44,7 +44,7 @@ class ViewDisk(RealDisk):
     def open(self, path: str) -> File:
         return ViewFile(self.root / path)
 
-    def make_dir(self, folder: str) -> None:
+    def make_dir(self, folder: str, durably: bool = True) -> None:
         pass
 
     def rename(self, old: str, new: str) -> None:

@@ -1,8 +1,8 @@
 """Writes commits to the write-ahead log, in the caller's own turn of the event loop where that is quick.
 
 To hand a commit to another thread and back takes longer than to write a few kilobytes, which only go to the system's cache. A
-write takes long when it is large, or when the cache is full of what the disk has not taken yet: then, and for a while after one
-that was slow, a thread writes. A sync may always take as long as the disk likes: the kernel does it beside the program where it
+write takes long when it is large, or when the cache is full of what the disk has not taken yet: then, and for a while after some
+that were slow, a thread writes. A sync may always take as long as the disk likes: the kernel does it beside the program where it
 can (`kernel_sync.py`), and else the thread.
 """
 
@@ -25,7 +25,7 @@ from .wal import Wal
 
 INTERVAL_S = 0.05  # how long durability "interval" may lag
 AT_ONCE_BYTES = 1 << 20  # more than that is written in the thread
-SLOW_WRITE_S = 0.005
+SLOW_WRITE_S, BLOCKED_WRITE_S = 0.005, 0.05
 SLOW_PAUSE_S = 1.0  # for which the thread writes after a slow write
 
 # What promises nothing that a crash could break: a lost one costs a redelivery at most.
@@ -62,7 +62,8 @@ class WalWriter:
         self._now = now
         self._wal: Wal | None = None
         self._will_sync: asyncio.TimerHandle | None = None
-        self._slow_until = 0.0
+        self._slow_until = 0.0  # the thread writes until then
+        self._slow_again_until = 0.0  # and from a second slow write before then
 
     def open(self, wal: Wal) -> None:
         """From now on it writes to this one."""
@@ -89,11 +90,19 @@ class WalWriter:
             return await self.run(self._append, head, body, sync)
         began = perf_counter()
         number = self.wal.append(head, body)
-        if perf_counter() - began > SLOW_WRITE_S:
-            self._slow_until = self._now() + SLOW_PAUSE_S
+        took = perf_counter() - began
+        if took > SLOW_WRITE_S:
+            self._note_slow(took)
         if sync == "now":
             await self._sync_in_kernel(number)
         return number
+
+    def _note_slow(self, took: float) -> None:
+        """One that was a little slow may have had to wait for the processor; two in a row are the disk's."""
+        now = self._now()
+        if took > BLOCKED_WRITE_S or now < self._slow_again_until:
+            self._slow_until = now + SLOW_PAUSE_S
+        self._slow_again_until = now + SLOW_PAUSE_S
 
     def _can_ask_kernel(self) -> bool:
         if self._may_ask_kernel and self._kernel is None:
