@@ -39,6 +39,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/pipeline/flow/functions.py",  # a user's module may raise anything: that is told as a mistake in the file
     "src/ortoo/stores/disk/outside.py",  # closes what it had opened and raises on
     "src/ortoo/stores/disk/backup.py",  # cleans up and raises on
+    "src/ortoo/stores/disk/flushing.py",
     "src/ortoo/stores/disk/log.py",  # undoes half a flush and raises on
     "src/ortoo/stores/disk/segment.py",  # removes a draft and raises on
     "src/ortoo/stores/disk/store.py",  # a checkpoint that fails for any reason is told, and tried again

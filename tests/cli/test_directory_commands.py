@@ -43,7 +43,7 @@ def run(*arguments: str | Path) -> Result:
 def busy(path: Path) -> Queue:
     """A queue that makes a checkpoint every few kilobytes."""
     path.mkdir(exist_ok=True)
-    store = DiskStore(RealDisk(path), KeyRing({}), checkpoint_bytes=20_000, lock=DirectoryLock(path))
+    store = DiskStore(RealDisk(path), KeyRing({}), checkpoint_bytes=20_000, flush_bytes=0, lock=DirectoryLock(path))
     return Queue(Broker(store, SystemClock()))
 
 
@@ -241,7 +241,7 @@ async def fill_short(path: Path) -> list[bytes]:
     """A log of 40 messages that is trimmed to its last few, and what is left of it."""
     path.mkdir(exist_ok=True)
     clock = ManualClock()
-    store = DiskStore(RealDisk(path), KeyRing({}), in_threads=False, reserve_bytes=0)
+    store = DiskStore(RealDisk(path), KeyRing({}), in_threads=False, reserve_bytes=0, flush_bytes=0)
     broker = Broker(store, clock)
     async with Queue(broker) as queue:
         await queue.create_topic("orders", partitions=1, retention_seconds=60.0)
@@ -382,7 +382,9 @@ async def test_a_backup_is_whole_though_a_checkpoint_comes_with_each_file_that_i
     monkeypatch.setattr(log_module, "SEGMENT_BYTES", 200)
     source, target, loop = tmp_path / "data", tmp_path / "backup", asyncio.get_running_loop()
     source.mkdir()
-    store = DiskStore(RealDisk(source), KeyRing({}), in_threads=False, reserve_bytes=0, lock=DirectoryLock(source))
+    store = DiskStore(
+        RealDisk(source), KeyRing({}), in_threads=False, reserve_bytes=0, flush_bytes=0, lock=DirectoryLock(source)
+    )
     broker = Broker(store, SystemClock())
     async with Queue(broker) as queue:
         await queue.create_topic("orders", partitions=1, ordering="none")
@@ -608,9 +610,9 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def test_a_directory_of_a_newer_format_is_not_repaired(data: Path) -> None:
-    (data / "FORMAT").write_bytes(b"ortoo data directory, format 3\n")
+    (data / "FORMAT").write_bytes(b"ortoo data directory, format 4\n")
     before = contents(data)
-    with pytest.raises(ortoo.UnavailableError, match="format 3"):
+    with pytest.raises(ortoo.UnavailableError, match="format 4"):
         repair_directory(data)
     assert contents(data) == before
     (data / "FORMAT").write_bytes(b"ortoo data directory, for")

@@ -53,7 +53,7 @@ class Site:
         self.root.mkdir(exist_ok=True)
         self.disk = GatedDisk(self.root)
         self.lock = DirectoryLock(self.root)
-        self.store = DiskStore(self.disk, KeyRing({}), checkpoint_bytes=NEVER, lock=self.lock)
+        self.store = DiskStore(self.disk, KeyRing({}), checkpoint_bytes=NEVER, flush_bytes=0, lock=self.lock)
         self.broker = Broker(self.store, self.clock)
         return await Queue(self.broker, consumer="tester").open()
 

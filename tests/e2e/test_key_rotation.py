@@ -25,7 +25,7 @@ def begin(folder: Path) -> tuple[Path, str, DiskStore]:
     keys.write_text(line("old", 1))
     source = f"file:{keys}"
     (folder / "data").mkdir()
-    return keys, source, DiskStore(RealDisk(folder / "data"), KeyRing(load_keys(source), source))
+    return keys, source, DiskStore(RealDisk(folder / "data"), KeyRing(load_keys(source), source), flush_bytes=0)
 
 
 async def checkpoint(broker: Broker, store: DiskStore) -> None:

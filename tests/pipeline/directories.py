@@ -22,12 +22,13 @@ def in_its_loop(queue: SyncQueue, work: Callable[[Broker], Any]) -> Any:
     return queue._run(done())
 
 
-def checkpoint(queue: SyncQueue) -> None:
-    """What a store does by itself for every 32 MiB."""
+def checkpoint(queue: SyncQueue, flush: bool = True) -> None:
+    """What a store does by itself for every 32 MiB; and for every 256, it flushes, too."""
 
     async def done(broker: Broker) -> None:
         store = broker.store
         assert isinstance(store, DiskStore)
+        store._flush_bytes = 0 if flush else 1 << 40
         await broker.flush()
         await store.checkpoint(broker.engine.snapshot(), broker.engine.state.now)
         if store._checkpointing is not None:

@@ -42,12 +42,12 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_log, "FRAME_MESSAGES", 7)
 
 
-def fill(queue: SyncQueue, topic: str, rounds: int = 6, start: int = 0) -> None:
+def fill(queue: SyncQueue, topic: str, rounds: int = 6, start: int = 0, flush: bool = True) -> None:
     """Messages whose value is their offset, in several segments."""
     for number in range(rounds):
         for at in range(start + 20 * number, start + 20 * number + 20):
             queue.publish(topic, str(at).encode())
-        checkpoint(queue)
+        checkpoint(queue, flush)
 
 
 def offsets(**options: str) -> list[int]:
@@ -128,9 +128,47 @@ def test_any_range_of_sealed_and_growing_segments(data: Path, queue: SyncQueue) 
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_times_mean_the_same_as_to_the_queue(data: Path, queue: SyncQueue) -> None:
+@pytest.mark.parametrize("flushed", [0, 1, 3])
+def test_any_range_of_what_lies_in_segments_and_in_the_write_ahead_log(
+    data: Path, queue: SyncQueue, flushed: int
+) -> None:
     queue.create_topic("orders", partitions=1)
-    fill(queue, "orders", rounds=4)
+    for number in range(120):
+        queue.publish("orders", str(number).encode())
+        if number % 20 == 19:
+            checkpoint(queue, flush=number // 20 < flushed)
+    files, random = Files(str(data), "default", "messages", None), Random(5)
+    topic = files.topic("orders").id
+    for _ in range(200):
+        start, end = sorted(random.choices(range(125), k=2))
+        found = [value for part in files.messages(Range("orders", topic, 0, start, end)) for value in part.values]
+        assert found == [str(at).encode() for at in range(start, min(end, 120))]
+
+
+def test_what_is_flushed_under_the_reader_s_hands_is_read_all_the_same(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    for number in range(3):
+        queue.publish_many("orders", [str(number * 300 + at).encode() for at in range(300)])
+        queue.ack(queue.lease("orders", max_messages=300))
+    checkpoint(queue, flush=False)
+    files, wanted = all_of(data, 900)
+    history = Files(str(data), "default", "history", None)
+    parts = files.messages(wanted)
+    found = list(next(parts).values)
+    checkpoint(queue)  # nothing is left of it in the write-ahead log
+    checkpoint(queue)
+    for part in parts:
+        found += part.values
+    assert found == [str(at).encode() for at in range(900)]
+    told = Range("orders", history.topic("orders").id, 0, 0, 6)
+    assert sum(len(part.records) for part in history.history(told)) == 6
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize("flush", [True, False])
+def test_times_mean_the_same_as_to_the_queue(data: Path, queue: SyncQueue, flush: bool) -> None:
+    queue.create_topic("orders", partitions=1)
+    fill(queue, "orders", rounds=4, flush=flush)
     files = Files(str(data), "default", "messages", None)
     times = {message.timestamp for message in queue.read("orders")}
     for time in {time + step for time in times for step in (-0.001, 0, 0.001)} | {0.0, 9e9}:
@@ -253,7 +291,7 @@ def test_what_is_not_a_data_directory(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "FORMAT").write_text("ortoo data directory, format 99\n")
-    with pytest.raises(UnavailableError, match="reads formats 1 and 2"):
+    with pytest.raises(UnavailableError, match="reads formats 1 to 3"):
         read(path=str(tmp_path), subscribe="orders")
 
 

@@ -1,4 +1,5 @@
-"""The garbage collector while the state is rebuilt: nothing made then is garbage, and to look for some takes longer than making it."""
+"""The garbage collector while the state is rebuilt: nothing made then is garbage, and to look for some takes as long as all the
+rest."""
 
 from __future__ import annotations
 

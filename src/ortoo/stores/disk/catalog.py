@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ortoo.model import records as r
 from ortoo.model.names import TopicId, TopicName
@@ -11,12 +11,11 @@ from ortoo.model.topic import TopicConfig
 from .crypto import KeyRing, Secret
 from .files import Disk
 from .history import DiskHistory
-from .log import Blocks, DiskLog, LogEntry, Shared
+from .log import DiskLog, LogEntry, Shared
 from .logged import CommitReader
 from .open_files import FilePool
 from .quarantine import Quarantine
 from .staged import StagedIndex
-from .wal import Run, Wal
 
 _NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
 Place = tuple[TopicId, int]
@@ -145,23 +144,15 @@ class Catalog:
 
     def lowest_logged(self) -> int | None:
         """The first commit in the write-ahead log that has messages or history which can be flushed."""
-        logs = [log.blocks.numbers[0] for log in self.logs.values() if len(log.blocks) and not log.is_stuck]
-        histories = [history.blocks.numbers[0] for history in self.histories.values() if len(history.blocks)]
-        return min(logs + histories, default=None)
-
-    def logged(self, upto: int, wal: Wal) -> list[Run]:
-        """The commits up to that number which may have messages or history that no file has: those that can be flushed, and
-        those of each log that cannot. A run for each file there is, for those between may be gone."""
-        lowest = self.lowest_logged()
-        runs = [] if lowest is None else [(lowest, upto)]
-        stuck = [log.blocks.numbers for log in self.logs.values() if log.is_stuck and len(log.blocks)]
-        stuck += [blocks.numbers for entry in self.unreadable.values() if len(blocks := Blocks(entry.blocks))]
-        runs += [(numbers[0], min(numbers[-1], upto)) for numbers in stuck]
-        files = [(first, wal.last_of(first)) for first in wal.files]
-        parts = [(max(low, first), min(high, last)) for low, high in runs for first, last in files]
-        return sorted({(first, last) for first, last in parts if first <= last})
+        return lowest_logged(self.logs.values(), self.histories.values())
 
     def count_blocks(self) -> int:
         """How many places in the write-ahead log are known."""
         logs = sum([len(log.blocks) for log in self.logs.values()])
         return logs + sum([len(history.blocks) for history in self.histories.values()])
+
+
+def lowest_logged(logs: Iterable[DiskLog], histories: Iterable[DiskHistory]) -> int | None:
+    lowest = [log.blocks.numbers[0] for log in logs if len(log.blocks) and not log.is_stuck]
+    lowest += [history.blocks.numbers[0] for history in histories if len(history.blocks)]
+    return min(lowest, default=None)

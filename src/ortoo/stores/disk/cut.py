@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from ortoo.model.names import TopicId
 
-from .catalog import Catalog
+from .blocks import Blocks
+from .catalog import Catalog, lowest_logged
 from .checkpoint import Checkpoint, Manifest, TopicEntry
 from .crypto import KeyRing, Secret
 from .history import DiskHistory, HistoryEntry
 from .log import DiskLog, LogEntry
 from .quarantine import Behind
-from .wal import Run
+from .wal import Run, Wal
 
 
 class Cut(NamedTuple):
@@ -35,6 +36,22 @@ class Cut(NamedTuple):
     doomed: list[str]
     frees: bool
     bytes: int  # how many the write-ahead log had got
+
+    def lowest_logged(self) -> int | None:
+        """The first commit in the write-ahead log that has messages or history which can be flushed."""
+        return lowest_logged((log for log, _, _ in self.logs), (history for history, _, _ in self.histories))
+
+    def logged(self, wal: Wal) -> list[Run]:
+        """The commits which may have messages or history that no file has: those that can be flushed, and those of each log
+        that cannot. A run for each file there is, for those between may be gone."""
+        lowest = self.lowest_logged()
+        runs = [] if lowest is None else [(lowest, self.number)]
+        stuck = [log.blocks.numbers for log, _, _ in self.logs if log.is_stuck and len(log.blocks)]
+        stuck += [blocks.numbers for entry in self.unreadable if len(blocks := Blocks(entry.blocks))]
+        runs += [(numbers[0], min(numbers[-1], self.number)) for numbers in stuck]
+        files = [(first, wal.last_of(first)) for first in wal.files]
+        parts = [(max(low, first), min(high, last)) for low, high in runs for first, last in files]
+        return sorted({(first, last) for first, last in parts if first <= last})
 
     def checkpoint(self, logs: list[LogEntry], histories: list[HistoryEntry], logged: list[Run]) -> Checkpoint:
         """With what each log and history is by now, and the commits where they lie."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicId
@@ -22,13 +23,51 @@ from .history import Place as HistoryPlace
 from .log import DiskLog
 from .logged import LoggedPublish, LoggedRecord, decode_logged
 from .segment import Segment
-from .wal import read_commits
+from .wal import Wal, read_commits
 
+FLUSH_BYTES = 256 << 20  # of write-ahead log that logs and histories lie in
+FLUSH_FILES = 64  # of it: short ones, for each opening begins one
+FLUSH_BLOCKS = 100_000  # places in it: each is in memory, and in every checkpoint
+PASS_BYTES = 64 << 20  # of it that are in memory at a time
 FEW_FILES = 32  # more are synced all at once, with whatever else is on that file system
 
 Place = tuple[TopicId, int]
 OfLogs = Sequence[tuple[DiskLog, int, KeyRing | None]]  # with where each begins, and the keys of an encrypted topic
 OfHistories = Sequence[tuple[DiskHistory, int, KeyRing | None]]
+
+
+class FlushPlan(NamedTuple):
+    """When to flush what."""
+
+    flush_bytes: int
+    everything: bool  # there are too many blocks, or too little room on the disk
+
+    def passes(self, wal: Wal, lowest: int | None, upto: int) -> list[list[int]]:
+        """The files to flush, the oldest first, so many at a time as may be in memory. `lowest`: the first commit with something
+        to flush; `upto`: the last one that may be."""
+        files = [first for first in wal.files if lowest is not None and lowest <= wal.last_of(first) <= upto]
+        passes: list[list[int]] = []
+        size = 0
+        for first in files[: self._count([wal.sizes.get(first, 0) for first in files])]:
+            size += wal.sizes.get(first, 0)
+            if not passes or size > PASS_BYTES:
+                passes.append([])
+                size = wal.sizes.get(first, 0)
+            passes[-1].append(first)
+        return passes
+
+    def _count(self, sizes: list[int]) -> int:
+        """The older half, so that less is written that would be gone soon."""
+        if self.everything or not sizes:
+            return len(sizes)
+        left = sum(sizes)
+        if left < self.flush_bytes and len(sizes) < FLUSH_FILES:
+            return 0
+        for count, size in enumerate(sizes, start=1):
+            left -= size
+            if left <= self.flush_bytes // 2:
+                return count
+        return len(sizes)
 
 
 class Flush:

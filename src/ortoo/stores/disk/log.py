@@ -6,7 +6,6 @@ segments (listed in the checkpoint) | blocks (where each publish lies in the wri
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,13 +14,15 @@ from typing import Any, NamedTuple
 
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
-from ortoo.model.records import LogIndex, Published
+from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
 
-from .codec import MessageHead, encode_messages, to_columns
+from .blocks import Block, Blocks
+from .codec import encode_messages, to_columns
 from .contents import SEGMENT_FILES, list_files
 from .crypto import KeyRing
 from .files import Disk
+from .log_index import IndexBuilder
 from .logged import CommitReader, LoggedPublish, in_frames
 from .open_files import FilePool
 from .recent import FrameCache, Recent, RecentStretch
@@ -42,54 +43,6 @@ class LogEntry(NamedTuple):
     end: int
     segments: list[SegmentEntry]
     blocks: bytes = b""  # as Blocks.to_bytes gives them
-
-
-class Block(NamedTuple):
-    base: int
-    number: int
-    position: int
-
-
-class Blocks:
-    """Where each publish of a partition lies in the write-ahead log: its first offset, its commit, where that begins."""
-
-    __slots__ = ("bases", "numbers", "positions")
-
-    def __init__(self, data: bytes = b"") -> None:
-        flat = array("Q", data)
-        if len(flat) % 3:
-            raise CorruptionError("a checkpoint tells of half a block")
-        self.bases, self.numbers, self.positions = (
-            flat[len(flat) * at // 3 : len(flat) * (at + 1) // 3] for at in range(3)
-        )
-
-    def __len__(self) -> int:
-        return len(self.bases)
-
-    def __getitem__(self, index: int) -> Block:
-        return Block(self.bases[index], self.numbers[index], self.positions[index])
-
-    def append(self, base: int, number: int, position: int) -> None:
-        self.bases.append(base)
-        self.numbers.append(number)
-        self.positions.append(position)
-
-    def find(self, offset: int) -> int:
-        """The block that has the offset, if any does; below 0 when it comes before all of them."""
-        return bisect_right(self.bases, offset) - 1
-
-    def has(self, base: int, number: int) -> bool:
-        index = self.find(base)
-        return index >= 0 and self.bases[index] == base and self.numbers[index] == number
-
-    def drop(self, count: int) -> None:
-        """The first ones."""
-        del self.bases[:count], self.numbers[:count], self.positions[:count]
-
-    def part(self, start: int, number: int) -> bytes:
-        """Those of commits up to that number which have something from the offset `start` on, as bytes."""
-        first, after = max(0, self.find(start)), bisect_right(self.numbers, number)
-        return b"".join([one[first:after].tobytes() for one in (self.bases, self.numbers, self.positions)])
 
 
 class Shared:
@@ -375,66 +328,6 @@ def _is_complete(segment: Segment, now: int) -> bool:
     """Large enough, old enough, or of an older format: the next message begins another file, and this one is sealed."""
     is_old = segment.since is not None and now - segment.since >= SEGMENT_AGE_MS
     return segment.size >= SEGMENT_BYTES or is_old or segment.is_of_older_format
-
-
-class IndexBuilder:
-    """Collects what the heads of a log's frames tell, and then its blocks."""
-
-    def __init__(self, topic: TopicId, partition: int, dedup_since: int = 0) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._dedup_since = dedup_since
-        self._offsets: array[int] = array("Q")
-        self._times: array[int] = array("Q")
-        self._sizes: list[int] = []
-        self._keys: list[tuple[int, int, bytes | None]] = []
-        self._dedup_ids: list[tuple[str, int, int]] = []
-        self.blocks = 0  # how many were added
-        self.end = 0  # of the last one
-
-    def add(self, base: int, head: MessageHead) -> None:
-        times = head.timestamps() if not isinstance(head.times, int) else [head.times]
-        for offset, time in enumerate(times, base):
-            self._add_time(offset, time)
-        self._sizes[-1] += head.size  # to the frame's last instant: exact enough for retention by bytes
-        if not (head.sealed and head.has_keys):
-            self._keys.append((base, head.count, head.hashes))
-
-    def _add_time(self, offset: int, time: int) -> None:
-        if not self._times or self._times[-1] != time:
-            self._offsets.append(offset)
-            self._times.append(time)
-            self._sizes.append(0)
-
-    def add_private(self, base: int, head: MessageHead, body: object) -> None:
-        hashes, ids = getattr(body, "hashes", None), getattr(body, "dedup_ids", None)
-        if head.sealed and head.has_keys:
-            self._keys.append((base, head.count, hashes))
-        self._add_ids(base, zip(ids or (), head.timestamps(), strict=False))
-
-    def _add_ids(self, base: int, ids: Iterable[tuple[str | None, int]]) -> None:
-        for offset, (dedup_id, time) in enumerate(ids, base):
-            if dedup_id is not None:
-                self._dedup_ids.append((dedup_id, time, offset))
-
-    def add_block(self, record: LoggedPublish) -> None:
-        self._add_time(record.base, record.at)
-        self._sizes[-1] += record.size
-        self._keys.append((record.base, record.count, record.key_hashes))
-        if record.batch.dedup_ids and record.at >= self._dedup_since:
-            self._add_ids(record.base, ((dedup_id, record.at) for dedup_id in record.dedup_ids()))
-        self.blocks, self.end = self.blocks + 1, record.end
-
-    def build(self) -> LogIndex:
-        return LogIndex(
-            self._topic,
-            self._partition,
-            self._offsets.tobytes(),
-            self._times.tobytes(),
-            self._sizes,
-            self._keys,
-            self._dedup_ids,
-        )
 
 
 def _pick(frame: Columns, offsets: Sequence[int]) -> Columns:

@@ -15,6 +15,7 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns
 
+from .blocks import Blocks
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .codec import to_columns
@@ -23,8 +24,9 @@ from .crypto import KeyRing, load_keys
 from .format import NAME, refuse_strangers
 from .history import DiskHistory, HistoryEntry
 from .keys import bind_keys
-from .log import Blocks, DiskLog, LogEntry, Shared
+from .log import DiskLog, LogEntry, Shared
 from .logged import CommitReader, LoggedRecord
+from .open_files import FilePool
 from .segment import Segment, SegmentEntry
 from .view import ViewDisk
 from .wal import Wal, list_wal
@@ -36,8 +38,9 @@ _SCAN = 10_000
 class _Commits(CommitReader):
     """What is not where it was may have been flushed meanwhile; then there is a newer checkpoint."""
 
-    def __init__(self, wal: Wal, ring: KeyRing, is_outdated: Callable[[], bool]) -> None:
+    def __init__(self, wal: Wal, files: FilePool, ring: KeyRing, is_outdated: Callable[[], bool]) -> None:
         super().__init__(wal, ring)
+        self._files = files
         self._is_outdated = is_outdated
 
     def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
@@ -47,6 +50,8 @@ class _Commits(CommitReader):
             if self._is_outdated():
                 raise FileNotFoundError from None
             raise
+        finally:
+            self._files.close_under("")  # nobody tells when the last one has been read
 
 
 class Outside:
@@ -57,8 +62,9 @@ class Outside:
         refuse_strangers(self.disk)
         self.ring = KeyRing(load_keys(keys))
         bind_keys(self.disk, self.ring)
-        self._wal = Wal(self.disk)
-        self._shared = Shared(self.disk, commits=_Commits(self._wal, self.ring, self._is_outdated))
+        files = FilePool(self.disk)
+        self._wal = Wal(self.disk, pool=files)
+        self._shared = Shared(self.disk, commits=_Commits(self._wal, files, self.ring, self._is_outdated))
         self.checkpoint: Checkpoint | None = None
         self._logs: dict[tuple[int, int], LogEntry] = {}
         self._histories: dict[tuple[int, int], HistoryEntry] = {}
@@ -66,12 +72,14 @@ class Outside:
         self.refresh()
 
     def _is_outdated(self) -> bool:
-        newest = max(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), default="")
-        return self.checkpoint is None or newest != f"{self.checkpoint.number:020d}.ckpt"
+        """A checkpoint may have taken another's place under its name, where nothing was committed in between."""
+        known, found = self.checkpoint, self._read_checkpoint()
+        return known is None or found is None or found.manifest != known.manifest
 
-    def refresh(self) -> None:
-        """Looks for a newer checkpoint."""
-        if not self._is_outdated():
+    def refresh(self, anew: bool = False) -> None:
+        """Looks for a newer checkpoint; `anew`: also one of the same commits."""
+        newest = max(list_files(self.disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), default="")
+        if self.checkpoint is not None and newest == f"{self.checkpoint.number:020d}.ckpt" and not anew:
             return
         self.checkpoint = self._read_checkpoint()
         self._wal.files = list_wal(self.disk)
@@ -108,7 +116,7 @@ class Outside:
                     tries += 1
                     if tries == _TRIES:
                         raise
-                    self.refresh()
+                    self.refresh(anew=True)
                     continue
                 if found is None:
                     return
@@ -153,7 +161,7 @@ class Outside:
             segment = self._open(topic, partition, known)
             if segment is not None:
                 return segment
-            self.refresh()
+            self.refresh(anew=True)
         raise CorruptionError(f"a segment of topic {topic}, partition {partition} is missing, from message {at} on")
 
     def _open(self, topic: TopicId, partition: int, known: SegmentEntry) -> Segment | None:
@@ -223,7 +231,7 @@ class Outside:
             try:
                 history.load(entry)
             except FileNotFoundError:  # dropped between listing and opening it
-                self.refresh()
+                self.refresh(anew=True)
                 continue
             self._opened[topic, partition] = history
         raise CorruptionError(f"the history of topic {topic}, partition {partition} is not to be had")
@@ -245,7 +253,7 @@ class Outside:
                 if tries == _TRIES:
                     raise
                 self._opened.pop((topic, partition), None)
-                self.refresh()
+                self.refresh(anew=True)
                 continue
             if not found.records:
                 return

@@ -17,7 +17,8 @@ from .crypto import KeyRing, Secret
 from .files import Disk
 from .history import HistoryEntry
 from .legible import legible_records
-from .log import IndexBuilder, LogEntry
+from .log import LogEntry
+from .log_index import IndexBuilder
 from .logged import LoggedPublish, Sections, decode_logged
 from .quarantine import WHOLE, Behind, Quarantine, Swept, place_of
 from .wal import Run, Wal, WalCommit, WalDamage

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
@@ -34,7 +34,7 @@ from .commit import encode_commit
 from .crypto import KeyRing
 from .cut import Cut, take_cut
 from .files import Disk
-from .flushing import Flush
+from .flushing import FLUSH_BLOCKS, FLUSH_BYTES, Flush, FlushPlan
 from .format import check_format, refuse_strangers
 from .keys import bind_keys
 from .lock import DirectoryLock
@@ -44,29 +44,21 @@ from .open_files import FilePool
 from .recovery import Recovery
 from .room import Room
 from .segment import Segment
+from .turns import in_turns
 from .wal import Wal
 from .wal_writer import Sync, WalWriter, sync_needed
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
-FLUSH_BYTES = 256 << 20  # of write-ahead log that logs and histories lie in
-FLUSH_FILES = 64  # of it: short ones, for each opening begins one
-FLUSH_BLOCKS = 100_000  # places in it: each is in memory, and in every checkpoint
-FLUSH_PASS_BYTES = 64 << 20  # that are in memory meanwhile
-FLUSH_PART = 2  # a flush takes the older half, so that nothing is written twice that is gone soon
 BACKLOG_FACTOR = 16  # appends wait when this many checkpoints' worth has gathered behind a slow one
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 BACKLOG_MIN = 8 << 20
-STEPS_PER_TURN = 500
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 
 
-T = TypeVar("T")
-
-
 def _exit_on_sync_failure(error: OSError) -> NoReturn:
-    """What the page cache holds can no longer be trusted; a new process reads what is really there."""
+    """What the page cache holds can no longer be trusted; a new process reads what is there."""
     sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
     os._exit(74)
 
@@ -259,9 +251,7 @@ class DiskStore:
 
     @property
     def _bytes_unflushed(self) -> int:
-        """Of write-ahead log that a flush has to go through."""
-        files = self._wal.files
-        return sum(self._wal.sizes.get(first, 0) for first in files if self._wal.last_of(first) > self._flushed)
+        return self._wal.bytes_after(self._flushed)
 
     @property
     def problems(self) -> list[str]:
@@ -309,54 +299,23 @@ class DiskStore:
             self._checkpoint_seconds.observe(perf_counter() - began)
 
     async def _flush(self, cut: Cut) -> None:
-        """So much at a time as may be in memory."""
-        files = self._to_flush(cut.number)
-        while files:
-            size, count = 0, 0
-            while count < len(files) and (
-                count == 0 or size + self._wal.sizes.get(files[count], 0) <= FLUSH_PASS_BYTES
-            ):
-                size, count = size + self._wal.sizes.get(files[count], 0), count + 1
-            await self._flush_files(cut, files[:count])
-            files = files[count:]
-
-    def _to_flush(self, upto: int) -> list[int]:
-        """The files of the write-ahead log, oldest first, whose messages and history are to be written elsewhere."""
-        lowest = self._catalog.lowest_logged()
-        if lowest is None:
-            return []
-        files = [first for first in self._wal.files if lowest <= self._wal.last_of(first) <= upto]
-        sizes = [self._wal.sizes.get(first, 0) for first in files]
-        if self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS:
-            return files
-        if sum(sizes) < self._flush_bytes and len(files) < FLUSH_FILES:
-            return []
-        chosen = 0
-        while chosen < len(files) and (chosen == 0 or sum(sizes[chosen:]) > self._flush_bytes // FLUSH_PART):
-            chosen += 1
-        return files[:chosen]
+        everything = self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS
+        plan = FlushPlan(self._flush_bytes, everything)
+        for files in plan.passes(self._wal, cut.lowest_logged(), cut.number):
+            await self._flush_files(cut, files)
 
     async def _flush_files(self, cut: Cut, files: list[int]) -> None:
         flush = Flush(self.disk, self.ring, cut.logs, cut.histories, self._wal.last_of(files[-1]))
         await self._in(self._flusher, flush.run, files)
         for log in flush.stuck:
             self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
-        await self._in_turns(flush.steps())
+        await in_turns(flush.steps())
         self._flushed = flush.upto
 
     async def _compose(self, cut: Cut) -> Checkpoint:
-        logs = await self._in_turns([partial(log.entry, start, cut.number) for log, start, _ in cut.logs])
-        histories = await self._in_turns([partial(one.entry, start, cut.number) for one, start, _ in cut.histories])
-        return cut.checkpoint(logs, histories, self._catalog.logged(cut.number, self._wal))
-
-    async def _in_turns(self, steps: Sequence[Callable[[], T]]) -> list[T]:
-        """Small steps, so many in a turn of the event loop."""
-        found: list[T] = []
-        for at in range(0, len(steps), STEPS_PER_TURN):
-            found += [step() for step in steps[at : at + STEPS_PER_TURN]]
-            if self._flusher is not None and at + STEPS_PER_TURN < len(steps):
-                await asyncio.sleep(0)
-        return found
+        logs = await in_turns([partial(log.entry, start, cut.number) for log, start, _ in cut.logs])
+        histories = await in_turns([partial(one.entry, start, cut.number) for one, start, _ in cut.histories])
+        return cut.checkpoint(logs, histories, cut.logged(self._wal))
 
     def _checkpoint_failed(self, error: Exception) -> None:
         self._failing["checkpoint"] = f"a checkpoint failed: {error}"

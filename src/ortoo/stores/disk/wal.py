@@ -327,6 +327,10 @@ class Wal:
                 self.sizes.pop(first, None)
                 self._lasts.pop(first, None)
 
+    def bytes_after(self, number: int) -> int:
+        """Of the files that have commits after that number."""
+        return sum([self.sizes.get(first, 0) for first in self.files if self.last_of(first) > number])
+
     def last_of(self, first: int) -> int:
         """The number of the last commit in the file with that first one; as long as nothing was read yet, at the most."""
         if first in self._lasts:
