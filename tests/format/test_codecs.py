@@ -142,39 +142,38 @@ def in_secret(record: r.Record) -> r.Record:
 
 @given(st.lists(some.records | some.records.map(in_secret), min_size=1, max_size=6))
 def test_commits(records: list[r.Record]) -> None:
-    head, parts = encode_commit(7, records, secret_topic, RING)
-    body = b"".join(parts)
-    sections = list(decode_commit(7, body, RING))
+    head, body, flags = encode_commit(7, records, secret_topic, RING)
+    sections = list(decode_commit(7, body, flags, RING))
     assert [record for _, section in sections if isinstance(section, list) for record in section] == records
     assert decode_touched(head) == sorted(
         {(getattr(record, "topic", 0), getattr(record, "partition", -1)) for record in records}
     )
     for ring, error in ((STRANGER, UnavailableError), (IMPOSTOR, CorruptionError)):
-        for topic, section in decode_commit(7, body, ring):
+        for topic, section in decode_commit(7, body, flags, ring):
             assert isinstance(section, error if topic == SECRET else list)
 
 
 def test_a_section_opens_only_for_its_own_topic() -> None:
     record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
-    body = b"".join(encode_commit(7, [record], secret_topic, RING)[1])
+    _, body, _ = encode_commit(7, [record], secret_topic, RING)
     [[_, sealed, data, is_bound]] = msgspec.msgpack.decode(body)
-    [(_, found)] = decode_commit(7, msgspec.msgpack.encode([[SECRET + 1, sealed, data, is_bound]]), RING)
+    [(_, found)] = decode_commit(7, msgspec.msgpack.encode([[SECRET + 1, sealed, data, is_bound]]), 0, RING)
     assert isinstance(found, CorruptionError)
 
 
 @pytest.mark.parametrize("more", [[True], [False], []])
 def test_a_section_opens_only_in_its_own_commit(more: list[bool]) -> None:
     record = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1]))
-    body = b"".join(encode_commit(7, [record], secret_topic, RING)[1])
+    _, body, _ = encode_commit(7, [record], secret_topic, RING)
     [section] = msgspec.msgpack.decode(body)
-    [(_, found)] = decode_commit(8, msgspec.msgpack.encode([section[:3] + more]), RING)
+    [(_, found)] = decode_commit(8, msgspec.msgpack.encode([section[:3] + more]), 0, RING)
     assert isinstance(found, CorruptionError)
 
 
 def test_a_section_of_format_1_opens_as_it_did() -> None:
     record, nonce = r.Acked(1, SECRET, GroupId(2), 0, LeaseId(3), OffsetSet([1])), b"12 bytes ..."
     data = AESGCM(b"n" * 32).encrypt(nonce, encode_records([record]), b"commit %d" % SECRET)
-    assert list(decode_commit(9, msgspec.msgpack.encode([[SECRET, ["new", nonce], data]]), RING)) == [
+    assert list(decode_commit(9, msgspec.msgpack.encode([[SECRET, ["new", nonce], data]]), 0, RING)) == [
         (SECRET, [record])
     ]
 
@@ -239,7 +238,7 @@ def test_checkpoints(
 
 
 def _commit(data: bytes) -> None:
-    for _, section in decode_commit(7, data, RING):
+    for _, section in decode_commit(7, data, 0, RING):
         assert isinstance(section, list | OrtooError)
 
 
@@ -284,8 +283,7 @@ GENUINE: list[bytes] = [
     _FRAME.head,
     _FRAME.body or b"",
     _RECORDS,
-    encode_commit(7, decode_records(_RECORDS), secret_topic, RING)[0],
-    b"".join(encode_commit(7, decode_records(_RECORDS), secret_topic, RING)[1]),
+    *encode_commit(7, decode_records(_RECORDS), lambda _: SECRET, RING)[:2],
     msgspec.msgpack.encode([[1, 5, 3, ["new", b"123456789012"]]]),
     msgspec.msgpack.encode(
         [1, [[1, "default", "t", TopicConfig()]], [[1, 0, 0, 9, [[0, 5, 9]]]], [[1, 0, [[1, 9]]]], []]

@@ -52,13 +52,13 @@ def _in_wal(files: Files) -> Truth:
             frames = without_torn_end(frames, int(path[-24:-4]))
         for frame in frames:
             if isinstance(frame, Frame) and frame.body is not None:
-                found |= _published(frame.fixed.number, frame.body)
+                found |= _published(frame.fixed.number, frame.body, frame.fixed.flags)
     return found
 
 
-def _published(number: int, body: bytes) -> Truth:
+def _published(number: int, body: bytes, flags: int) -> Truth:
     found: Truth = {}
-    for _, records in decode_commit(number, body, KeyRing(KEYS)):
+    for _, records in decode_commit(number, body, flags, KeyRing(KEYS)):
         if isinstance(records, CorruptionError):
             continue
         assert isinstance(records, list)

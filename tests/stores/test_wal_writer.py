@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from ortoo.model.commands import CreateGroup, Position
 from ortoo.model.names import TopicName
 from ortoo.model.topic import Durability
 from ortoo.stores.disk import RealDisk, wal_writer
-from ortoo.stores.disk.frame import Buffer
 from ortoo.stores.disk.kernel_sync import KernelSync
 from ortoo.stores.disk.store import DiskStore
 from ortoo.stores.disk.wal import Wal
@@ -50,10 +48,10 @@ class Watched:
             self.in_thread.append(work.__name__)
             return await run(writer, work, *args)
 
-        def watched_append(wal: Wal, head: bytes, body: Sequence[Buffer]) -> int:
+        def watched_append(wal: Wal, head: bytes, body: bytes, flags: int) -> int:
             self.written += 1
             self.ticks += self.slow_s
-            return append(wal, head, body)
+            return append(wal, head, body, flags)
 
         monkeypatch.setattr(WalWriter, "run", watched_run)
         monkeypatch.setattr(Wal, "append", watched_append)

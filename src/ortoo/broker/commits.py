@@ -106,6 +106,7 @@ class Committer:
         self._broken: Exception | None = None
         self._in_a_row = 0
         self._first: asyncio.Task[Any] | None = None  # who committed by himself in this turn of the event loop
+        self._is_crowded = False  # several wait for commits at the same time
         self._will_look = False
 
     def add(self, records: list[Record], copied_bytes: int = 0) -> None:
@@ -113,18 +114,11 @@ class Committer:
         self.pending.copied_bytes += copied_bytes
         for record in records:
             if type(record) not in _PATIENT:
-                self._wake(records)
+                self._look_next_turn()  # whoever waits for it may commit by himself before
                 return
         if self._lingering is None and not self._dirty.is_set():
             # Nobody waits for these, and the next commit that somebody waits for takes them along.
             self._lingering = self._clock.call_later(_LINGER_MS, self._dirty.set)
-
-    def _wake(self, records: list[Record]) -> None:
-        """The committer; or where whoever waits for it may commit by himself, the committer after that."""
-        if not self._store.appends_at_once(records):
-            self._dirty.set()
-        else:
-            self._look_next_turn()
 
     def _look_next_turn(self) -> None:
         if not self._will_look:
@@ -182,12 +176,13 @@ class Committer:
                 await asyncio.sleep(0)
 
     def _may_commit_at_once(self) -> bool:
-        """Where nobody else does, for what several ask for in one turn is cheaper together. To fill in copies takes turns,
-        however quick the store is."""
+        """Where nobody else does, for what several ask for in one turn is cheaper together; once several have, nobody does
+        until one is alone again. To fill in copies takes turns, however quick the store is."""
         if self._in_flight is not None or self._broken is not None:
             return False
         task, records = asyncio.current_task(), self.pending.records
-        if self._first not in (None, task) or not self._store.appends_at_once(records) or has_copies(records):
+        self._is_crowded = self._is_crowded or self._first not in (None, task)
+        if self._is_crowded or not self._store.appends_at_once(records) or has_copies(records):
             return False
         self._first = task
         self._look_next_turn()
@@ -212,6 +207,7 @@ class Committer:
                 if self._broken is not None:
                     raise self._broken
                 is_due = self._store.status().checkpoint_due
+                self._is_crowded = len(self.pending.parked) > 1
                 if self.pending.records or is_due:
                     await self._commit(is_due)
             except Exception as error:  # whatever a store raises, and mistakes of ours: begin again from what is stored

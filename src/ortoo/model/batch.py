@@ -155,11 +155,14 @@ _OPTIONAL = {
 
 def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
     """Turns messages, or bare values, into columns, checking each field's type and size on the way."""
-    listed, kinds = _as_list(messages)
-    if kinds == {bytes}:  # bare values are a column already
+    listed = _as_list(messages)
+    kinds = list(map(type, listed))
+    if kinds.count(bytes) == len(listed):  # bare values are a column already
         outgoing = Outgoing(listed.copy())  # type: ignore[arg-type]
         check_outgoing(outgoing)
         return outgoing
+    if not set(kinds) <= {Message, bytes, str}:
+        raise InvalidError(_NO_BATCH)
     full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
     return build_outgoing(full, *_values(list(map(_value, full))))
 
@@ -191,16 +194,16 @@ def _are_plain(messages: Sequence[Any]) -> bool:
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 
-def _as_list(messages: Iterable[Message | bytes | str]) -> tuple[list[Message | bytes | str], set[type]]:
-    """Once and for all, because a generator can be walked only once; and of which types they are."""
+_NO_BATCH = "a batch is a list of values or of ortoo.Message(value, key=...); publish() takes a single value"
+
+
+def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes | str]:
+    """Once and for all, because a generator can be walked only once."""
+    if isinstance(messages, list):
+        return messages
     if isinstance(messages, Iterable) and not isinstance(messages, bytes | str):
-        listed = messages if isinstance(messages, list) else list(messages)
-        kinds: set[type] = set(map(type, listed))
-        if kinds <= {Message, bytes, str}:
-            return listed, kinds
-    raise InvalidError(
-        "a batch is a list of values or of ortoo.Message(value, key=...); publish() takes a single value"
-    )
+        return list(messages)
+    raise InvalidError(_NO_BATCH)
 
 
 def _optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:

@@ -101,10 +101,10 @@ class Flush:
     # -- reading
 
     def _read(self, first: int) -> None:
-        for number, body in read_commits(self._disk, first):
-            for _, records in decode_logged(number, body, self._ring) if number <= self.upto else ():
+        for commit in read_commits(self._disk, first):
+            for _, records in decode_logged(*commit, self._ring) if commit.number <= self.upto else ():
                 if not isinstance(records, OrtooError):
-                    self._take(records, number)
+                    self._take(records, commit.number)
 
     def _take(self, records: list[LoggedRecord], number: int) -> None:
         of_history: dict[Place, list[HistoryRecord]] = defaultdict(list)

@@ -3,7 +3,7 @@
      0  4  magic     "OrtF"
      4  1  version   2
      5  1  kind      1 commit · 2 messages · 3 history · 4 checkpoint · 5 keys
-     6  2  flags     1 zstd
+     6  2  flags     1 zstd · 2 a commit in one plain section
      8  8  number    a commit's number, or the first offset the frame speaks of
     16  4  length of the head
     20  4  length of the body
@@ -22,11 +22,11 @@ tells what it spoke of. The salt is what no message can know: bytes of a user th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from xxhash import xxh3_64, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
 MAGIC = b"OrtF"
 VERSION, OLD_VERSION = 2, 1
@@ -38,7 +38,7 @@ HEAD_BYTES_MAX = 1 << 30
 BODY_BYTES_MAX = 1 << 31
 
 COMMIT, MESSAGES, HISTORY, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
-ZSTD = 1
+ZSTD, PLAIN = 1, 2
 
 Span = tuple[int, int]  # bytes of a file: the first, and the one after the last
 Buffer = bytes | bytearray | memoryview
@@ -97,25 +97,14 @@ class UnreadableError(BadFrameError, OSError):
         self.errno = None if cause is None else cause.errno
 
 
-def encode_frame(kind: int, number: int, head: bytes, body: bytes, flags: int = 0, *, salt: int = 0) -> bytes:
-    return b"".join((frame_start(kind, number, head, (body,), flags, salt=salt), head, body))
+def encode_frame(kind: int, number: int, head: bytes, body: Buffer, flags: int = 0, *, salt: int = 0) -> bytes:
+    return b"".join((frame_start(kind, number, head, body, flags, salt=salt), head, body))
 
 
-def frame_start(kind: int, number: int, head: bytes, body: Sequence[Buffer], flags: int = 0, *, salt: int = 0) -> bytes:
-    """What comes before the head. A body in parts is summed as it is: large ones are not worth a copy."""
-    if len(body) == 1:
-        size, body_sum = len(body[0]), xxh3_64_intdigest(body[0])
-    else:
-        size, body_sum = sum(map(len, body)), _sum_parts(body)
-    fixed = _SALTED.pack(MAGIC, VERSION, kind, flags, number, len(head), size, salt)
-    return fixed + _SUMS.pack(xxh3_64_intdigest(fixed + head), body_sum)
-
-
-def _sum_parts(parts: Iterable[Buffer]) -> int:
-    total = xxh3_64()
-    for part in parts:
-        total.update(part)
-    return total.intdigest()
+def frame_start(kind: int, number: int, head: bytes, body: Buffer, flags: int = 0, *, salt: int = 0) -> bytes:
+    """What comes before the head: a large body is not worth a copy."""
+    fixed = _SALTED.pack(MAGIC, VERSION, kind, flags, number, len(head), len(body), salt)
+    return fixed + _SUMS.pack(xxh3_64_intdigest(fixed + head), xxh3_64_intdigest(body))
 
 
 def parse_fixed(data: bytes, at: int = 0) -> FrameHead:

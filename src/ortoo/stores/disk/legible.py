@@ -20,13 +20,13 @@ def legible_records(disk: Disk, ring: KeyRing) -> Iterator[tuple[int, Record]]:
     for first in list_wal(disk):
         for item in scan_commits(*read_file(disk, file_name(first))):
             if isinstance(item, Frame) and item.body is not None:
-                for record in _records(item.fixed.number, item.body, ring):
+                for record in _records(item.fixed.number, item.body, item.fixed.flags, ring):
                     yield item.fixed.number, record
 
 
-def _records(number: int, body: bytes, ring: KeyRing) -> Iterator[Record]:
+def _records(number: int, body: bytes, flags: int, ring: KeyRing) -> Iterator[Record]:
     try:
-        for _, records in decode_commit(number, body, ring):
+        for _, records in decode_commit(number, body, flags, ring):
             if not isinstance(records, OrtooError):
                 yield from records
     except CorruptionError:

@@ -90,9 +90,11 @@ _decoder: msgspec.msgpack.Decoder[list[LoggedRecord]] = msgspec.msgpack.Decoder(
 Sections = list[tuple[int, "list[LoggedRecord] | OrtooError"]]
 
 
-def decode_logged(number: int, body: bytes, ring: KeyRing) -> Iterator[tuple[int, list[LoggedRecord] | OrtooError]]:
+def decode_logged(
+    number: int, body: bytes, flags: int, ring: KeyRing
+) -> Iterator[tuple[int, list[LoggedRecord] | OrtooError]]:
     """As decode_commit."""
-    for topic, data in decode_sections(number, body, ring):
+    for topic, data in decode_sections(number, body, flags, ring):
         yield topic, data if isinstance(data, OrtooError) else decode_stored(_decoder, data, "a list of records")
 
 
@@ -146,9 +148,9 @@ class CommitReader:
         """Its records that are about the topic, and maybe others. CorruptionError, or UnavailableError without the key."""
         cached = self._cached.get(number)
         if cached is None:
-            body = self._wal.read(number, position)
-            cached = self._cached[number] = len(body), list(decode_logged(number, body, self._ring))
-            self._bytes += len(body)
+            commit = self._wal.read(number, position)
+            cached = self._cached[number] = len(commit.body), list(decode_logged(*commit, self._ring))
+            self._bytes += len(commit.body)
             while self._bytes > self._bytes_max and len(self._cached) > 1:
                 self._bytes -= self._cached.popitem(last=False)[1][0]
         else:

@@ -21,7 +21,7 @@ from .log import LogEntry
 from .log_index import IndexBuilder
 from .logged import LoggedPublish, Sections, decode_logged
 from .quarantine import WHOLE, Behind, Quarantine, Swept, place_of
-from .wal import Run, Wal, WalCommit, WalDamage
+from .wal import Body, Run, Wal, WalCommit, WalDamage
 
 
 class Recovery:
@@ -125,8 +125,8 @@ class Recovery:
     ) -> dict[int, OrtooError]:
         """What lies in the write-ahead log of what the checkpoint contains. Returns why topics cannot be decrypted there."""
         errors: dict[int, OrtooError] = {}
-        for number, body in self._wal.kept_commits(self._after, runs) if runs else ():
-            for topic, records in self._decoded(number, body):
+        for commit in self._wal.kept_commits(self._after, runs) if runs else ():
+            for topic, records in self._decoded(commit):
                 if isinstance(records, OrtooError):
                     errors.setdefault(topic, records)
                     continue
@@ -134,7 +134,7 @@ class Recovery:
                     if not isinstance(record, LoggedPublish):
                         continue
                     place = (record.topic, record.partition)
-                    if place in logs and self._is_next(place, logs[place][1], record.base, number):
+                    if place in logs and self._is_next(place, logs[place][1], record.base, commit.number):
                         logs[place][1].add_block(record)
         return errors
 
@@ -143,9 +143,9 @@ class Recovery:
         blocks = self._catalog.log(*place).blocks
         return index.blocks < len(blocks) and blocks[index.blocks][:2] == (base, number)
 
-    def _decoded(self, number: int, body: bytes) -> Sections:
+    def _decoded(self, commit: Body) -> Sections:
         try:
-            return list(decode_logged(number, body, self._ring))
+            return list(decode_logged(*commit, self._ring))
         except CorruptionError:  # what lies there is missed by its log
             return []
 
@@ -228,7 +228,7 @@ class Recovery:
         """The commit's records, less those that build on what is quarantined."""
         found: list[r.Record] = []
         is_whole = True
-        for topic, records in decode_commit(commit.number, commit.body, self._ring):
+        for topic, records in decode_commit(commit.number, commit.body, commit.flags, self._ring):
             if not isinstance(records, OrtooError):
                 found.extend(records)
                 self._learn_new(records, commit.number)

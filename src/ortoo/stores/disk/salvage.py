@@ -231,15 +231,15 @@ class Salvage:
             yield LostCommits(number, number, decode_touched(item.head[SYNCED_BYTES:]))
             return
         try:
-            yield self._records(number, item.body)
+            yield self._records(number, item.body, item.fixed.flags)
         except CorruptionError as error:
             self._tell(path, item, str(error))
             yield LostCommits(number, number, decode_touched(item.head[SYNCED_BYTES:]))
 
-    def _records(self, number: int, body: bytes) -> SavedCommit:
+    def _records(self, number: int, body: bytes, flags: int) -> SavedCommit:
         records: list[Record] = []
         secret: set[int] = set()
-        for topic, section in decode_commit(number, body, self.ring):
+        for topic, section in decode_commit(number, body, flags, self.ring):
             if isinstance(section, OrtooError):
                 raise section
             records.extend(section)

@@ -16,7 +16,7 @@ from ortoo.model.records import Record, Staged, TransactionBegan, TransactionEnd
 
 from .commit import decode_commit
 from .crypto import KeyRing
-from .wal import Run, Wal
+from .wal import Body, Run, Wal
 
 Name = tuple[str, str]
 
@@ -75,18 +75,18 @@ class StagedIndex:
             raise UnavailableError(f"commit {places.lost[0]}, which may have staged some of it, cannot be decrypted")
         while places is not None and start < len(places.numbers) and bytes_max > 0:
             number = places.numbers[start]
-            body = wal.read(number, places.positions[start])
+            commit = wal.read(number, places.positions[start])
             first, after = bisect_left(places.numbers, number), bisect_right(places.numbers, number)
-            records = _staged(number, body, name, ring)[first - after :]
+            records = _staged(commit, name, ring)[first - after :]
             found += records[start - first :]
             start = after
-            bytes_max -= len(body)
+            bytes_max -= len(commit.body)
         return found
 
 
-def _staged(number: int, body: bytes, name: Name, ring: KeyRing) -> list[Staged]:
+def _staged(commit: Body, name: Name, ring: KeyRing) -> list[Staged]:
     found: list[Staged] = []
-    for _, records in decode_commit(number, body, ring):
+    for _, records in decode_commit(*commit, ring):
         if isinstance(records, OrtooError):
             raise records
         found += [one for one in records if isinstance(one, Staged) and (one.namespace, one.transaction) == name]

@@ -162,9 +162,9 @@ class DiskStore:
         sync, size = self._to_write(records)
         for record in records:
             self._catalog.learn(record)
-        head, body = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
+        commit = encode_commit(self._wal.next_number, records, self._catalog.secret_topic, self.ring)
         try:
-            number = await self._writer.append(head, body, sync, size)
+            number = await self._writer.append(*commit, sync, size)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._room.full = f"the disk is full ({error})"

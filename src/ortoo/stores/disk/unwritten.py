@@ -39,7 +39,7 @@ class Unwritten:
                 self._note(name, item)
 
     def _note(self, name: str, commit: Frame) -> None:
-        for _, records in decode_commit(commit.fixed.number, commit.body or b"", self._ring):
+        for _, records in decode_commit(commit.fixed.number, commit.body or b"", commit.fixed.flags, self._ring):
             for record in records if isinstance(records, list) else ():
                 self._count(name, record)
 

@@ -27,7 +27,6 @@ from .frame import (
     COMMIT,
     UNKNOWN,
     BadFrameError,
-    Buffer,
     Damage,
     Frame,
     Salt,
@@ -52,7 +51,16 @@ class WalCommit(NamedTuple):
     number: int
     head: bytes
     body: bytes
+    flags: int
     position: int
+
+
+class Body(NamedTuple):
+    """Of a commit: what decode_commit takes."""
+
+    number: int
+    body: bytes
+    flags: int
 
 
 class WalDamage(NamedTuple):
@@ -105,8 +113,8 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
     return found
 
 
-def read_commits(disk: Disk, first: int) -> Iterator[tuple[int, bytes]]:
-    """(number, body) of each commit in the file that can be read, one after the other: one at a time is in memory."""
+def read_commits(disk: Disk, first: int) -> Iterator[Body]:
+    """Each commit in the file that can be read, one after the other: one at a time is in memory."""
     path, position = file_name(first), 0
     try:
         file = disk.open(path)
@@ -118,12 +126,12 @@ def read_commits(disk: Disk, first: int) -> Iterator[tuple[int, bytes]]:
             body = file.read(position + fixed.body_at, fixed.body_size)
             check_body(fixed, body)
             if fixed.kind == COMMIT:
-                yield fixed.number, body
+                yield Body(fixed.number, body, fixed.flags)
             position += fixed.size
     except BadFrameError:  # what lies behind the damage is worth having
         for item in scan_commits(*read_file(disk, path)):
             if isinstance(item, Frame) and item.body is not None and item.position > position:
-                yield item.fixed.number, item.body
+                yield Body(item.fixed.number, item.body, item.fixed.flags)
     finally:
         file.close()
 
@@ -192,14 +200,14 @@ class Wal:
             file.close()
         self._synced = self.next_number - 1
 
-    def kept_commits(self, after: int, kept: Sequence[Run]) -> Iterator[tuple[int, bytes]]:
-        """(number, body) of those up to `after` that are kept and can be read. Changes nothing, and tells of no damage."""
+    def kept_commits(self, after: int, kept: Sequence[Run]) -> Iterator[Body]:
+        """Those up to `after` that are kept and can be read. Changes nothing, and tells of no damage."""
         for first in self.files:
             if first > after or not any(start <= self.last_of(first) and first <= end for start, end in kept):
                 continue
-            for number, body in read_commits(self._disk, first):
-                if number <= after:
-                    yield number, body
+            for commit in read_commits(self._disk, first):
+                if commit.number <= after:
+                    yield commit
 
     def _cut_tail(self, path: str, found: list[Frame | Damage], number: int) -> list[Frame | Damage]:
         """Cuts the file where its torn end begins."""
@@ -227,9 +235,9 @@ class Wal:
                 yield WalDamage(path, item.position, item.reason, number, head)
             elif number > after:
                 self.bytes_total += item.fixed.size
-                yield WalCommit(number, head, item.body, item.position)
+                yield WalCommit(number, head, item.body, item.fixed.flags, item.position)
             elif not is_needless(number, number, after, kept):
-                yield WalCommit(number, head, item.body, item.position)
+                yield WalCommit(number, head, item.body, item.fixed.flags, item.position)
 
     def rotate(self) -> None:
         """The next commit begins a new file. When that fails, the one before goes on."""
@@ -250,22 +258,22 @@ class Wal:
         self._size = self.sizes[self.next_number] = file.size()
         self.bytes_since_rotation = 0
 
-    def append(self, head: bytes, body: Sequence[Buffer]) -> int:
-        """Writes one commit, its body in parts, and returns its number. It is durable after `sync`."""
+    def append(self, head: bytes, body: bytes, flags: int) -> int:
+        """Writes one commit, and returns its number. It is durable after `sync`."""
         assert self._file is not None
         number, head = self.next_number, _SYNCED.pack(self._synced) + head
-        start = frame_start(COMMIT, number, head, body, salt=self._disk.salt.value)
-        self._file.append(start, head, *body)
+        start = frame_start(COMMIT, number, head, body, flags, salt=self._disk.salt.value)
+        self._file.append(start + head, body)
         self.next_number += 1
-        self.position, self.last_size = self._size, len(start) + len(head) + sum(map(len, body))
+        self.position, self.last_size = self._size, len(start) + len(head) + len(body)
         self._size += self.last_size
         self.sizes[self.files[-1]] = self._size
         self.bytes_since_rotation += self.last_size
         self.bytes_total += self.last_size
         return number
 
-    def read(self, number: int, position: int) -> bytes:
-        """The body of a commit that is needed still. CorruptionError when it is not there, or damaged."""
+    def read(self, number: int, position: int) -> Body:
+        """A commit that is needed still. CorruptionError when it is not there, or damaged."""
         path = self.path_of(number)
         try:
             with self._pool.use(path) as file:
@@ -276,7 +284,7 @@ class Wal:
                 raise BadFrameError(f"commit {number} is not here")
         except BadFrameError as error:
             raise CorruptionError(f"{path} is damaged at byte {position}: {error.reason}") from None
-        return body
+        return Body(number, body, fixed.flags)
 
     def path_of(self, number: int) -> str:
         """Of the file that has that commit, or had it."""

@@ -19,7 +19,6 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
 
-from .frame import Buffer
 from .kernel_sync import KernelSync
 from .wal import Wal
 
@@ -82,14 +81,14 @@ class WalWriter:
     def _writes_quickly(self, size: int) -> bool:
         return size <= AT_ONCE_BYTES and self._now() >= self._slow_until
 
-    async def append(self, head: bytes, body: Sequence[Buffer], sync: Sync, size: int) -> int:
+    async def append(self, head: bytes, body: bytes, flags: int, sync: Sync, size: int) -> int:
         """Writes a commit, syncs it if that is needed, and returns its number. `size` is what `writes_at_once` was asked with."""
         if sync == "soon" and self._will_sync is None:
             self._will_sync = asyncio.get_running_loop().call_later(INTERVAL_S, self._sync_beside)
         if not self._writes_quickly(size) or (sync == "now" and not self._can_ask_kernel()):
-            return await self.run(self._append, head, body, sync)
+            return await self.run(self._append, head, body, flags, sync)
         began = perf_counter()
-        number = self.wal.append(head, body)
+        number = self.wal.append(head, body, flags)
         took = perf_counter() - began
         if took > SLOW_WRITE_S:
             self._note_slow(took)
@@ -124,8 +123,8 @@ class WalWriter:
             self._may_ask_kernel = False
             await self.sync()
 
-    def _append(self, head: bytes, body: Sequence[Buffer], sync: Sync) -> int:
-        number = self.wal.append(head, body)
+    def _append(self, head: bytes, body: bytes, flags: int, sync: Sync) -> int:
+        number = self.wal.append(head, body, flags)
         if sync == "now":
             self._sync()
         return number
