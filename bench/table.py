@@ -56,6 +56,8 @@ def to_text(value: float, unit: Unit) -> str:
             return f"{value:.2f}"
         case "µs/message":
             return f"{value:.1f} µs each"
+        case "ns/message":
+            return f"{value:,.0f} ns each"
         case "% of a core":
             return f"{value:.1f} %"
 
