@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Unit = Literal["messages/s", "ms", "bytes/message", "ratio", "MB", "% of a core", "µs/message", "ns/message"]
+Unit = Literal["messages/s", "ms", "bytes/message", "bytes", "ratio", "MB", "% of a core", "µs/message", "ns/message"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -112,4 +112,7 @@ TARGETS = {
     ("state, one message a ms", "memory"): Target(10, "at most"),
     ("state, 100,000 keys", "memory"): Target(40, "at most"),
     ("state, all keys distinct", "memory"): Target(40, "at most"),
+    ("state, a topic", "memory"): Target(5_000, "at most"),
+    ("state, a partition", "memory"): Target(1_000, "at most"),
+    ("state, an idle group", "memory"): Target(1_000, "at most"),
 }

@@ -28,7 +28,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def scenarios() -> list[Scenario]:
     batched = [_batched(name, load, size) for name, load in LOADS.items() for size in SIZES]
-    state = [_state(kind) for kind in memory.KINDS] if memory.is_measurable() else []
+    state = [_state(kind) for kind in (*memory.KINDS, *memory.THINGS)] if memory.is_measurable() else []
     return [
         *batched,
         Scenario("one by one", _one_by_one, 1),

@@ -50,6 +50,8 @@ def to_text(value: float, unit: Unit) -> str:
             return f"{value:.2f} ms" if value < 10 else f"{value:.1f} ms"
         case "bytes/message":
             return f"{value:.1f} B each"
+        case "bytes":
+            return f"{value:,.0f} B"
         case "MB":
             return f"{value:,.0f} MB"
         case "ratio":

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from ortoo.engine.partition import Partition
+from ortoo.engine.timeline import Timeline
 from ortoo.model.batch import Batch
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
@@ -159,13 +160,14 @@ class LogMachine(RuleBasedStateMachine):
         mine = [found for found in self.dedup_ids if found[2] >= self.start]
         assert [found for found in index.dedup_ids if found[2] >= self.start] == mine
         again = Partition(0)
+        again.timeline = Timeline()
         held = self.partition.bytes_total - sum(index.sizes)
         for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
             again.timeline.append(offset, time, held)
             held += size
         assert held == self.partition.bytes_total
         for base, count, hashes in index.keys:
-            again.keys.append(base, count, array("Q", hashes) if hashes else None)
+            again.append_keys(base, count, hashes)
         for offset in range(self.start, self.end):
             assert again.keys.at(offset) == self.partition.keys.at(offset)
             assert again.timeline.time_of(offset) == self.partition.timeline.time_of(offset) == self.rows[offset][2]

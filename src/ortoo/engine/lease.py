@@ -139,7 +139,7 @@ def _attempts(group: Group, partition: int, offsets: Sequence[int]) -> dict[int,
 def _check_topic(topic: Topic, command: Lease) -> None:
     group = topic.group_names.get(command.group)
     if group is not None:
-        group.members.check_consumer_limit(command.consumer)
+        group.look_at_members().check_consumer_limit(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     if command.key is not None and topic.config.ordering != "key":
@@ -153,22 +153,17 @@ def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[
     members, alarm = group.members, MembersDue(topic.id, group.id)
     joined = members.touch(command.consumer, draft.now)
     draft.state.soft.alarms.set(alarm, members.alive_until[command.consumer])
-    feeds = group.feeds
+    feeds, wanted = group.feeds, list(range(len(group.feeds)))
     if topic.config.is_fifo:
         if joined or len(members.target) != len(feeds):
             members.rebalance(len(feeds), group.held_partitions, draft.now)
             draft.state.soft.alarms.set(alarm, members.next_deadline())
         for partition in [partition for partition in members.moving if not feeds[partition].leased]:
             members.hand_over(partition)
-        feeds = [feeds[partition] for partition in members.owned(command.consumer)]
+        wanted = members.owned(command.consumer)
     if command.partition is not None:
-        feeds = [feed for feed in feeds if feed.partition.index == command.partition]
-    return [
-        feed
-        for feed in feeds
-        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted)
-        and not feed.partition.quarantine_reason
-    ]
+        wanted = [command.partition] if command.partition in wanted else []
+    return [feeds[index] for index in wanted if feeds.look(index).may_have_some()]
 
 
 def park(state: State, command: Lease) -> Callable[[int], None]:
@@ -243,10 +238,7 @@ def draft_group(draft: Draft, topic: Topic, name: str, start: Position, ephemera
     cursors = [resolve(partition, start) for partition in topic.partitions]
     record = GroupCreated(draft.now, topic.id, draft.next_group(), name, cursors, ephemeral)
     draft.records.append(record)
-    group = Group(record.group, name, topic.config.ordering, ephemeral)
-    for partition, cursor in zip(topic.partitions, cursors, strict=True):
-        group.add_feed(partition, cursor)
-    return group
+    return Group(record.group, name, topic.config.ordering, topic.partitions, cursors, ephemeral)
 
 
 def resolve(partition: Partition, position: Position) -> int:

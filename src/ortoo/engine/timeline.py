@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import Final, NoReturn
 
 _CHUNK = 4_096
 _SHORT, _LONG = 1 << 16, 1 << 32
@@ -131,3 +132,15 @@ class Timeline:
             for chunk in self.chunks
             for offset, time in zip(chunk.offsets, chunk.times, strict=True)
         ]
+
+
+class _NoTimeline(Timeline):
+    """Of a log that never had a message."""
+
+    __slots__ = ()
+
+    def append(self, offset: int, at: int, bytes_before: int) -> NoReturn:
+        raise TypeError("the timeline that all share stays empty")
+
+
+NO_TIMELINE: Final = _NoTimeline()

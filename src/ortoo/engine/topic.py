@@ -31,6 +31,9 @@ class TopicCounters(Counters):
         self.drop_reasons[reason] = self.drop_reasons.get(reason, 0) + count
 
 
+_DEFAULT = TopicConfig()
+
+
 class Topic:
     __slots__ = (
         "config",
@@ -53,7 +56,7 @@ class Topic:
         self.id: TopicId = record.topic
         self.name = TopicName(record.namespace, record.name)
         self.created = record.at
-        self.config = record.config
+        self.config = _DEFAULT if record.config == _DEFAULT else record.config  # as mostly; then it is shared
         self.partitions: list[Partition] = []
         self.groups: dict[GroupId, Group] = {}
         self.group_names: dict[str, Group] = {}
@@ -79,16 +82,14 @@ class Topic:
                 partition.windowed = 0
             self.partitions.append(partition)
             for group in self.groups.values():
-                group.add_feed(partition, 0)
+                group.feeds.add(0)
         for partition in self.partitions:
             if not self.config.window_seconds:
                 partition.windowed = None
             elif partition.windowed is None:
                 partition.windowed = partition.end
 
-    def add_group(self, group: Group, cursors: list[int]) -> None:
-        for index, partition in enumerate(self.partitions):
-            group.add_feed(partition, cursors[index] if index < len(cursors) else 0)
+    def add_group(self, group: Group) -> None:
         self.groups[group.id] = group
         self.group_names[group.name] = group
 
