@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from ortoo.engine.heads import News
 from ortoo.engine.partition import Partition
 from ortoo.engine.timeline import Timeline
 from ortoo.model.batch import Batch
@@ -51,7 +52,7 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = SimulatedDisk(Random(1))
         self.ring = RING if encrypted else None
         self.log = DiskLog(self.disk, TOPIC, 0)
-        self.partition = Partition(0)
+        self.partition = Partition(0, News())
         self.rows: dict[int, Row] = {}
         self.dedup_ids: list[tuple[str, int, int]] = []
         self.start, self.end, self.now = base, base, 1_700_000_000_000
@@ -159,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
         """The engine's knowledge, rebuilt from the heads of the frames."""
         mine = [found for found in self.dedup_ids if found[2] >= self.start]
         assert [found for found in index.dedup_ids if found[2] >= self.start] == mine
-        again = Partition(0)
+        again = Partition(0, News())
         again.timeline = Timeline()
         held = self.partition.bytes_total - sum(index.sizes)
         for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):

@@ -56,6 +56,7 @@ class Feed:
         "retries",
         "retrying",
         "skipped",
+        "touched",
         "unsorted",
     )
 
@@ -76,6 +77,7 @@ class Feed:
         self.due_early: OffsetSet = NOTHING  # delayed for the others, but this group asked for them at once
         self.skipped = 0
         self.unsorted: OffsetSet = NOTHING  # soft: below the cursor, open and deliverable, but not offered yet
+        self.touched: set[int] | None = None  # soft: which feeds of the group have to be looked at anew, see heads.py
 
     # -- becoming ready
 
@@ -104,7 +106,13 @@ class Feed:
         self.admit(min(offsets.last() + 1, self.partition.visible))
         self.ahead |= offsets.within(self.cursor, offsets.last() + 1)
 
+    def _touch(self) -> None:
+        """Something may come before what was next so far."""
+        if self.touched is not None:
+            self.touched.add(self.partition.index)
+
     def _make_ready(self, offsets: OffsetSet) -> None:
+        self._touch()
         if self.partition.lanes and not self.fifo:
             for lane, members in self.partition.lanes.items():
                 inside = offsets & members
@@ -188,6 +196,7 @@ class Feed:
         """At once where they are few, or no keys are in the way; else when a lease comes to them."""
         if self._is_keyed and len(offsets) > limits.SORTED_AT_ONCE:
             self.unsorted |= offsets.within(0, self.cursor)
+            self._touch()
             offsets = offsets.within(self.cursor, offsets.last() + 1)
         self.offer(offsets - self.unsorted)
 

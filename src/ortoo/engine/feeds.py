@@ -8,11 +8,12 @@ from ortoo.model.names import GroupId
 from ortoo.model.topic import Ordering
 
 from .feed import Feed
+from .heads import Heads, News
 from .partition import Partition
 
 
 class Feeds:
-    __slots__ = ("_feeds", "_group", "_ordering", "partitions")
+    __slots__ = ("_feeds", "_group", "_heads", "_ordering", "_touched", "partitions")
 
     def __init__(self, group: GroupId, ordering: Ordering, partitions: Sequence[Partition]) -> None:
         """`partitions` are those of the topic, and may become more."""
@@ -20,6 +21,8 @@ class Feeds:
         self._ordering = ordering
         self.partitions = partitions
         self._feeds: list[Feed | int] = []
+        self._heads: Heads | None = None
+        self._touched: set[int] | None = None
 
     def add(self, cursor: int) -> None:
         self._feeds.append(cursor)
@@ -32,6 +35,9 @@ class Feeds:
         feed = self._feeds[index]
         if isinstance(feed, int):
             feed = self._feeds[index] = self._make(index, feed)
+            if self._touched is None:
+                self._touched = set()
+            feed.touched = self._touched
         return feed
 
     def __iter__(self) -> Iterator[Feed]:
@@ -56,6 +62,15 @@ class Feeds:
             self._feeds[index] = max(feed, start)
         else:
             feed.start_at(start)
+
+    def heads(self, news: News) -> Heads:
+        """Where the next messages are. It is known from the first lease on."""
+        if self._heads is None:
+            if self._touched is None:
+                self._touched = set()
+            self._heads = Heads(self._touched, news)
+            self._touched.update(index for index in range(len(self._feeds)) if self.look(index).may_have_some())
+        return self._heads
 
     def _make(self, index: int, cursor: int) -> Feed:
         return Feed(self.partitions[index], self._group, self._ordering, cursor)

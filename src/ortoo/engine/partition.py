@@ -12,6 +12,7 @@ from ortoo.model.records import Published
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 
 from .due_dates import NO_DATES, DueDates
+from .heads import News
 from .keys import NO_KEYS, KeyColumn
 from .timeline import NO_TIMELINE, Timeline
 from .wheel import NO_WHEEL, Pair, Wheel
@@ -38,6 +39,7 @@ class Partition:
     keys               key hashes, kept only where the order asks for them
     quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
     unsized            where drafted copies begin, whose values are on their way to the store (soft)
+    news               of the topic: told when `visible` may have moved on (soft)
     delayed_then_due   when messages that were delayed came due
 
     Most partitions use little of this, and there may be very many: what is empty is shared until it is used.
@@ -59,6 +61,7 @@ class Partition:
         "index",
         "keys",
         "lanes",
+        "news",
         "private",
         "quarantine_reason",
         "start",
@@ -68,8 +71,9 @@ class Partition:
         "windowed",
     )
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, news: News) -> None:
         self.index = index
+        self.news = news
         self.start = 0
         self.archived = 0
         self.end = 0
@@ -91,6 +95,10 @@ class Partition:
         self.trimmed_at = 0
         self.quarantine_reason: str | None = None
         self.unsized: frozenset[int] = frozenset()
+
+    def tell(self) -> None:
+        """More may be visible now."""
+        self.news.tell(self.index)
 
     @property
     def durable(self) -> int:
@@ -163,6 +171,7 @@ class Partition:
     def confirm(self, record: Published) -> None:
         """The record is durable: what it published may be leased, and how large copies are is known."""
         self.confirmed = max(self.confirmed, record.base + record.count)
+        self.tell()
         if record.base in self.unsized:
             self.unsized -= {record.base}
             self.bytes_total += record.size

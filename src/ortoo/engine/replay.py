@@ -174,6 +174,7 @@ def _close_window(topic: Topic) -> None:
     for partition in topic.partitions:
         if partition.windowed is not None:
             partition.windowed = partition.end
+            partition.tell()
 
 
 def _came_due(state: State, record: r.CameDue) -> None:
