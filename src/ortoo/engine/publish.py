@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, content_bytes, pick
+from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
@@ -45,7 +45,7 @@ def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = 
         size = content_bytes(part.values, part.keys, part.headers)
         keyed = None
         if hashes is not None and topic.config.ordering == "key":
-            keyed = (hashes if whole else array("Q", map(hashes.__getitem__, chosen))).tobytes()
+            keyed = (hashes if whole else array("Q", pick_column(hashes, chosen))).tobytes()
         draft.records.append(Published(draft.now, topic.id, index, base, len(chosen), size, part, keyed))
         if whole:
             partitions, offsets = [index] * len(chosen), list(range(base, base + len(chosen)))
@@ -185,18 +185,14 @@ def _rows_by_partition(
     else:
         named = zip(outgoing.partitions, keys, strict=True)
         places = [place if place is not None else key % count if key else spread for place, key in named]
-    rows: dict[int, list[int] | range] = {}
-    lists: dict[int, list[int]] = {}
+    rows: dict[int, list[int] | range] = {place: [] for place in sorted(set(places))}
+    add = {place: chosen.append for place, chosen in rows.items() if isinstance(chosen, list)}
     for row, place in enumerate(places):
-        if row in firsts:
-            continue
-        if place in lists:
-            lists[place].append(row)
-        else:
-            lists[place] = [row]
-    for place in sorted(lists):
-        rows[place] = lists[place]
-    return rows
+        add[place](row)
+    if not firsts:
+        return rows
+    fresh = {place: [row for row in chosen if row not in firsts] for place, chosen in rows.items()}
+    return {place: chosen for place, chosen in fresh.items() if chosen}
 
 
 def _next_healthy(topic: Topic, partition: int) -> int:

@@ -30,7 +30,9 @@ class _Chunk:
         self.packed: bytes | None = None
         self.offsets: array[int] = array("H", [0])
         self.times: array[int] = array("H", [0])
-        self.bytes: array[int] = array("Q", [0])  # of copies the size is known late, so it may come to more than 32 bits
+        self.bytes: array[int] = array(
+            "Q", [0]
+        )  # of copies the size is known late, so it may come to more than 32 bits
 
     def has_room(self, offset: int, time: int, byte: int) -> bool:
         fits = offset - self.offset < _SHORT and time - self.time < _SHORT and byte - self.byte < _LONG
