@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -33,8 +35,8 @@ class _Watched(Picker):
 class _OrderByAll(Order):
     """As it would be without any memory of earlier leases."""
 
-    def __init__(self, feeds: Feeds, news: News, budget: Budget, wanted: int) -> None:
-        super().__init__({feed.partition.index: Picker(feed, budget) for feed in feeds if feed.may_have_some()}, wanted)
+    def __init__(self, feeds: Feeds, news: News, budget: Budget) -> None:
+        super().__init__({feed.partition.index: Picker(feed, budget) for feed in feeds if feed.may_have_some()})
 
 
 def _submit(engine: Engine, command: Command, now: int) -> object:
@@ -122,3 +124,26 @@ def test_it_takes_what_it_would_if_it_looked_at_all(seed: int, monkeypatch: pyte
                 until = random.choice([None, Position(offset=start + random.randrange(20))])
                 both(Seek(_TOPIC, "g", Position(offset=start), until))
                 leased.clear()
+
+
+def test_a_mistake_in_the_middle_loses_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    _submit(engine, CreateTopic(_TOPIC, TopicConfig(partitions=4)), 0)
+    _submit(engine, CreateGroup(_TOPIC, "g"), 0)
+    for now in range(4):
+        _submit(engine, Publish(_TOPIC, Outgoing([b"v"])), now)
+    head = Picker.head
+    for broken in (2, 0, 3):
+        with monkeypatch.context() as patch:
+            patch.setattr(Picker, "head", partialmethod(_fail_at, head, broken))
+            with pytest.raises(ZeroDivisionError):
+                engine.decide(_lease(4, 5), 5)
+    taken = _submit(engine, _lease(4, 5), 5)
+    assert isinstance(taken, LeaseTaken)
+    assert [run.partition for run in taken.taken] == [0, 1, 2, 3]
+
+
+def _fail_at(picker: Picker, head: Any, broken: int, wanted: int) -> Any:
+    if picker.feed.partition.index == broken:
+        raise ZeroDivisionError
+    return head(picker, wanted)

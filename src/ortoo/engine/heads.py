@@ -52,12 +52,11 @@ class Heads:
         self._bounds: dict[int, Bound] = {}
         self._heap: list[Bound] = []  # what is also in `_bounds`, and what is outdated
 
-    def take_touched(self, news: News) -> list[int]:
-        """The feeds to look at anew; each of them must be put, touched again, or have nothing."""
+    def touched(self, news: News) -> list[int]:
+        """The feeds to look at anew. They stay so until each of them is untouched."""
         self._touched.update(news.since(self._seen))
         self._seen = news.number
         found = sorted(self._touched)
-        self._touched.clear()
         for partition in found:
             self._bounds.pop(partition, None)
         return found

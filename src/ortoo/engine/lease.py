@@ -104,7 +104,7 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
         group = draft_group(draft, topic, command.group, command.start)
         draft.state.soft.joining[topic.id, group.name] = group.members
     _join(draft, topic, group, command)
-    runs = _pick(_order(topic, group, command, budget, wanted), wanted)
+    runs = _pick(_order(topic, group, command, budget), wanted)
     if not runs:
         return []
     until = draft.now + (command.lease_ms or round(topic.config.lease * 1000))
@@ -158,17 +158,17 @@ def _join(draft: Draft, topic: Topic, group: Group, command: Lease) -> None:
             members.hand_over(partition)
 
 
-def _order(topic: Topic, group: Group, command: Lease, budget: Budget, wanted: int) -> Order:
+def _order(topic: Topic, group: Group, command: Lease, budget: Budget) -> Order:
     """Of the feeds this consumer may find something in."""
     feeds = group.feeds
     if not topic.config.is_fifo and command.partition is None and command.key is None:
-        return OrderByHeads(feeds, topic.news, budget, wanted)
+        return OrderByHeads(feeds, topic.news, budget)
     eligible = group.members.owned(command.consumer) if topic.config.is_fifo else list(range(len(feeds)))
     if command.partition is not None:
         eligible = [command.partition] if command.partition in eligible else []
     key = None if command.key is None else key_hash(command.key)
     some = [feeds[index] for index in eligible if feeds.look(index).may_have_some()]
-    return Order({feed.partition.index: Picker(feed, budget, key) for feed in some}, wanted)
+    return Order({feed.partition.index: Picker(feed, budget, key) for feed in some})
 
 
 def park(state: State, command: Lease) -> Callable[[int], None]:
@@ -197,6 +197,7 @@ def _pick(order: Order, wanted: int) -> list[tuple[int, Sequence[int]]]:
     runs: list[tuple[int, Sequence[int]]] = []
     used: set[int] = set()
     try:
+        order.begin(wanted)
         while wanted > 0 and (head := order.pop()) is not None:
             lane, _, partition = head
             used.add(partition)

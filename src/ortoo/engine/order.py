@@ -12,15 +12,17 @@ from .picker import Budget, Picker
 
 
 class Order:
-    """Looks at all feeds first. `pickers` are by partition."""
+    """Looks at all feeds first. `pickers` are by partition. Begin first, and close in any case."""
 
     __slots__ = ("_exact", "pickers")
 
-    def __init__(self, pickers: dict[int, Picker], wanted: int) -> None:
+    def __init__(self, pickers: dict[int, Picker]) -> None:
         self.pickers = pickers
         self._exact: list[Bound] = []
-        share = share_of(wanted, len(pickers))
-        for partition in pickers:
+
+    def begin(self, wanted: int) -> None:
+        share = _share(wanted, len(self.pickers))
+        for partition in self.pickers:
             self.look(partition, share)
 
     def look(self, partition: int, wanted: int) -> Bound | None:
@@ -46,23 +48,21 @@ class Order:
 class OrderByHeads(Order):
     """Looks at a feed when its turn may have come."""
 
-    __slots__ = ("_budget", "_feeds", "_heads", "_opened", "_wanted")
+    __slots__ = ("_budget", "_feeds", "_heads", "_news", "_opened", "_wanted")
 
-    def __init__(self, feeds: Feeds, news: News, budget: Budget, wanted: int) -> None:
-        super().__init__({}, wanted)
-        self._feeds, self._budget, self._wanted = feeds, budget, wanted
+    def __init__(self, feeds: Feeds, news: News, budget: Budget) -> None:
+        super().__init__({})
+        self._feeds, self._news, self._budget = feeds, news, budget
         self._heads = feeds.heads(news)
         self._opened: dict[int, Bound] = {}  # where their next messages were before anything was taken
-        touched = self._heads.take_touched(news)
-        share = share_of(wanted, len(touched))
-        for place, partition in enumerate(touched):
-            try:
-                self._open(partition, share)
-            except BaseException:
-                for rest in touched[place:]:
-                    self._heads.touch(rest)
-                self.close()
-                raise
+        self._wanted = 1
+
+    def begin(self, wanted: int) -> None:
+        self._wanted = wanted
+        touched = self._heads.touched(self._news)
+        share = _share(wanted, len(touched))
+        for partition in touched:
+            self._open(partition, share)
 
     def _open(self, partition: int, wanted: int) -> None:
         feed = self._feeds[partition]
@@ -91,6 +91,6 @@ class OrderByHeads(Order):
             self._heads.put(bound)
 
 
-def share_of(wanted: int, feeds: int) -> int:
+def _share(wanted: int, feeds: int) -> int:
     """How much of each feed to look at for a start."""
     return max(1, min(wanted, limits.SCAN_MESSAGES_MAX // max(1, feeds)))
