@@ -16,8 +16,19 @@ from ortoo.engine.order import Order
 from ortoo.engine.picker import Budget, Picker
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import Command, CreateGroup, CreateTopic, Lease, Position, Publish, Run, Seek, Settle
-from ortoo.model.names import TopicName
+from ortoo.model.commands import (
+    Command,
+    CreateGroup,
+    CreateTopic,
+    Lease,
+    Position,
+    Publish,
+    RetryNow,
+    Run,
+    Seek,
+    Settle,
+)
+from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import LeaseTaken
 from ortoo.model.topic import TopicConfig
 
@@ -75,7 +86,7 @@ def _batch(random: Random, *, with_priorities: bool) -> Outgoing:
     )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(60))
 def test_it_takes_what_it_would_if_it_looked_at_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two engines get the same commands; one forgets after each lease where the next messages are."""
     random, now = Random(seed), 0
@@ -119,6 +130,13 @@ def test_it_takes_what_it_would_if_it_looked_at_all(seed: int, monkeypatch: pyte
             case 6 | 7 if leased:
                 run = leased.pop(random.randrange(len(leased)))
                 both(Settle(random.choice(["ack", "ack", "nack", "release"]), [run]))
+            case 8 if random.random() < 0.5:
+                partition = random.randrange(7)
+                [topic] = engine.state.topics.values()
+                log = topic.partitions[partition]
+                if log.durable > log.start:
+                    ref = MessageRef(topic.id, partition, random.randrange(log.start, log.durable))
+                    both(RetryNow(ref, "g"))
             case 8 if random.random() < 0.3:
                 start = random.randrange(5)
                 until = random.choice([None, Position(offset=start + random.randrange(20))])

@@ -11,6 +11,7 @@ All of this is soft, and nobody can see it: with and without it a lease takes th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 Bound = tuple[int, int, int]  # lane, instant, partition
@@ -52,9 +53,12 @@ class Heads:
         self._bounds: dict[int, Bound] = {}
         self._heap: list[Bound] = []  # what is also in `_bounds`, and what is outdated
 
-    def touched(self, news: News) -> list[int]:
-        """The feeds to look at anew. They stay so until each of them is untouched."""
-        self._touched.update(news.since(self._seen))
+    def touched(self, news: News, comes_last: Callable[[int], bool]) -> list[int]:
+        """The feeds to look at anew. They stay so until each of them is untouched. Where what became visible is certain to come
+        after all that was there, a bound stays true."""
+        for partition in news.since(self._seen):
+            if partition not in self._bounds or not comes_last(partition):
+                self._touched.add(partition)
         self._seen = news.number
         found = sorted(self._touched)
         for partition in found:

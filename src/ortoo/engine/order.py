@@ -59,10 +59,14 @@ class OrderByHeads(Order):
 
     def begin(self, wanted: int) -> None:
         self._wanted = wanted
-        touched = self._heads.touched(self._news)
+        touched = self._heads.touched(self._news, self._comes_last)
         share = _share(wanted, len(touched))
         for partition in touched:
             self._open(partition, share)
+
+    def _comes_last(self, partition: int) -> bool:
+        """Whether what becomes visible there lies behind what was next so far: unless it may be more urgent."""
+        return not self._feeds.partitions[partition].lanes
 
     def _open(self, partition: int, wanted: int) -> None:
         feed = self._feeds[partition]
