@@ -66,6 +66,7 @@ TARGETS = {
     ("keyed in 1000s", "lease+ack"): Target(200_000),
     ("lanes in 1000s", "publish"): Target(400_000),
     ("lanes in 1000s", "lease+ack"): Target(200_000),
+    ("paths, keyed in 1000s", "rate ÷ plain"): Target(0.6),
     ("one by one", "publish"): Target(60_000),
     ("consume loops", "await ack"): Target(28_000),
     ("consume loops", "ack_nowait"): Target(140_000),

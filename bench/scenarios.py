@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, disk, flat, memory, traffic, turns
+from . import delayed, disk, flat, memory, paths, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live import race, single
@@ -36,6 +36,7 @@ def scenarios() -> list[Scenario]:
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
+        Scenario(paths.NAME, paths.scenario),
         Scenario(flat.NAME, flat.scenario),
         Scenario(turns.NAME, turns.scenario),
         *state,
