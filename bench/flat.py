@@ -26,7 +26,9 @@ from .turning import TimedLoop
 NAME = "flat"
 _VALUE = bytes(VALUE_BYTES)
 _FILL = 10_000  # the largest batch
-_SPREAD = 100_000  # messages that lie in all partitions together
+_SPREAD = (
+    400_000  # messages in all partitions together: more than are leased, so that a lease never comes to single ones
+)
 _SIZES = (100, 1)
 _OPERATIONS = ("publish", "lease", "ack")
 _LEASE_SECONDS = 3_600.0  # no lease may run out while a slow machine is measured
