@@ -1,4 +1,5 @@
-"""The memory of the delivery state: what the engine keeps for messages that are pending. Values are not part of it.
+"""The memory of the engine's state: what it keeps for messages that are pending, and for topics, partitions and groups that
+nobody uses now. Values are not part of it.
 
 Each measurement has a process of its own, `python -m bench.memory KIND COUNT`, whose resident set is read before and after.
 """
@@ -17,10 +18,12 @@ import msgspec
 
 from ortoo.engine import Engine
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import Command, Lease, Publish
+from ortoo.model.commands import Command, CreateGroup, CreateTopic, Lease, Publish
+from ortoo.model.limits import PARTITIONS_MAX
 from ortoo.model.names import TopicName
+from ortoo.model.topic import TopicConfig
 
-from .figures import Figure
+from .figures import Figure, Unit
 from .loads import KEYS
 
 _STATM = Path("/proc/self/statm")
@@ -44,15 +47,43 @@ KINDS = {
 }
 
 
+def _make_topics(engine: Engine, count: int) -> None:
+    for number in range(count):
+        _submit(engine, CreateTopic(TopicName("default", f"t{number}"), TopicConfig()), 0)
+
+
+def _make_partitions(engine: Engine, count: int) -> None:
+    for number in range(count // PARTITIONS_MAX):
+        _submit(engine, CreateTopic(TopicName("default", f"t{number}"), TopicConfig(partitions=PARTITIONS_MAX)), 0)
+
+
+def _make_groups(engine: Engine, count: int) -> None:
+    """Of topics with the usual partitions, whose own cost is spread over a thousand groups each."""
+    for number in range(count):
+        topic = TopicName("default", f"t{number // 1000}")
+        if number % 1000 == 0:
+            _submit(engine, CreateTopic(topic, TopicConfig()), 0)
+        _submit(engine, CreateGroup(topic, f"g{number}"), 0)
+
+
+THINGS: dict[str, Callable[[Engine, int], None]] = {
+    "a topic": _make_topics,
+    "a partition": _make_partitions,
+    "an idle group": _make_groups,
+}
+_THINGS_COUNT = 10_000
+
+
 def is_measurable() -> bool:
     return _STATM.exists()
 
 
 def state_memory(kind: str, count: int) -> list[Figure]:
-    count = int(count * KINDS[kind].share)
+    count = int(count * KINDS[kind].share) if kind in KINDS else _THINGS_COUNT
     command = [sys.executable, "-m", "bench.memory", kind, str(count)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return [Figure(f"state, {kind}", "memory", float(done.stdout) / count, "bytes/message")]
+    unit: Unit = "bytes/message" if kind in KINDS else "bytes"
+    return [Figure(f"state, {kind}", "memory", float(done.stdout) / count, unit)]
 
 
 def measure(kind: str, count: int) -> int:
@@ -63,6 +94,13 @@ def measure(kind: str, count: int) -> int:
     for now, start in enumerate(range(0, count, filling.batch)):
         _submit(engine, Publish(_TOPIC, filling.make(start)), now)
     _submit(engine, Lease(topic=_TOPIC.name, group="bench", consumer="bench", max_messages=1000), count)
+    return _resident_bytes() - before
+
+
+def measure_things(kind: str, count: int) -> int:
+    engine = Engine()
+    before = _resident_bytes()
+    THINGS[kind](engine, count)
     return _resident_bytes() - before
 
 
@@ -79,4 +117,4 @@ def _resident_bytes() -> int:
 
 
 if __name__ == "__main__":
-    print(measure(sys.argv[1], int(sys.argv[2])))
+    print((measure_things if sys.argv[1] in THINGS else measure)(sys.argv[1], int(sys.argv[2])))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, disk, memory, traffic, turns
+from . import delayed, disk, flat, memory, paths, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live.race import NAME as LIVE
@@ -30,7 +30,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def scenarios(race: Race) -> list[Scenario]:
     batched = [_batched(name, load, size) for name, load in LOADS.items() for size in SIZES]
-    state = [_state(kind) for kind in memory.KINDS] if memory.is_measurable() else []
+    state = [_state(kind) for kind in (*memory.KINDS, *memory.THINGS)] if memory.is_measurable() else []
     return [
         *batched,
         Scenario("one by one", _one_by_one, 1),
@@ -38,6 +38,8 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
+        Scenario(paths.NAME, paths.scenario),
+        Scenario(flat.NAME, flat.scenario),
         Scenario(turns.NAME, turns.scenario, is_long=True),  # a shorter turn of less work would say nothing
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),

@@ -50,12 +50,16 @@ def to_text(value: float, unit: Unit) -> str:
             return f"{value:.2f} ms" if value < 10 else f"{value:.1f} ms"
         case "bytes/message":
             return f"{value:.1f} B each"
+        case "bytes":
+            return f"{value:,.0f} B"
         case "MB":
             return f"{value:,.0f} MB"
         case "ratio":
             return f"{value:.2f}"
         case "µs/message":
             return f"{value:.1f} µs each" if value >= 1 else f"{value:.2f} µs each"
+        case "ns/message":
+            return f"{value:,.0f} ns each"
         case "% of a core":
             return f"{value:.1f} %"
 

@@ -201,8 +201,8 @@ def partition_states(one: Opened) -> dict[tuple[str, int], Any]:
         for partition in topic.partitions:
             groups = {
                 group.name: (
-                    {state: list(offsets_in_state(group.feeds[partition.index], state)) for state in STATES},
-                    sorted(group.feeds[partition.index].failures.items()),
+                    {state: list(offsets_in_state(group.feeds.look(partition.index), state)) for state in STATES},
+                    sorted(group.feeds.look(partition.index).failures.items()),
                 )
                 for group in topic.groups.values()
                 if group.name != "reader"

@@ -17,7 +17,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from ortoo.engine.heads import News
 from ortoo.engine.partition import Partition
+from ortoo.engine.timeline import Timeline
 from ortoo.model.batch import Batch
 from ortoo.model.names import TopicId
 from ortoo.model.replies import Columns
@@ -56,7 +58,7 @@ class LogMachine(RuleBasedStateMachine):
         self.wal = Wal(self.disk)
         self.wal.rotate()
         self.log = self._open()
-        self.partition = Partition(0)
+        self.partition = Partition(0, News())
         self.rows: dict[int, Row] = {}
         self.dedup_ids: list[tuple[str, int, int]] = []
         self.start, self.end, self.now = base, base, 1_700_000_000_000
@@ -178,14 +180,15 @@ class LogMachine(RuleBasedStateMachine):
         """The engine's knowledge, rebuilt from the heads of the frames."""
         mine = [found for found in self.dedup_ids if found[2] >= self.start]
         assert [found for found in index.dedup_ids if found[2] >= self.start] == mine
-        again = Partition(0)
+        again = Partition(0, News())
+        again.timeline = Timeline()
         held = self.partition.bytes_total - sum(index.sizes)
         for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
             again.timeline.append(offset, time, held)
             held += size
         assert held == self.partition.bytes_total
         for base, count, hashes in index.keys:
-            again.keys.append(base, count, array("Q", hashes) if hashes else None)
+            again.append_keys(base, count, hashes)
         for offset in range(self.start, self.end):
             assert again.keys.at(offset) == self.partition.keys.at(offset)
             assert again.timeline.time_of(offset) == self.partition.timeline.time_of(offset) == self.rows[offset][2]

@@ -192,7 +192,7 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
         "id": group.id,
         "ephemeral": group.ephemeral,
         "leases": leases,
-        "feeds": [feed_state(feed) for feed in group.feeds],
+        "feeds": [feed_state(feed) for feed in group.feeds.looks()],
         "info": (info.backlog, info.leased, info.dead),
     }
 
@@ -344,7 +344,7 @@ def differences(found: Any, wanted: Any, path: str = "") -> list[str]:
 def check_ownership(engine: Engine, now: int) -> None:
     """In FIFO order each partition has one owner, shares are fair, and what moves does so within a second."""
     for topic, group in engine.state.groups():
-        members = group.members
+        members = group.look_at_members()
         if not topic.config.is_fifo:
             continue
         for partition in range(len(group.feeds)):
@@ -599,7 +599,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.check_live()
         for topic, group in self.engine.state.groups():
             members = self.model.topics[topic.name].groups[group.name].alive
-            assert group.members.alive_until == members, f"members of {group.name} in {topic.name}"
+            assert group.look_at_members().alive_until == members, f"members of {group.name} in {topic.name}"
         check_keys(self.model)
         check_ownership(self.engine, self.now)
         self.broken = False
@@ -607,7 +607,7 @@ class EngineMachine(RuleBasedStateMachine):
     def check_live(self) -> None:
         self.engine.next_deadline()  # now and then it clears away what is out of date
         for _, group in self.engine.state.groups():
-            group.members.owned("x")  # remembered until it changes
+            group.look_at_members().owned("x")  # remembered until it changes
         self.engine.snapshot()  # packs what it dumps
         before = pickle.dumps(self.engine.state)
         self.look_at_all()

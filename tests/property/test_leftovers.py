@@ -150,7 +150,7 @@ def check_leftovers(seed: int, ordering: Ordering, retention: float | None) -> N
     before, published = size(busy.engine), busy.published
     for _ in range(ROUNDS):
         busy.round()
-    assert not any(one.backlog() for _, group in busy.engine.state.groups() for one in group.feeds)
+    assert not any(one.backlog() for _, group in busy.engine.state.groups() for one in group.feeds.looks())
     logs = [log for topic in busy.engine.state.topics.values() for log in topic.partitions]
     assert all((log.start == log.end) is (retention is not None) for log in logs)
     kept = busy.published - published if retention is None else 0

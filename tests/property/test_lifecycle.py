@@ -46,7 +46,7 @@ class Watched(EngineMachine):
     def states(self, topic_id: TopicId | None) -> Iterator[tuple[Any, State]]:
         topic = None if topic_id is None else self.engine.state.topics.get(topic_id)
         for group in topic.groups.values() if topic is not None else ():
-            for feed in group.feeds:
+            for feed in group.feeds.looks():
                 for offset in range(feed.partition.start, feed.partition.end):
                     if (state := state_of(feed, offset)) is not None:
                         yield (group.id, feed.partition.index, offset), state

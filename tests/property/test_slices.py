@@ -68,7 +68,11 @@ class World:
 
     def states(self, engine: Engine) -> list[dict[str, list[int]]]:
         topic = engine.state.names[NAME]
-        return [{s: list(offsets_in_state(feed, s)) for s in STATES} for g in topic.groups.values() for feed in g.feeds]
+        return [
+            {s: list(offsets_in_state(feed, s)) for s in STATES}
+            for g in topic.groups.values()
+            for feed in g.feeds.looks()
+        ]
 
 
 rows = st.lists(
@@ -161,7 +165,9 @@ def test_a_log_trimmed_in_slices_ends_as_one_trimmed_at_once(
         world.do(c.Publish(NAME, Outgoing([b"v"] * 2, keys=["x", None])))
         world.pass_time(8_000)
         [partition] = world.live.state.names[NAME].partitions
-        skipped = [feed.skipped for group in world.live.state.names[NAME].groups.values() for feed in group.feeds]
+        skipped = [
+            feed.skipped for group in world.live.state.names[NAME].groups.values() for feed in group.feeds.looks()
+        ]
         ends.append((world.states(world.live), partition.start, skipped))
     assert ends[0] == ends[1]
 

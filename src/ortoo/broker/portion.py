@@ -23,10 +23,10 @@ def bound_lease(topic: Topic | None, command: Lease) -> Lease:
     """Asks for no more than about fits, so that little has to go back."""
     if topic is None or command.max_messages * topic.config.max_message_bytes <= ROOM:
         return command
-    held = sum(log.bytes_held for log in topic.partitions)
+    held, messages = topic.average_bytes()
     if held <= ROOM:
         return command
-    count = max(1, _MARGIN * ROOM * topic.messages() // held)
+    count = max(1, _MARGIN * ROOM * messages // held)
     return msgspec.structs.replace(command, max_messages=count) if count < command.max_messages else command
 
 

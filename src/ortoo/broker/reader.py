@@ -234,7 +234,7 @@ class Reader:
             raise InvalidError(f"count must be 0 to {limits.BATCH_MESSAGES_MAX}, not {count}")
         pages: list[Page] = []
         room = limits.ANSWER_BYTES_MAX
-        for feed in feeds:
+        for feed in feeds.looks():
             log = feed.partition
             most = bound_count(topic, log.index, count) if room > 0 else 0
             offsets = offsets_in_state(feed, state, most).to_sequence()

@@ -64,7 +64,7 @@ def describe(state: State, name: TopicName, partitions: Collection[int] | None) 
 
     def owners(group: str) -> Collection[str] | None:
         found = topic.group_names.get(group)
-        return None if found is None or partitions is None else found.members.owners_of(partitions)
+        return None if found is None or partitions is None else found.look_at_members().owners_of(partitions)
 
     return ChangedTopic(
         name,

@@ -148,7 +148,7 @@ def decide_leave(state: State, command: Leave, now: int) -> Decision:
     named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
     for topic in named:
         for group in topic.groups.values():
-            is_here = command.consumer in group.members.alive_until or bool(group.leases)
+            is_here = command.consumer in group.look_at_members().alive_until or bool(group.leases)
             if is_here and command.group in (None, group.name):
                 leave(draft, topic, group, [command.consumer], budget)
     return Decision(draft.records, True if budget.left <= 0 and draft.records else None)

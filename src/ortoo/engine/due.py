@@ -79,7 +79,7 @@ def _retries(draft: Draft, topic: Topic, alarm: RetriesDue, budget: Budget) -> N
     group = topic.groups.get(alarm.group)
     if group is None:
         return
-    due, upto = _look(group.feeds[alarm.partition].retries, draft, alarm, budget)
+    due, upto = _look(group.feeds.look(alarm.partition).retries, draft, alarm, budget)
     if due:
         draft.records.append(CameDue(draft.now, topic.id, alarm.partition, group.id, upto))
 
@@ -99,7 +99,7 @@ def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) ->
     draft.records.append(Expired(draft.now, topic.id, partition.index, upto))
     deaths: list[Death] = []
     for group in topic.groups.values():
-        feed = group.feeds[partition.index]
+        feed = group.feeds.look(partition.index)
         over = feed.unsettled(expired) - feed.leased  # who holds one may finish it
         waited = feed.unsettled(evicted) - feed.leased - over
         for offset in over:
@@ -224,7 +224,7 @@ def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
     """The inbox of a client that went without a word: nobody consumes it, and whoever would has had time to come back."""
     if topic.config.labels != INBOX_LABELS or now < max(topic.created, state.opened) + limits.SESSION_TIMEOUT_MS:
         return False
-    return not any(group.members.alive_until for group in topic.groups.values())
+    return not any(group.look_at_members().alive_until for group in topic.groups.values())
 
 
 def _retention(draft: Draft, topic: Topic, alarm: RetentionDue, budget: Budget) -> None:

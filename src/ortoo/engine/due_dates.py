@@ -8,6 +8,7 @@ What is left ascends in both; where it would be much, neighbours share the later
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NoReturn
 
 SPANS_MAX = 1_024
 
@@ -56,3 +57,15 @@ class DueDates:
     def trim(self, start: int) -> None:
         """Forgets what lies before that offset."""
         self.spans = [(due, max(first, start), last) for due, first, last in self.spans if last >= start]
+
+
+class _NoDates(DueDates):
+    """Has nothing, for ever."""
+
+    __slots__ = ()
+
+    def add_span(self, due: int, first: int, last: int) -> NoReturn:
+        raise TypeError("the dates that all share stay empty")
+
+
+NO_DATES: Final = _NoDates()

@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from ortoo.model import limits
 from ortoo.model.names import GroupId
-from ortoo.model.offsets import OffsetSet
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.topic import DEFAULT_PRIORITY, Ordering
 
 from .keys import KeyOrder
 from .partition import Partition
-from .wheel import Pair, Wheel
+from .wheel import NO_WHEEL, Pair, Wheel
 
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
 
@@ -56,6 +56,7 @@ class Feed:
         "retries",
         "retrying",
         "skipped",
+        "touched",
         "unsorted",
     )
 
@@ -65,17 +66,18 @@ class Feed:
         self.fifo = ordering in ("partition", "strict")
         self.keys = KeyOrder() if ordering == "key" else None
         self.cursor = cursor
-        self.ahead = OffsetSet()  # from the cursor on, but asked for by name: looked at before their turn
-        self.open = OffsetSet()  # admitted and not settled, in whatever state
+        self.ahead: OffsetSet = NOTHING  # from the cursor on, but asked for by name: looked at before their turn
+        self.open: OffsetSet = NOTHING  # admitted and not settled, in whatever state
         self.ready: dict[int, OffsetSet] = {}  # by lane; a partition in FIFO order has one, whatever the priorities
-        self.leased = OffsetSet()
-        self.retrying = OffsetSet()
-        self.retries = Wheel()
+        self.leased: OffsetSet = NOTHING
+        self.retrying: OffsetSet = NOTHING
+        self.retries: Wheel = NO_WHEEL
         self.failures: dict[int, Failure] = {}
-        self.dead = OffsetSet()
-        self.due_early = OffsetSet()  # delayed for the others, but this group asked for them at once
+        self.dead: OffsetSet = NOTHING
+        self.due_early: OffsetSet = NOTHING  # delayed for the others, but this group asked for them at once
         self.skipped = 0
-        self.unsorted = OffsetSet()  # soft: below the cursor, open and deliverable, but not offered yet
+        self.unsorted: OffsetSet = NOTHING  # soft: below the cursor, open and deliverable, but not offered yet
+        self.touched: set[int] | None = None  # soft: which feeds of the group have to be looked at anew, see heads.py
 
     # -- becoming ready
 
@@ -91,7 +93,7 @@ class Feed:
         fresh = OffsetSet.span(start, upto)
         if self.dead or self.ahead or partition.has_gone():
             fresh.subtract(self._gone())
-        self.open.update(fresh)
+        self.open |= fresh
         if partition.delayed:
             fresh.subtract(partition.delayed)
         if self.ahead:
@@ -102,9 +104,15 @@ class Feed:
     def admit_some(self, offsets: OffsetSet) -> None:
         """Looks at just these of the messages that cannot be leased yet, and at all that can be."""
         self.admit(min(offsets.last() + 1, self.partition.visible))
-        self.ahead.update(offsets.within(self.cursor, offsets.last() + 1))
+        self.ahead |= offsets.within(self.cursor, offsets.last() + 1)
+
+    def _touch(self) -> None:
+        """Something may come before what was next so far."""
+        if self.touched is not None:
+            self.touched.add(self.partition.index)
 
     def _make_ready(self, offsets: OffsetSet) -> None:
+        self._touch()
         if self.partition.lanes and not self.fifo:
             for lane, members in self.partition.lanes.items():
                 inside = offsets & members
@@ -139,7 +147,7 @@ class Feed:
     def reopen(self, offsets: OffsetSet) -> None:
         """Done messages become deliverable once more, with their attempts forgotten."""
         self.dead.subtract(offsets)
-        self.open.update(offsets)
+        self.open |= offsets
         self._forgive(offsets)
         self.offer(offsets - (self.partition.delayed - self.due_early) if self.partition.delayed else offsets)
 
@@ -149,7 +157,7 @@ class Feed:
         partition = self.partition
         self.close(self.leased & partition.expired)
         back = self.leased | self.retrying.within(start, end)
-        self.leased = OffsetSet()
+        self.leased = NOTHING
         self.retrying.subtract(back)
         self.failures = {offset: past for offset, past in self.failures.items() if not start <= offset < end}
         again = OffsetSet.span(start, end) if start < end else OffsetSet()
@@ -157,7 +165,7 @@ class Feed:
         again.subtract(partition.gone_for(self.group))
         self.dead.subtract(again)
         again = again.within(0, self.cursor) | (again & self.ahead)
-        self.open.update(again)
+        self.open |= again
         self._return(back)
         self._offer_in_time(again - (partition.delayed - self.due_early))
 
@@ -171,7 +179,7 @@ class Feed:
         again = OffsetSet.span(start, self.cursor)
         again.subtract(partition.gone_for(self.group))
         again.update(kept)
-        self.open.update(again)
+        self.open |= again
         self._offer_in_time(again - partition.delayed)
 
     def _return(self, back: OffsetSet) -> None:
@@ -181,13 +189,14 @@ class Feed:
             return
         self.ready, self.keys = {}, KeyOrder()
         self.keys.hold_all(self.partition.keys.of(self.retrying.to_array()))
-        self.unsorted = OffsetSet()
+        self.unsorted = NOTHING
         self._offer_in_time(self.open - self.retrying - (self.partition.delayed - self.due_early))
 
     def _offer_in_time(self, offsets: OffsetSet) -> None:
         """At once where they are few, or no keys are in the way; else when a lease comes to them."""
         if self._is_keyed and len(offsets) > limits.SORTED_AT_ONCE:
-            self.unsorted.update(offsets.within(0, self.cursor))
+            self.unsorted |= offsets.within(0, self.cursor)
+            self._touch()
             offsets = offsets.within(self.cursor, offsets.last() + 1)
         self.offer(offsets - self.unsorted)
 
@@ -214,7 +223,7 @@ class Feed:
         if self.unsorted:
             self.sort(offsets.last() + 1, len(self.unsorted))
         self._unready(offsets)
-        self.leased.update(offsets)
+        self.leased |= offsets
         if self.keys is not None and self.partition.keys:
             array = offsets.to_array()
             self.keys.hold(array, self.partition.keys.of(array))
@@ -226,7 +235,7 @@ class Feed:
 
     def retry(self, offsets: list[int], dues: list[int], first: int, now: int) -> None:
         """Deliveries failed; the messages come back when they are due, and hold their keys until then."""
-        failures, retries = self.failures, self.retries
+        failures = self.failures
         later: dict[int, list[int]] = {}
         for offset, due in zip(offsets, dues, strict=True):
             past = failures.get(offset)
@@ -234,13 +243,18 @@ class Feed:
             if due > now:
                 later.setdefault(due, []).append(offset)
         for due, some in later.items():
-            retries.add_all(due, some)
+            self.retry_at(due, some)
         failed, waiting = OffsetSet(offsets), OffsetSet(chain.from_iterable(later.values()))
         self.leased.subtract(failed)
-        self.retrying.update(waiting)
+        self.retrying |= waiting
         self._back_in_line(failed - waiting)
-        if len(retries) > 2 * len(self.retrying) + _FEW:
-            retries.sweep(64 * len(offsets), self._is_due_then)
+        if len(self.retries) > 2 * len(self.retrying) + _FEW:
+            self.retries.sweep(64 * len(offsets), self._is_due_then)
+
+    def retry_at(self, due: int, offsets: list[int]) -> None:
+        if self.retries is NO_WHEEL:
+            self.retries = Wheel()
+        self.retries.add_all(due, offsets)
 
     def _is_due_then(self, when: int, offset: int) -> bool:
         failure = self.failures.get(offset)
@@ -300,7 +314,7 @@ class Feed:
 
     def bury(self, offsets: OffsetSet) -> None:
         self.close(offsets)
-        self.dead.update(offsets)
+        self.dead |= offsets
 
     def start_at(self, start: int) -> None:
         """The log begins at `start` now."""
@@ -311,6 +325,12 @@ class Feed:
         self.cursor = max(self.cursor, start)
 
     # -- asking
+
+    def may_have_some(self) -> bool:
+        """Whether it is worth asking for messages to deliver."""
+        partition = self.partition
+        has_some = bool(self.ready) or self.cursor < partition.durable or bool(self.unsorted)
+        return has_some and not partition.quarantine_reason
 
     @property
     def is_held(self) -> bool:

@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ortoo.model.names import GroupId, LeaseId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import Ordering
 
-from .feed import Feed
+from .feeds import Feeds
 from .leases import Holders, LeaseState, SettledLeases
-from .members import Members
+from .members import NOBODY, Members
 from .partition import Partition
 
 
 class Group:
-    __slots__ = ("ephemeral", "feeds", "holders", "id", "leases", "members", "name", "ordering", "settled")
+    __slots__ = ("_members", "ephemeral", "feeds", "holders", "id", "leases", "name", "ordering", "settled")
 
-    def __init__(self, group: GroupId, name: str, ordering: Ordering, ephemeral: bool = False) -> None:
+    def __init__(
+        self,
+        group: GroupId,
+        name: str,
+        ordering: Ordering,
+        partitions: Sequence[Partition],
+        cursors: Sequence[int],
+        ephemeral: bool = False,
+    ) -> None:
+        """`partitions` are those of the topic, and may become more. Where no cursor is given, the feed begins with the log."""
         self.id = group
         self.name = name
         self.ordering = ordering
         self.ephemeral = ephemeral
-        self.feeds: list[Feed] = []
+        self.feeds = self._begin(partitions, cursors)
         self.leases: dict[LeaseId, LeaseState] = {}
         self.holders = Holders()
         self.settled = SettledLeases()
-        self.members = Members()
+        self._members: Members | None = None
 
-    def add_feed(self, partition: Partition, cursor: int) -> None:
-        self.feeds.append(Feed(partition, self.id, self.ordering, cursor))
+    def _begin(self, partitions: Sequence[Partition], cursors: Sequence[int]) -> Feeds:
+        feeds = Feeds(self.id, self.ordering, partitions)
+        for index in range(len(partitions)):
+            feeds.add(cursors[index] if index < len(cursors) else 0)
+        return feeds
+
+    @property
+    def members(self) -> Members:
+        if self._members is None:
+            self._members = Members()
+        return self._members
+
+    @members.setter
+    def members(self, members: Members) -> None:
+        self._members = members
+
+    def look_at_members(self) -> Members:
+        """To read only: a group that nobody consumes shares them with others."""
+        return NOBODY if self._members is None else self._members
 
     def lease(self, lease: LeaseId) -> LeaseState | None:
         return self.leases.get(lease) or self.settled.find(lease)
@@ -45,6 +71,8 @@ class Group:
 
     def revoke(self, partition: int, offsets: OffsetSet) -> list[LeaseId]:
         """Takes messages out of whatever leases hold them; the receipts go stale. Returns the leases that ended."""
+        if self.feeds.is_untouched(partition):
+            return []
         leased = offsets & self.feeds[partition].leased
         ended = []
         for lease in self.holders.find(partition, leased) if leased else ():
@@ -55,6 +83,8 @@ class Group:
         return ended
 
     def close(self, partition: int, offsets: OffsetSet) -> list[LeaseId]:
+        if self.feeds.is_untouched(partition):
+            return []
         ended = self.revoke(partition, offsets)
         self.feeds[partition].close(offsets)
         return ended
@@ -63,12 +93,13 @@ class Group:
         """A new start at these cursors: every receipt stale, every attempt forgotten. What is not settled, and was delivered
         before its longest wait was over, can be delivered again."""
         self.forget_leases()
-        feeds, self.feeds = self.feeds, []  # a snapshot may hold on to the old ones
-        for feed, cursor in zip(feeds, cursors, strict=True):
-            self.add_feed(feed.partition, cursor)
-            self.feeds[-1].skipped = feed.skipped
+        before = self.feeds  # a snapshot may hold on to them
+        self.feeds = self._begin(before.partitions, cursors)
+        for index, feed in enumerate(before.looks()):
+            if feed.skipped:
+                self.feeds[index].skipped = feed.skipped
             if feed.partition.evicted:
-                self.feeds[-1].begin_with(feed.open & feed.partition.evicted)
+                self.feeds[index].begin_with(feed.open & feed.partition.evicted)
 
     def hold(self, lease: LeaseState, partition: int, offsets: OffsetSet) -> None:
         lease.held[partition] = offsets
@@ -81,7 +112,7 @@ class Group:
 
     def holding(self, partition: int, offsets: OffsetSet | None = None) -> list[LeaseState]:
         """The leases with messages of that partition: with any, or with some of these, and perhaps a few others."""
-        leased = self.feeds[partition].leased
+        leased = self.feeds.look(partition).leased
         if offsets is not None:
             leased = leased & offsets
         return self.holders.find(partition, leased) if leased else []
@@ -93,4 +124,4 @@ class Group:
         return [lease for lease in self.leases.values() if lease.consumer in consumers]
 
     def backlog(self) -> int:
-        return sum(feed.backlog() for feed in self.feeds)
+        return sum(feed.backlog() for feed in self.feeds.looks())

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from typing import Final, NoReturn
 
 from xxhash import xxh3_64_intdigest
 
@@ -110,6 +111,18 @@ class KeyColumn:
         if gone > 0:
             del self.chunks[:gone]
             self.base += gone << _CHUNK_BITS
+
+
+class _NoKeys(KeyColumn):
+    """Of a log that never had a key."""
+
+    __slots__ = ()
+
+    def append(self, base: int, count: int, hashes: array[int] | None) -> NoReturn:
+        raise TypeError("the column that all share stays empty")
+
+
+NO_KEYS: Final = _NoKeys()
 
 
 class Waiting:

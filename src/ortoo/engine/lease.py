@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from heapq import heapify, heappop, heappush
 
 from ortoo.model import limits
 from ortoo.model.batch import check_texts
@@ -16,9 +15,9 @@ from ortoo.model.replies import LeaseTaken, Taken
 
 from .alarms import ConsumersUnparked, MembersDue
 from .decision import Decision, Draft
-from .feed import Feed
 from .group import Group
 from .keys import key_hash
+from .order import Order, OrderByHeads
 from .partition import Partition
 from .picker import Budget, Picker
 from .state import State
@@ -104,11 +103,8 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
         budget.left -= _GROUP_COST * (2 + len(topic.partitions))
         group = draft_group(draft, topic, command.group, command.start)
         draft.state.soft.joining[topic.id, group.name] = group.members
-    feeds = _eligible(draft, topic, group, command)
-    if not feeds:
-        return []
-    key = None if command.key is None else key_hash(command.key)
-    runs = _pick([Picker(feed, budget, key) for feed in feeds], wanted)
+    _join(draft, topic, group, command)
+    runs = _pick(_order(topic, group, command, budget), wanted)
     if not runs:
         return []
     until = draft.now + (command.lease_ms or round(topic.config.lease * 1000))
@@ -139,7 +135,7 @@ def _attempts(group: Group, partition: int, offsets: Sequence[int]) -> dict[int,
 def _check_topic(topic: Topic, command: Lease) -> None:
     group = topic.group_names.get(command.group)
     if group is not None:
-        group.members.check_consumer_limit(command.consumer)
+        group.look_at_members().check_consumer_limit(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
     if command.key is not None and topic.config.ordering != "key":
@@ -148,8 +144,8 @@ def _check_topic(topic: Topic, command: Lease) -> None:
         )
 
 
-def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[Feed]:
-    """The feeds this consumer may find something in. Leasing is a sign of life, and joins the group."""
+def _join(draft: Draft, topic: Topic, group: Group, command: Lease) -> None:
+    """Leasing is a sign of life, and joins the group."""
     members, alarm = group.members, MembersDue(topic.id, group.id)
     joined = members.touch(command.consumer, draft.now)
     draft.state.soft.alarms.set(alarm, members.alive_until[command.consumer])
@@ -160,15 +156,19 @@ def _eligible(draft: Draft, topic: Topic, group: Group, command: Lease) -> list[
             draft.state.soft.alarms.set(alarm, members.next_deadline())
         for partition in [partition for partition in members.moving if not feeds[partition].leased]:
             members.hand_over(partition)
-        feeds = [feeds[partition] for partition in members.owned(command.consumer)]
+
+
+def _order(topic: Topic, group: Group, command: Lease, budget: Budget) -> Order:
+    """Of the feeds this consumer may find something in."""
+    feeds = group.feeds
+    if not topic.config.is_fifo and command.partition is None and command.key is None:
+        return OrderByHeads(feeds, topic.news, budget)
+    eligible = group.members.owned(command.consumer) if topic.config.is_fifo else list(range(len(feeds)))
     if command.partition is not None:
-        feeds = [feed for feed in feeds if feed.partition.index == command.partition]
-    return [
-        feed
-        for feed in feeds
-        if (feed.ready or feed.cursor < feed.partition.durable or feed.unsorted)
-        and not feed.partition.quarantine_reason
-    ]
+        eligible = [command.partition] if command.partition in eligible else []
+    key = None if command.key is None else key_hash(command.key)
+    some = [feeds[index] for index in eligible if feeds.look(index).may_have_some()]
+    return Order({feed.partition.index: Picker(feed, budget, key) for feed in some})
 
 
 def park(state: State, command: Lease) -> Callable[[int], None]:
@@ -192,35 +192,33 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
     return unpark
 
 
-def _pick(pickers: list[Picker], wanted: int) -> list[tuple[int, Sequence[int]]]:
+def _pick(order: Order, wanted: int) -> list[tuple[int, Sequence[int]]]:
     """Runs of (partition, offsets) in the order of delivery."""
-    heads: list[tuple[int, int, int]] = []  # (lane, time of the next message, which picker)
-    share = max(1, min(wanted, limits.SCAN_MESSAGES_MAX // max(1, len(pickers))))  # what to look at for a start
-    for which, picker in enumerate(pickers):
-        if (head := picker.head(share)) is not None:
-            heads.append((head[0], picker.feed.partition.timeline.time_of(head[1]), which))
-    heapify(heads)
     runs: list[tuple[int, Sequence[int]]] = []
     used: set[int] = set()
-    while heads and wanted > 0:
-        lane, _, which = heappop(heads)
-        used.add(which)
-        if len(used) > limits.LEASE_PARTITIONS_MAX:  # each costs a read and more; the others are for the next lease
-            break
-        picker = pickers[which]
-        before = FOREVER
-        if heads and heads[0][0] == lane:  # another partition has this lane too: go on only as long as ours comes first
-            timeline, (_, then, other) = picker.feed.partition.timeline, heads[0]
-            before = (timeline.first_after(then) if which < other else timeline.first_at(then)) or FOREVER
-        offsets = picker.take(lane, wanted, before, is_alone=not heads)
-        if offsets:
-            wanted -= len(offsets)
-            _add_run(runs, picker.feed.partition.index, offsets)
-        if len(runs) >= limits.LEASE_RUNS_MAX:  # the same
-            break
-        if offsets and wanted > 0 and (head := picker.head(wanted)) is not None:
-            heappush(heads, (head[0], picker.feed.partition.timeline.time_of(head[1]), which))
-    return runs
+    try:
+        order.begin(wanted)
+        while wanted > 0 and (head := order.pop()) is not None:
+            lane, _, partition = head
+            used.add(partition)
+            if len(used) > limits.LEASE_PARTITIONS_MAX:  # each costs a read and more; the others are for the next lease
+                break
+            picker, before = order.pickers[partition], FOREVER
+            # Another partition may have this lane, too: then go on only as long as ours comes first.
+            if (other := order.first()) is not None and other[0] == lane:
+                timeline, (_, then, which) = picker.feed.partition.timeline, other
+                before = (timeline.first_after(then) if partition < which else timeline.first_at(then)) or FOREVER
+            offsets = picker.take(lane, wanted, before, is_alone=other is None)
+            if offsets:
+                wanted -= len(offsets)
+                _add_run(runs, partition, offsets)
+            if len(runs) >= limits.LEASE_RUNS_MAX:  # the same
+                break
+            if offsets and wanted > 0:
+                order.look(partition, wanted)
+        return runs
+    finally:
+        order.close()
 
 
 def _add_run(runs: list[tuple[int, Sequence[int]]], partition: int, offsets: Sequence[int]) -> None:
@@ -243,10 +241,7 @@ def draft_group(draft: Draft, topic: Topic, name: str, start: Position, ephemera
     cursors = [resolve(partition, start) for partition in topic.partitions]
     record = GroupCreated(draft.now, topic.id, draft.next_group(), name, cursors, ephemeral)
     draft.records.append(record)
-    group = Group(record.group, name, topic.config.ordering, ephemeral)
-    for partition, cursor in zip(topic.partitions, cursors, strict=True):
-        group.add_feed(partition, cursor)
-    return group
+    return Group(record.group, name, topic.config.ordering, topic.partitions, cursors, ephemeral)
 
 
 def resolve(partition: Partition, position: Position) -> int:

@@ -39,7 +39,7 @@ LIFE: dict[type, Changes] = {
     r.Hastened: {**dict.fromkeys(("delayed", "leased", "done", "dead", "unseen"), _LINE), **_MADE_WAY},
     r.Deleted: {**_REMOVED, "blocked": ("ready", "unseen")},
     r.Expired: dict.fromkeys(("ready", "blocked", "done"), ("unseen",)),
-    r.Trimmed: _REMOVED,
+    r.Trimmed: {**_REMOVED, "blocked": ("ready", "unseen")},
     r.TopicPurged: _REMOVED,
     r.TopicDeleted: _REMOVED,
     r.GroupDeleted: _REMOVED,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush, nsmallest
+from typing import Final
 
 from ortoo.model import limits
 from ortoo.model.errors import TooManyError
@@ -159,6 +160,9 @@ class Members:
         """Who may lease from one of these, now or once it has moved."""
         found = {who.get(partition) for partition in partitions for who in (self.owners, self.target)}
         return {owner for owner in found if owner is not None}
+
+
+NOBODY: Final = Members()
 
 
 def _candidates(members: Collection[str], owners: dict[int, str], partitions: int) -> list[str]:

@@ -45,7 +45,7 @@ def decide_retry_now(state: State, command: RetryNow, now: int) -> Decision:
 
 def _revoke_later(draft: Draft, topic: Topic, group: Group, ref: MessageRef) -> None:
     """A leased message goes back in line, so the later ones of its key in the same lease must too."""
-    feed = group.feeds[ref.partition]
+    feed = group.feeds.look(ref.partition)
     if ref.offset not in feed.leased:
         return
     one = OffsetSet([ref.offset])
@@ -61,7 +61,7 @@ def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
     one = OffsetSet([ref.offset])
     deaths = []
     for group in _groups(state, topic, command.group):
-        feed = group.feeds[ref.partition]
+        feed = group.feeds.look(ref.partition)
         if feed.unsettled(one):
             past = feed.failures.get(ref.offset)
             deaths.append(Death(group, ref.partition, ref.offset, "moved", past.attempts if past else 0, command.error))

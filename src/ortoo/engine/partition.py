@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 from ortoo.model.batch import Batch
 from ortoo.model.names import GroupId
-from ortoo.model.offsets import OffsetSet
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import Published
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 
-from .due_dates import DueDates
-from .keys import KeyColumn
-from .timeline import Timeline
-from .wheel import Pair, Wheel
+from .due_dates import NO_DATES, DueDates
+from .heads import News
+from .keys import NO_KEYS, KeyColumn
+from .timeline import NO_TIMELINE, Timeline
+from .wheel import NO_WHEEL, Pair, Wheel
 
+_NONE: dict[int, Any] = {}  # never changed
 _FEW = 1_024  # pairs that are not worth sweeping
 TTL, MAX_WAIT = 0, 1  # kinds of expiry, in the lowest bit of an expiry wheel's item
 
@@ -36,7 +39,10 @@ class Partition:
     keys               key hashes, kept only where the order asks for them
     quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
     unsized            where drafted copies begin, whose values are on their way to the store (soft)
+    news               of the topic: told when `visible` may have moved on (soft)
     delayed_then_due   when messages that were delayed came due
+
+    Most partitions use little of this, and there may be very many: what is empty is shared until it is used.
     """
 
     __slots__ = (
@@ -55,6 +61,7 @@ class Partition:
         "index",
         "keys",
         "lanes",
+        "news",
         "private",
         "quarantine_reason",
         "start",
@@ -64,8 +71,9 @@ class Partition:
         "windowed",
     )
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, news: News) -> None:
         self.index = index
+        self.news = news
         self.start = 0
         self.archived = 0
         self.end = 0
@@ -73,20 +81,24 @@ class Partition:
         self.held: int | None = None
         self.windowed: int | None = None
         self.bytes_total = 0  # of all messages ever appended
-        self.delayed = OffsetSet()
-        self.delays = Wheel()
-        self.expired = OffsetSet()
-        self.evicted = OffsetSet()
-        self.expiries = Wheel()
-        self.deleted = OffsetSet()
-        self.private: dict[int, GroupId] = {}
-        self.lanes: dict[int, OffsetSet] = {}
-        self.keys = KeyColumn()
-        self.delayed_then_due = DueDates()
-        self.timeline = Timeline()
+        self.delayed: OffsetSet = NOTHING
+        self.delays: Wheel = NO_WHEEL
+        self.expired: OffsetSet = NOTHING
+        self.evicted: OffsetSet = NOTHING
+        self.expiries: Wheel = NO_WHEEL
+        self.deleted: OffsetSet = NOTHING
+        self.private: dict[int, GroupId] = _NONE
+        self.lanes: dict[int, OffsetSet] = _NONE
+        self.keys: KeyColumn = NO_KEYS
+        self.delayed_then_due: DueDates = NO_DATES
+        self.timeline: Timeline = NO_TIMELINE
         self.trimmed_at = 0
         self.quarantine_reason: str | None = None
-        self.unsized: set[int] = set()
+        self.unsized: frozenset[int] = frozenset()
+
+    def tell(self) -> None:
+        """More may be visible now."""
+        self.news.tell(self.index)
 
     @property
     def durable(self) -> int:
@@ -134,15 +146,18 @@ class Partition:
 
     def append(self, record: Published, config: TopicConfig) -> None:
         base, end, batch = record.base, record.base + record.count, record.batch
+        if self.timeline is NO_TIMELINE:
+            self.timeline = Timeline()
         self.timeline.append(base, record.at, self.bytes_total)
         self.bytes_total += record.size
         if record.origins and not record.size:
-            self.unsized.add(base)
+            self.unsized |= {base}
         self.end = end
         if config.ordering == "key":
-            hashes = array("Q", record.key_hashes) if record.key_hashes else None
-            self.keys.append(base, record.count, hashes)
+            self.append_keys(base, record.count, record.key_hashes)
         if record.only_group is not None:
+            if not self.private:
+                self.private = {}
             self.private.update(dict.fromkeys(range(base, end), record.only_group))
         if batch.priorities and not record.origins:
             self._append_lanes(base, batch.priorities)
@@ -156,10 +171,17 @@ class Partition:
     def confirm(self, record: Published) -> None:
         """The record is durable: what it published may be leased, and how large copies are is known."""
         self.confirmed = max(self.confirmed, record.base + record.count)
+        self.tell()
         if record.base in self.unsized:
-            self.unsized.discard(record.base)
+            self.unsized -= {record.base}
             self.bytes_total += record.size
             self.timeline.add_bytes(record.base, record.size)
+
+    def append_keys(self, base: int, count: int, hashes: bytes | None) -> None:
+        if self.keys is NO_KEYS and hashes:
+            self.keys = KeyColumn()
+        if self.keys is not NO_KEYS:
+            self.keys.append(base, count, array("Q", hashes) if hashes else None)
 
     def _append_lanes(self, base: int, priorities: list[int]) -> None:
         found: dict[int, list[int]] = {}
@@ -173,21 +195,25 @@ class Partition:
             if priority in self.lanes:
                 self.lanes[priority].update(OffsetSet(offsets))
             else:
-                self.lanes[priority] = OffsetSet(offsets)
+                self.lanes = {**self.lanes, priority: OffsetSet(offsets)}
 
     def _append_delays(self, base: int, dues: list[int], at: int) -> None:
+        if self.delays is NO_WHEEL:
+            self.delays = Wheel()
         if dues.count(dues[0]) == len(dues):
             if dues[0] > at:
-                self.delayed.add_span(base, base + len(dues))
+                self.delayed |= OffsetSet.span(base, base + len(dues))
                 self.delays.add_all(dues[0], range(base, base + len(dues)))
             return
         late = [(due, offset) for offset, due in enumerate(dues, base) if due > at]
-        self.delayed.update(OffsetSet([offset for _, offset in late]))
+        self.delayed |= OffsetSet([offset for _, offset in late])
         for due, offset in late:
             self.delays.add(due, offset)
 
     def _append_expiries(self, base: int, record: Published, config: TopicConfig) -> None:
         batch: Batch = record.batch
+        if self.expiries is NO_WHEEL:
+            self.expiries = Wheel()
         for offset, expires in enumerate(batch.expires or (), base):
             if expires:
                 self.expiries.add(expires, offset << 1 | TTL)
@@ -202,6 +228,8 @@ class Partition:
     def come_due(self, now: int, upto: Pair | None = None) -> OffsetSet:
         """Takes out the delayed messages that are due."""
         due = [(when, offset) for when, offset in self.delays.pop(now, upto) if offset in self.delayed]
+        if self.delayed_then_due is NO_DATES:
+            self.delayed_then_due = DueDates()
         self.delayed_then_due.add(due)
         offsets = OffsetSet([offset for _, offset in due])
         self.delayed.subtract(offsets)
@@ -217,8 +245,8 @@ class Partition:
 
     def expire(self, now: int, upto: Pair | None = None) -> None:
         expired, evicted = self.expiring(self.expiries.pop(now, upto))
-        self.expired.update(expired)
-        self.evicted.update(evicted)
+        self.expired |= expired
+        self.evicted |= evicted
         self.delayed.subtract(expired)
 
     def unripe_before(self, cutoff: int) -> int:
@@ -236,9 +264,12 @@ class Partition:
             self.keys.trim(start)
         for offsets in (self.delayed, self.expired, self.evicted, self.deleted, *self.lanes.values()):
             offsets.remove_span(0, start)
-        self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
-        self.private = {offset: group for offset, group in self.private.items() if offset >= start}
-        self.delayed_then_due.trim(start)
+        if self.lanes:
+            self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
+        if self.private:
+            self.private = {offset: group for offset, group in self.private.items() if offset >= start}
+        if self.delayed_then_due is not NO_DATES:
+            self.delayed_then_due.trim(start)
         if not self.delayed and self.delays:
             self.delays, now = Wheel(), self.delays.now
             self.delays.now = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, content_bytes, pick
+from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
@@ -63,7 +63,7 @@ def _place_apart(
     for index, chosen in rows.items():
         part = pick(batch, chosen)
         size = content_bytes(part.values, part.keys, part.headers)
-        hashes = None if keyed is None else array("Q", map(keyed.__getitem__, chosen))
+        hashes = None if keyed is None else array("Q", pick_column(keyed, chosen))
         base = _draft_published(draft, topic, index, part, size, hashes)
         for offset, row in enumerate(chosen, base):
             partitions[row] = index
@@ -208,18 +208,14 @@ def _rows_by_partition(
     else:
         named = zip(outgoing.partitions, keys, strict=True)
         places = [place if place is not None else key % count if key else spread for place, key in named]
-    rows: dict[int, list[int] | range] = {}
-    lists: dict[int, list[int]] = {}
+    rows: dict[int, list[int] | range] = {place: [] for place in sorted(set(places))}
+    add = {place: chosen.append for place, chosen in rows.items() if isinstance(chosen, list)}
     for row, place in enumerate(places):
-        if row in firsts:
-            continue
-        if place in lists:
-            lists[place].append(row)
-        else:
-            lists[place] = [row]
-    for place in sorted(lists):
-        rows[place] = lists[place]
-    return rows
+        add[place](row)
+    if not firsts:
+        return rows
+    fresh = {place: [row for row in chosen if row not in firsts] for place, chosen in rows.items()}
+    return {place: chosen for place, chosen in fresh.items() if chosen}
 
 
 def _next_healthy(topic: Topic, partition: int) -> int:

@@ -89,9 +89,12 @@ def _archived(state: State, record: r.Archived) -> None:
 
 def _group_created(state: State, record: r.GroupCreated) -> None:
     topic = state.topics[record.topic]
-    group = Group(record.group, record.name, topic.config.ordering, record.ephemeral)
-    group.members = state.soft.joining.pop((topic.id, group.name), group.members)
-    topic.add_group(group, record.cursors)
+    ordering, partitions = topic.config.ordering, topic.partitions
+    group = Group(record.group, record.name, ordering, partitions, record.cursors, record.ephemeral)
+    joining = state.soft.joining.pop((topic.id, group.name), None)
+    if joining is not None:
+        group.members = joining
+    topic.add_group(group)
     state.number = max(state.number, record.group)
     if record.ephemeral:  # it needs a consumer soon, or it goes
         state.soft.alarms.set(MembersDue(topic.id, group.id), record.at + limits.SESSION_TIMEOUT_MS)
@@ -171,6 +174,7 @@ def _close_window(topic: Topic) -> None:
     for partition in topic.partitions:
         if partition.windowed is not None:
             partition.windowed = partition.end
+            partition.tell()
 
 
 def _came_due(state: State, record: r.CameDue) -> None:
@@ -183,7 +187,8 @@ def _came_due(state: State, record: r.CameDue) -> None:
         return
     due = partition.come_due(record.at, record.upto)
     for group in topic.groups.values():
-        group.feeds[record.partition].came_due(due)
+        if not group.feeds.is_untouched(record.partition):
+            group.feeds[record.partition].came_due(due)
     state.soft.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
 
 
@@ -197,9 +202,9 @@ def _deleted(state: State, record: r.Deleted) -> None:
     topic = state.topics[record.topic]
     for group in topic.groups.values():
         _end_leases(state, group.close(record.partition, record.offsets))
-        group.feeds[record.partition].dead.subtract(record.offsets)
+        group.feeds.look(record.partition).dead.subtract(record.offsets)
     partition = topic.partitions[record.partition]
-    partition.deleted.update(record.offsets)
+    partition.deleted |= record.offsets
     partition.delayed.subtract(record.offsets)
 
 
@@ -207,9 +212,10 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
     topic = state.topics[record.topic]
     partition = topic.partitions[record.partition]
     for group in topic.groups.values():
-        feed = group.feeds[record.partition]
-        _end_leases(state, group.revoke(record.partition, feed.open.within(0, record.start)))
-        feed.start_at(record.start)
+        if not group.feeds.is_untouched(record.partition):
+            going = group.feeds[record.partition].open.within(0, record.start)
+            _end_leases(state, group.revoke(record.partition, going))
+        group.feeds.start_at(record.partition, record.start)
     partition.trim(record.start)
 
 
@@ -322,7 +328,7 @@ def _hastened(state: State, record: r.Hastened) -> None:
         one = OffsetSet([offset])
         was_delayed = offset in partition.delayed and offset not in feed.due_early
         if was_delayed:
-            feed.due_early.add(offset)
+            feed.due_early |= one
         if offset not in feed.open:
             feed.reopen(one)
         elif was_delayed:

@@ -7,20 +7,23 @@ from array import array
 import msgspec
 
 from ortoo.model.names import GroupId, MessageRef, TopicId
-from ortoo.model.offsets import OffsetSet
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
 from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, TransactionsTimeOut, WindowCloses
+from .due_dates import DueDates
 from .dumps import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .feed import Failure, Feed
 from .group import Group
 from .leases import load_lease
 from .partition import Partition
 from .state import Producer, State
+from .timeline import Timeline
 from .topic import Topic
 from .transaction import Committing, Transaction
-from .wheel import Wheel
+from .wheel import NO_WHEEL, Wheel
 
+_NO_OFFSETS = NOTHING.to_bytes()
 _secrets_decoder = msgspec.msgpack.Decoder(list[DedupId])
 
 
@@ -77,7 +80,13 @@ def _load_topic(state: State, dumped: TopicDump, indexes: dict[tuple[TopicId, in
         _load_group(state, topic, group)
 
 
+def _load_offsets(dumped: bytes) -> OffsetSet:
+    return OffsetSet.from_bytes(dumped) or NOTHING
+
+
 def _load_wheel(dumped: WheelDump) -> Wheel:
+    if not dumped.now and not dumped.pairs:
+        return NO_WHEEL
     wheel = Wheel()
     wheel.now = dumped.now
     pairs = array("q", dumped.pairs)
@@ -90,14 +99,18 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     partition.start, partition.end, partition.confirmed = dumped.start, dumped.end, dumped.end
     partition.windowed = dumped.windowed
     partition.bytes_total = dumped.bytes_total
-    partition.delayed = OffsetSet.from_bytes(dumped.delayed)
+    partition.delayed = _load_offsets(dumped.delayed)
     partition.delays = _load_wheel(dumped.delays)
-    partition.expired = OffsetSet.from_bytes(dumped.expired)
-    partition.evicted = OffsetSet.from_bytes(dumped.evicted)
+    partition.expired = _load_offsets(dumped.expired)
+    partition.evicted = _load_offsets(dumped.evicted)
     partition.expiries = _load_wheel(dumped.expiries)
-    partition.deleted = OffsetSet.from_bytes(dumped.deleted)
-    partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
-    partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
+    partition.deleted = _load_offsets(dumped.deleted)
+    if dumped.private:
+        partition.private = {offset: GroupId(group) for offset, group in dumped.private.items()}
+    if dumped.lanes:
+        partition.lanes = {lane: OffsetSet.from_bytes(offsets) for lane, offsets in dumped.lanes.items()}
+    if dumped.delayed_then_due:
+        partition.delayed_then_due = DueDates()
     for due, *offsets in dumped.delayed_then_due:
         partition.delayed_then_due.add_span(due, offsets[0], offsets[-1])
     partition.archived = dumped.archived
@@ -107,12 +120,13 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
         partition.trimmed_at = now
     if index is None:
         return
+    partition.timeline = Timeline()
     partition.bytes_total = 0  # only differences count, and the log knows the sizes of copies that were on their way
     for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
         partition.timeline.append(offset, time, partition.bytes_total)
         partition.bytes_total += size
     for base, count, hashes in index.keys:
-        partition.keys.append(base, count, array("Q", hashes) if hashes else None)
+        partition.append_keys(base, count, hashes)
 
 
 def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:
@@ -134,37 +148,47 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
 
 
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
-    group = Group(GroupId(dumped.id), dumped.name, topic.config.ordering, dumped.ephemeral)
-    topic.add_group(group, [feed.cursor for feed in dumped.feeds])
+    cursors = [feed.cursor for feed in dumped.feeds]
+    ordering, partitions = topic.config.ordering, topic.partitions
+    group = Group(GroupId(dumped.id), dumped.name, ordering, partitions, cursors, dumped.ephemeral)
+    topic.add_group(group)
     group.leases = {lease.id: lease for lease in map(load_lease, dumped.leases)}
     group.settled.load(dumped.settled)
     for lease in group.leases.values():
         state.lease_groups[lease.id] = (topic.id, group.id)
         state.watch_lease(lease.id, lease.until)
         for partition, offsets in lease.held.items():
-            group.feeds[partition].leased.update(offsets)
+            group.feeds[partition].leased |= offsets
             group.hold(lease, partition, offsets)
-    for feed, values in zip(group.feeds, dumped.feeds, strict=True):
+    for index, values in enumerate(dumped.feeds):
+        if group.feeds.is_untouched(index) and _is_untouched(values):
+            continue
+        feed = group.feeds[index]
         _load_feed(feed, values)
         state.soft.alarms.set(RetriesDue(topic.id, feed.partition.index, group.id), feed.retries.next())
     if group.ephemeral:
         state.soft.alarms.set(MembersDue(topic.id, group.id), state.now)
 
 
+def _is_untouched(dumped: FeedDump) -> bool:
+    sets = {dumped.open, dumped.dead, dumped.retrying, dumped.due_early}
+    return sets == {_NO_OFFSETS} and not (dumped.failures or dumped.skipped or dumped.ahead)
+
+
 def _load_feed(feed: Feed, dumped: FeedDump) -> None:
-    feed.open = OffsetSet.from_bytes(dumped.open)
-    feed.dead = OffsetSet.from_bytes(dumped.dead)
-    feed.retrying = OffsetSet.from_bytes(dumped.retrying)
-    feed.due_early = OffsetSet.from_bytes(dumped.due_early)
+    feed.open = _load_offsets(dumped.open)
+    feed.dead = _load_offsets(dumped.dead)
+    feed.retrying = _load_offsets(dumped.retrying)
+    feed.due_early = _load_offsets(dumped.due_early)
     feed.skipped = dumped.skipped
     if dumped.ahead is not None:
-        feed.ahead = OffsetSet.from_bytes(dumped.ahead)
+        feed.ahead = _load_offsets(dumped.ahead)
     failures = array("q", dumped.failures)
     for at in range(0, len(failures), 4):
         offset, attempts, first, due = failures[at : at + 4]
         feed.failures[offset] = Failure(attempts, first, due)
         if offset in feed.retrying:
-            feed.retries.add(due, offset)
+            feed.retry_at(due, [offset])
     if feed.keys is not None:
         feed.keys.hold_all(feed.partition.keys.of((feed.leased | feed.retrying).to_array()))
     feed.offer(feed.open - feed.leased - feed.retrying - (feed.partition.delayed - feed.due_early))

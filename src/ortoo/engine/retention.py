@@ -47,7 +47,7 @@ def retain(topic: Topic, first: int, now: int, budget: Budget) -> tuple[list[Rec
 
 def _affordable(topic: Topic, partition: Partition, start: int, budget: Budget) -> int:
     """How far the log may be trimmed now: what a group has sorted by key, or failed, goes message by message."""
-    feeds = [group.feeds[partition.index] for group in topic.groups.values()]
+    feeds = [group.feeds.look(partition.index) for group in topic.groups.values()]
     busy = [feed for feed in feeds if feed.failures or (feed.keys is not None and partition.keys)]
     each = max(1, budget.left // max(1, len(busy)))
     for feed in busy:
@@ -63,7 +63,7 @@ def _skips(topic: Topic, partition: Partition, start: int, now: int) -> Iterator
     """Slow groups lose what they had not settled; that is counted, and told in the trace."""
     gone = OffsetSet.span(partition.start, start)
     for group in topic.groups.values():
-        slow = group.feeds[partition.index].unsettled(gone)
+        slow = group.feeds.look(partition.index).unsettled(gone)
         if slow:
             yield Skipped(now, topic.id, group.id, partition.index, slow)
 
@@ -96,7 +96,7 @@ def _by_done(topic: Topic, partition: Partition, groups: list[Group], now: int) 
     """What every durable group had settled when retention looked, at least retention_done_seconds ago."""
     if topic.config.retention_done_seconds is None or not groups:
         return 0
-    floor = min(_not_due(partition), *(group.feeds[partition.index].floor for group in groups))
+    floor = min(_not_due(partition), *(group.feeds.look(partition.index).floor for group in groups))
     after = round(topic.config.retention_done_seconds * 1000)
     floors = topic.done_marks.setdefault(partition.index, deque())
     while floors and floors[-1][1] > floor:  # a seek has gone back since

@@ -134,7 +134,7 @@ class _TopicInPieces:
         feeds: list[Any] = self.dump.groups[place].feeds
         if index >= len(feeds) or feeds[index] is not _LATER:
             return
-        feed = self._feeds[place][index]
+        feed = self._feeds[place].look(index)
         dumped = feeds[index] = _dump_feed(feed)
         if feed.failures:
             self._failures.append((feeds, index, dumped, dict(feed.failures)))
@@ -152,7 +152,7 @@ class _TopicInPieces:
             case Trimmed():
                 for group in self.topic.groups.values():
                     self._take_holders(
-                        group.id, record.partition, group.feeds[record.partition].leased.within(0, record.start)
+                        group.id, record.partition, group.feeds.look(record.partition).leased.within(0, record.start)
                     )
             case _ if (lease := getattr(record, "lease", None)) is not None and record.group in self._places:
                 self._take_lease(self._places[record.group], lease)

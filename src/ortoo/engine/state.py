@@ -251,6 +251,7 @@ class State:
             log = self._log(*place)
             if log is not None:
                 log.held = min((firsts[place] for firsts in holding if place in firsts), default=None)
+                log.tell()
 
     def drop_promises(self, topic: TopicId) -> None:
         """It was deleted or purged: what transactions publish there is gone, also what they have not published yet."""

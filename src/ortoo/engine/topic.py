@@ -13,6 +13,7 @@ from ortoo.model.topic import TopicConfig, dlq_name
 
 from .dedup import DedupTable
 from .group import Group
+from .heads import News
 from .partition import Partition
 
 
@@ -31,6 +32,9 @@ class TopicCounters(Counters):
         self.drop_reasons[reason] = self.drop_reasons.get(reason, 0) + count
 
 
+_DEFAULT = TopicConfig()
+
+
 class Topic:
     __slots__ = (
         "config",
@@ -42,8 +46,10 @@ class Topic:
         "groups",
         "id",
         "name",
+        "news",
         "next_partition",
         "partitions",
+        "sized",
         "suspended",
         "window_count",
         "window_since",
@@ -53,13 +59,15 @@ class Topic:
         self.id: TopicId = record.topic
         self.name = TopicName(record.namespace, record.name)
         self.created = record.at
-        self.config = record.config
+        self.config = _DEFAULT if record.config == _DEFAULT else record.config  # as mostly; then it is shared
+        self.news = News()  # soft: where something became visible
         self.partitions: list[Partition] = []
         self.groups: dict[GroupId, Group] = {}
         self.group_names: dict[str, Group] = {}
         self.dedup = DedupTable()
         self.counters = TopicCounters()
         self.next_partition = 0  # which partition the next batch without keys goes to
+        self.sized: tuple[int, int, int] | None = None  # soft: after how many batches it was counted, bytes, messages
         self.suspended: str | None = None  # soft: why nothing is done with it until the next opening
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
@@ -74,21 +82,20 @@ class Topic:
 
     def _grow(self) -> None:
         for index in range(len(self.partitions), self.config.partitions):
-            partition = Partition(index)
+            partition = Partition(index, self.news)
             if self.config.window_seconds:
                 partition.windowed = 0
             self.partitions.append(partition)
             for group in self.groups.values():
-                group.add_feed(partition, 0)
+                group.feeds.add(0)
         for partition in self.partitions:
-            if not self.config.window_seconds:
+            if not self.config.window_seconds and partition.windowed is not None:
                 partition.windowed = None
-            elif partition.windowed is None:
+                partition.tell()
+            elif self.config.window_seconds and partition.windowed is None:
                 partition.windowed = partition.end
 
-    def add_group(self, group: Group, cursors: list[int]) -> None:
-        for index, partition in enumerate(self.partitions):
-            group.add_feed(partition, cursors[index] if index < len(cursors) else 0)
+    def add_group(self, group: Group) -> None:
         self.groups[group.id] = group
         self.group_names[group.name] = group
 
@@ -114,6 +121,13 @@ class Topic:
 
     def messages(self) -> int:
         return sum(p.settled_end - p.start - len(p.deleted) for p in self.partitions)
+
+    def average_bytes(self) -> tuple[int, int]:
+        """Of its messages: (bytes, messages), as counted not long ago. Where partitions are many they are not counted for
+        each who asks."""
+        if self.sized is None or self.next_partition - self.sized[0] > len(self.partitions) // 8:
+            self.sized = (self.next_partition, sum(log.bytes_held for log in self.partitions), self.messages())
+        return self.sized[1:]
 
     def held_back(self) -> int:
         """Messages that nobody sees before a transaction has ended."""

@@ -39,22 +39,23 @@ def topic_info(topic: Topic, groups: list[GroupInfo]) -> TopicInfo:
 
 def group_info(group: Group) -> GroupInfo:
     counts = {"ready": 0, "delayed": 0, "leased": 0, "blocked": 0}
-    for feed in group.feeds:
+    feeds = list(group.feeds.looks())
+    for feed in feeds:
         delayed, blocked = len(delayed_in(feed)), count_blocked(feed)
         counts["leased"] += len(feed.leased)
         counts["delayed"] += delayed
         counts["blocked"] += blocked
         counts["ready"] += feed.backlog() - len(feed.leased) - delayed - blocked
-    members = group.members
+    members = group.look_at_members()
     return GroupInfo(
         group.name,
         sum(counts.values()),
         **counts,
-        dead=sum(len(feed.dead) for feed in group.feeds),
-        skipped=sum(feed.skipped for feed in group.feeds),
+        dead=sum(len(feed.dead) for feed in feeds),
+        skipped=sum(feed.skipped for feed in feeds),
         leases=len(group.leases),
         ephemeral=group.ephemeral,
-        cursors=[feed.floor for feed in group.feeds],
+        cursors=[feed.floor for feed in feeds],
         consumers={consumer: members.owned(consumer) for consumer in sorted(members.alive_until)},
     )
 
@@ -87,7 +88,9 @@ def count_blocked(feed: Feed) -> int:
 def oldest_pending(group: Group) -> int | None:
     """When the oldest message that the group has not settled was published; None when it has settled all."""
     times = [
-        feed.partition.timeline.time_of(max(feed.floor, feed.partition.start)) for feed in group.feeds if feed.backlog()
+        feed.partition.timeline.time_of(max(feed.floor, feed.partition.start))
+        for feed in group.feeds.looks()
+        if feed.backlog()
     ]
     return min(times, default=None)
 
@@ -145,7 +148,7 @@ def message_states(topic: Topic, partition: int, offset: int) -> dict[str, Messa
     """The state of one message in each group."""
     states: dict[str, MessageState] = {}
     for group in topic.groups.values():
-        state = state_of(group.feeds[partition], offset)
+        state = state_of(group.feeds.look(partition), offset)
         if state is not None:
             states[group.name] = state
     return states

@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import islice
+from typing import Final
 
 BITS = 6
 LEVELS = 7
@@ -170,6 +171,21 @@ class Wheel:
 
     def entries(self) -> list[Pair]:
         return sorted((slot[at], slot[at + 1]) for slot in self.slots.values() for at in range(0, len(slot), 2))
+
+
+class _NoWheel(Wheel):
+    """Has nothing, for ever."""
+
+    __slots__ = ()
+
+    def _slot(self, when: int) -> array[int]:
+        raise TypeError("the wheel that all share stays empty")
+
+    def pop(self, now: int, upto: Pair | None = None) -> list[Pair]:
+        return []
+
+
+NO_WHEEL: Final = _NoWheel()  # for whoever mostly has nothing that becomes due: one of its own costs 370 bytes
 
 
 def _index(slot: array[int], number: int, start: int) -> int:

@@ -7,7 +7,7 @@ partition decided). Both travel whole from producer to log to consumer: nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -62,8 +62,12 @@ COLUMNS = ("keys", "headers", "priorities", "json", "dues", "expires", "dedup_id
 
 def pick(batch: Batch, rows: Sequence[int]) -> Batch:
     """The batch of those rows, in that order."""
-    columns = {name: [column[row] for row in rows] for name in COLUMNS if (column := getattr(batch, name)) is not None}
-    return Batch([batch.values[row] for row in rows], **columns)
+    columns = {name: pick_column(column, rows) for name in COLUMNS if (column := getattr(batch, name)) is not None}
+    return Batch(pick_column(batch.values, rows), **columns)
+
+
+def pick_column(column: Sequence[T], rows: Sequence[int]) -> list[T]:
+    return list(itemgetter(*rows)(column)) if len(rows) > 1 else [column[row] for row in rows]
 
 
 _BLANKS: dict[str, Any] = {"priorities": DEFAULT_PRIORITY, "json": False}
@@ -141,10 +145,11 @@ def size_of(batch: Outgoing) -> int:
 
 
 _value, _headers, _priority = map(attrgetter, ("value", "headers", "priority"))
-_rest = attrgetter("key", "headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
-_PLAIN = (None, None, DEFAULT_PRIORITY, None, None, None, None, None)
+_key = attrgetter("key")
+_rest = attrgetter("headers", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition")
+_PLAIN = (None, DEFAULT_PRIORITY, None, None, None, None, None)
 _OPTIONAL = {
-    "keys": attrgetter("key"),
+    "keys": _key,
     "delays": attrgetter("delay"),
     "deliver_ats": attrgetter("deliver_at"),
     "ttls": attrgetter("ttl"),
@@ -170,7 +175,8 @@ def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
 def build_outgoing(messages: Sequence[Any], values: list[bytes], json: list[bool] | None) -> Outgoing:
     """Of whatever has the fields of a Message, beside its value: the doors have types of their own."""
     if _are_plain(messages):
-        outgoing = Outgoing(values, json=json)
+        keys = list(map(_key, messages))
+        outgoing = Outgoing(values, None if keys.count(None) == len(keys) else keys, json=json)
     else:
         headers = list(map(_headers, messages))
         outgoing = Outgoing(
@@ -190,7 +196,7 @@ def own_headers(column: list[dict[str, str] | None]) -> list[dict[str, str] | No
 
 
 def _are_plain(messages: Sequence[Any]) -> bool:
-    """Nothing but values: the columns need not be looked at one by one."""
+    """Nothing but values and keys: the other columns need not be looked at one by one."""
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 from pyroaring import BitMap64
 
@@ -106,3 +107,41 @@ class OffsetSet(BitMap64):
     def __repr__(self) -> str:
         shown = ", ".join(str(offset) for offset in self.take(8))
         return f"OffsetSet({shown}{', …' if len(self) > 8 else ''})"
+
+
+class _Nothing(OffsetSet):
+    """Refuses to be anything else. `found |= more` makes a set of its own of it, as with any value that never changes."""
+
+    __slots__ = ()
+
+    def __ior__(self, other: Any) -> OffsetSet:  # type: ignore[override]
+        return OffsetSet(other)
+
+    def __or__(self, other: Any) -> OffsetSet:  # type: ignore[override]
+        return OffsetSet(other)
+
+    def __and__(self, other: Any) -> OffsetSet:  # type: ignore[override]
+        return OffsetSet()
+
+    def __sub__(self, other: Any) -> OffsetSet:  # type: ignore[override]
+        return OffsetSet()
+
+    def copy(self) -> OffsetSet:  # type: ignore[override]
+        return OffsetSet()
+
+    def subtract(self, other: Any) -> None:  # type: ignore[override]
+        pass
+
+    def discard(self, value: int) -> None:
+        pass
+
+    def remove_span(self, start: int, end: int) -> None:
+        pass
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("the set that all share stays empty")
+
+    add = add_range = add_span = update = _refuse  # type: ignore[assignment]
+
+
+NOTHING: Final = _Nothing()  # for whoever mostly has none: an empty set of its own costs 260 bytes

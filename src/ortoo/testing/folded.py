@@ -176,7 +176,7 @@ def _topic(state: State, topic: Topic) -> Picture:
                     {offset: failure.attempts for offset, failure in feed.failures.items()},
                     list(feed.leased),
                 )
-                for feed in group.feeds
+                for feed in group.feeds.looks()
             ]
             for group in topic.groups.values()
         },

@@ -1,0 +1,76 @@
+"""The feeds of a group, one for each partition. One that nothing has happened in is only a cursor: there may be very many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ortoo.model.names import GroupId
+from ortoo.model.topic import Ordering
+
+from .feed import Feed
+from .heads import Heads, News
+from .partition import Partition
+
+
+class Feeds:
+    __slots__ = ("_feeds", "_group", "_heads", "_ordering", "_touched", "partitions")
+
+    def __init__(self, group: GroupId, ordering: Ordering, partitions: Sequence[Partition]) -> None:
+        """`partitions` are those of the topic, and may become more."""
+        self._group = group
+        self._ordering = ordering
+        self.partitions = partitions
+        self._feeds: list[Feed | int] = []
+        self._heads: Heads | None = None
+        self._touched: set[int] | None = None
+
+    def add(self, cursor: int) -> None:
+        self._feeds.append(cursor)
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def __getitem__(self, index: int) -> Feed:
+        """The feed itself, to change it or to look at it often."""
+        feed = self._feeds[index]
+        if isinstance(feed, int):
+            feed = self._feeds[index] = self._make(index, feed)
+            if self._touched is None:
+                self._touched = set()
+            feed.touched = self._touched
+        return feed
+
+    def __iter__(self) -> Iterator[Feed]:
+        return (self[index] for index in range(len(self._feeds)))
+
+    def look(self, index: int) -> Feed:
+        """To read only: what would be changed in it might be lost."""
+        feed = self._feeds[index]
+        return self._make(index, feed) if isinstance(feed, int) else feed
+
+    def looks(self) -> Iterator[Feed]:
+        return map(self.look, range(len(self._feeds)))
+
+    def is_untouched(self, index: int) -> bool:
+        """Whether nothing but its cursor is known, so that it has neither open messages nor anything else to lose."""
+        return isinstance(self._feeds[index], int)
+
+    def start_at(self, index: int, start: int) -> None:
+        """The partition begins there now."""
+        feed = self._feeds[index]
+        if isinstance(feed, int):
+            self._feeds[index] = max(feed, start)
+        else:
+            feed.start_at(start)
+
+    def heads(self, news: News) -> Heads:
+        """Where the next messages are. It is known from the first lease on."""
+        if self._heads is None:
+            if self._touched is None:
+                self._touched = set()
+            self._heads = Heads(self._touched, news)
+            self._touched.update(index for index in range(len(self._feeds)) if self.look(index).may_have_some())
+        return self._heads
+
+    def _make(self, index: int, cursor: int) -> Feed:
+        return Feed(self.partitions[index], self._group, self._ordering, cursor)
