@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from zlib import crc32
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,9 +15,11 @@ from ortoo.stores.disk.frame import (
     MAGIC,
     MESSAGES,
     SIZE,
+    UNKNOWN,
     ZSTD,
     Damage,
     Frame,
+    Salt,
     encode_frame,
     scan_frames,
 )
@@ -135,3 +140,28 @@ def test_what_a_message_holds_is_never_taken_for_a_frame(before: list[Parts], in
     assert list(map(decode, torn)) == [*before, None]
     hurt = scan_frames(data + outer[:-1] + b"x" + encode(before[0]))
     assert list(map(decode, hurt)) == [*before, None, before[0]]
+
+
+@given(files, parts, st.integers(1, 2**64 - 1), st.integers(1, 2**64 - 1))
+def test_a_frame_of_another_directory_is_no_frame_even_behind_damage(
+    before: list[Parts], inner: Parts, salt: int, other: int
+) -> None:
+    """A message may hold the bytes of one; with the directory's own salt it would be taken for one."""
+    hurt = b"OrtF, and then nothing that makes a frame"
+    data = b"".join(encode_frame(*one, salt=salt) for one in before)
+    for known in (Salt(salt, has_older=False), Salt(salt, has_older=True), UNKNOWN):
+        found = scan_frames(data + hurt + encode_frame(*inner, salt=other), salt=known)
+        wanted = [None, inner] if other == salt else [None]
+        assert list(map(decode, found)) == [*before, *wanted]
+    old = old_frame(*inner)
+    found = scan_frames(data + hurt + old, salt=Salt(salt, has_older=True))
+    assert list(map(decode, found)) == [*before, None]
+    assert list(map(decode, scan_frames(hurt + old, salt=Salt(salt, has_older=False)))) == [None]
+    assert list(map(decode, scan_frames(hurt + old, salt=Salt(salt, has_older=True)))) == [None, inner]
+    assert list(map(decode, scan_frames(old + old, salt=Salt(salt, has_older=False)))) == [inner, inner]
+
+
+def old_frame(kind: int, number: int, head: bytes, body: bytes, flags: int) -> bytes:
+    """As formats 1 and 2 have them."""
+    fixed = struct.pack("<4sBBHQII", MAGIC, 1, kind, flags, number, len(head), len(body))
+    return fixed + struct.pack("<II", crc32(head, crc32(fixed)), crc32(body)) + head + body

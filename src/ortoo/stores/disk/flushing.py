@@ -61,8 +61,8 @@ class FlushPlan(NamedTuple):
         if self.everything or not sizes:
             return len(sizes)
         left = sum(sizes)
-        if left < self.flush_bytes and len(sizes) < FLUSH_FILES:
-            return 0
+        if left < self.flush_bytes:
+            return len(sizes) // 2 if len(sizes) >= FLUSH_FILES else 0
         for count, size in enumerate(sizes, start=1):
             left -= size
             if left <= self.flush_bytes // 2:

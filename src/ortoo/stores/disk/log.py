@@ -149,7 +149,12 @@ class DiskLog:
         for at in range(index, min(index + _MANY_BLOCKS, len(self.blocks))):
             if count >= _FEW or self.blocks.bases[at] != end:
                 return
-            record = self.logged(self.blocks[at])
+            try:
+                record = self.logged(self.blocks[at])
+            except CorruptionError:
+                if at == index:
+                    raise
+                return  # whoever asks for that one is told
             count, end = count + record.count, record.end
             yield record
 

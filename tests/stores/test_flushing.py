@@ -1,0 +1,224 @@
+"""Messages and history lie in the write-ahead log until they are flushed: when that happens, what it costs, and what is left of
+what cannot be flushed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ortoo import Queue
+from ortoo.broker import Broker
+from ortoo.model.errors import CorruptionError
+from ortoo.stores.disk import DiskStore, KeyRing, flushing, recent
+from ortoo.stores.disk.flushing import FlushPlan
+from ortoo.stores.disk.wal import Wal
+from ortoo.testing import ManualClock
+from ortoo.testing.crash import kill
+from ortoo.testing.simulated_disk import SimulatedDisk
+
+NEVER = 1 << 40
+MIB = 1 << 20
+
+
+class Site:
+    """A disk that one process after the other opens."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.broker: Broker | None = None
+        self.syncs = 0
+
+    async def open(self, flush_bytes: int = NEVER) -> Queue:
+        if self.broker is not None:
+            await kill(self.broker)
+        self.store = DiskStore(
+            self.disk, KeyRing({}), checkpoint_bytes=NEVER, flush_bytes=flush_bytes, reserve_bytes=0, in_threads=False
+        )
+        self.broker = Broker(self.store, ManualClock())
+        return await Queue(self.broker, consumer="tester").open()
+
+    async def checkpoint(self, flush: bool = False) -> int:
+        """Returns how many times it synced something."""
+        assert self.broker is not None
+        await self.broker.flush()
+        self.store._flush_bytes = 0 if flush else NEVER
+        syncs = [0]
+
+        def count(_: int, kind: str) -> str:
+            syncs[0] += kind == "sync"
+            return "none"
+
+        self.disk.plan = count  # type: ignore[assignment]
+        await self.store.checkpoint(self.broker.engine.snapshot(), self.broker.now())
+        self.disk.plan = lambda _operation, _kind: "none"
+        return syncs[0]
+
+    def files(self, folder: str) -> list[str]:
+        return sorted(path for path in self.disk.names if path.startswith(folder))
+
+    def damage(self, text: bytes) -> str:
+        """Where it lies in the write-ahead log."""
+        [path] = [path for path in self.files("wal/") if text in self.disk.names[path].now]
+        content = self.disk.names[path]
+        content.now[bytes(content.now).index(text)] ^= 0xFF
+        content.durable = bytes(content.now)
+        return path
+
+
+async def read(queue: Queue, topic: str) -> list[bytes]:
+    return [message.value async for message in queue.read(topic)]
+
+
+async def use(queue: Queue, topics: int) -> None:
+    for number in range(topics):
+        await queue.publish(f"t{number}", b"%d" % number)
+        await queue.ack(await queue.lease(f"t{number}"))
+
+
+# -- when
+
+
+@pytest.mark.parametrize(
+    ("sizes", "flush_bytes", "everything", "wanted"),
+    [
+        ([10, 10, 10], 100, False, []),
+        ([10, 10, 10], 100, True, [[1, 2, 3]]),
+        ([40, 40, 40], 100, False, [[1, 2]]),  # the older half: what is left is no more than half of the limit
+        ([200, 1, 1], 100, False, [[1]]),
+        ([1, 1, 200], 100, False, [[1, 2, 3]]),
+        ([], 0, True, []),
+        ([30 * MIB, 30 * MIB, 30 * MIB], MIB, False, [[1, 2], [3]]),  # no more at a time than may be in memory
+        ([1] * 63, NEVER, False, []),
+        ([1] * 64, NEVER, False, [[*range(1, 33)]]),  # each opening begins a file
+    ],
+)
+def test_the_plan(sizes: list[int], flush_bytes: int, everything: bool, wanted: list[list[int]]) -> None:
+    wal = Wal(SimulatedDisk(Random(1)))
+    wal.files = list(range(1, len(sizes) + 2))
+    wal.sizes = dict(enumerate([*sizes, 5], start=1))
+    wal.next_number = len(sizes) + 2
+    plan = FlushPlan(flush_bytes, everything)
+    assert plan.passes(wal, 1, len(sizes)) == wanted
+    assert plan.passes(wal, None, len(sizes)) == []
+
+
+async def test_many_blocks_are_flushed_whatever_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site()
+    queue = await site.open()
+    await use(queue, 3)
+    monkeypatch.setattr("ortoo.stores.disk.store.FLUSH_BLOCKS", 1000)
+    await site.checkpoint()
+    assert site.files("logs/") == []
+    monkeypatch.setattr("ortoo.stores.disk.store.FLUSH_BLOCKS", 3)
+    await site.checkpoint()
+    assert len(site.files("logs/")) == len(site.files("history/")) == 3
+    assert len(site.files("wal/")) == 1
+
+
+# -- what it costs
+
+
+async def test_a_checkpoint_costs_the_same_for_one_topic_and_for_many() -> None:
+    syncs = []
+    for topics in (1, 40):
+        site = Site()
+        queue = await site.open()
+        await use(queue, topics)
+        syncs.append(await site.checkpoint())
+        assert site.files("logs/") == site.files("history/") == []
+    assert syncs[0] == syncs[1]
+
+
+async def test_a_large_flush_syncs_everything_at_once() -> None:
+    site = Site()
+    queue = await site.open()
+    light = await site.checkpoint()
+    await use(queue, flushing.FEW_FILES)
+    heavy = await site.checkpoint(flush=True)
+    assert len(site.files("logs/")) == flushing.FEW_FILES
+    assert heavy == light + 1
+    queue = await site.open()
+    assert [await read(queue, f"t{number}") for number in range(flushing.FEW_FILES)] == [
+        [b"%d" % number] for number in range(flushing.FEW_FILES)
+    ]
+
+
+async def test_what_is_gone_by_then_is_not_written() -> None:
+    site = Site()
+    queue = await site.open()
+    for topic in ("purged", "deleted", "kept"):
+        await queue.publish(topic, topic.encode() * 100)
+    await queue.purge("purged")
+    await queue.delete_topic("deleted")
+    await site.checkpoint(flush=True)
+    written = b"".join(bytes(site.disk.names[path].now) for path in site.files("logs/"))
+    assert len(site.files("logs/")) == 1
+    assert b"purged" not in written
+    assert await read(queue, "kept") == [b"kept" * 100]
+
+
+async def test_memory_is_bounded_and_what_is_not_in_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "RECENT_BYTES", 20_000)
+    monkeypatch.setattr(recent, "FRAMES_BYTES", 5_000)
+    site = Site()
+    queue = await site.open()
+    wanted = [b"%03d" % number * 300 for number in range(200)]
+    for at in range(0, 200, 10):
+        await queue.publish_many("one" if at % 20 else "two", wanted[at : at + 10], wait=1)
+        for value in wanted[at : at + 10]:
+            await queue.publish("three", value)
+    logs = site.store._catalog.logs.values()
+    held = [stretch for log in logs for stretch in log.recent]
+    assert 0 < sum(len(value) for stretch in held for value in stretch.values) <= 20_000
+    assert sorted(await read(queue, "one") + await read(queue, "two")) == wanted
+    assert sorted(await read(queue, "three")) == wanted
+    assert site.store._catalog._shared.frames._bytes <= 5_000 + 70_000  # the frame that was read last is always there
+
+
+# -- what cannot be flushed
+
+
+async def test_a_log_that_is_damaged_in_the_write_ahead_log_stays_there_and_the_others_go_on() -> None:
+    site = Site()
+    queue = await site.open()
+    for topic in ("good", "bad"):
+        await queue.create_topic(topic, partitions=1)
+    await queue.publish("bad", b"before")
+    await queue.publish("bad", b"the damaged one")
+    await queue.publish("good", b"good")
+    await site.checkpoint()
+    path = site.damage(b"the damaged one")
+    queue = await site.open()  # whether it is opened anew or not
+    assert any(path in problem and "quarantined" in problem for problem in site.store.problems)
+    for _ in range(2):
+        await queue.publish("good", b"more")
+        await site.checkpoint(flush=True)
+        assert path in site.files("wal/")
+    queue = await site.open()
+    assert await read(queue, "good") == [b"good", b"more", b"more"]
+    assert any("quarantined" in problem for problem in site.store.problems)
+
+
+async def test_damage_that_a_flush_is_the_first_to_find() -> None:
+    site = Site()
+    queue = await site.open()
+    for topic in ("good", "bad"):
+        await queue.create_topic(topic, partitions=1)
+    await queue.publish("bad", b"before")
+    await queue.publish("bad", b"the damaged one")
+    await queue.publish("good", b"good")
+    await site.checkpoint()
+    path = site.damage(b"the damaged one")
+    for number in range(3):
+        await queue.publish("bad", b"after %d" % number)
+        await queue.publish("good", b"more")
+        await site.checkpoint(flush=True)
+        assert path in site.files("wal/")
+    assert [problem for problem in site.store.problems if "stays in the write-ahead log" in problem]
+    assert await read(queue, "good") == [b"good", b"more", b"more", b"more"]
+    log = next(log for log in site.store._catalog.logs.values() if log.is_stuck)
+    log.recent.clear()
+    assert log.read([0, 2, 3, 4], KeyRing({})).values == [b"before", b"after 0", b"after 1", b"after 2"]
+    with pytest.raises(CorruptionError, match=path):
+        log.read([1], KeyRing({}))
