@@ -97,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
         """Of so many blocks."""
         records = [self.log.logged(self.log.blocks[at]) for at in range(count)]
         wanted = [record for record in records if record.end > self.start]
-        return self.log.flush(wanted, self.ring), self.log.blocks.numbers[count - 1]
+        return self.log.flush(self.log.encode(wanted, self.ring)), self.log.blocks.numbers[count - 1]
 
     @precondition(lambda self: self.flushing is None and len(self.log.blocks) > 0)
     @rule(share=st.floats(0, 1))

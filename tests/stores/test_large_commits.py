@@ -26,7 +26,7 @@ def test_a_large_record_becomes_many_frames_of_the_same_messages(tmp_path: Path,
     hashes = b"".join(number.to_bytes(8, "little") for number in range(count))
     batch = Batch(values, keys=keys, priorities=priorities)
     record = Published(1, TopicId(1), 0, 0, count, sum(map(len, values)), batch, hashes)
-    log.finish_flush(log.flush([as_logged(record)], None), 0)
+    log.finish_flush(log.flush(log.encode([as_logged(record)], None)), 0)
     assert log.end == count
     found = log.scan(0, count, KeyRing({}))
     assert (found.values, found.keys, found.priorities) == (values, keys, priorities)
@@ -54,7 +54,7 @@ def test_what_lies_in_a_gap_is_left_out_wherever_its_neighbours_are(tmp_path: Pa
     for number, base in enumerate((0, 5)):
         record = Published(1, TopicId(1), 0, base, 2, 2, Batch([b"a", b"b"]))
         if written > number:
-            log.finish_flush(log.flush([as_logged(record)], None), 0)
+            log.finish_flush(log.flush(log.encode([as_logged(record)], None)), 0)
         else:
             commits.known[number] = [as_logged(record)]
             log.append(record, number, 0)

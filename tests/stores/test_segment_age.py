@@ -11,7 +11,7 @@ from ortoo.testing.store_contract import published
 
 
 def flushed(log: DiskLog, base: int, at: int) -> None:
-    log.finish_flush(log.flush([as_logged(published(base, [b"x"], at=at))], None), 0)
+    log.finish_flush(log.flush(log.encode([as_logged(published(base, [b"x"], at=at))], None)), 0)
 
 
 def test_a_message_a_day_after_the_first_begins_another_file() -> None:

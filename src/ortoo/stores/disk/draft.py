@@ -81,7 +81,8 @@ class Draft:
         records = [record for record in self._messages.pop((log.topic, log.partition), ()) if record.end > log.start]
         if records:
             self._sync_copied()
-            log.finish_flush(log.flush(records, self.catalog.ring_of(log.topic, self._ring)), 0)
+            frames = log.encode(records, self.catalog.ring_of(log.topic, self._ring))
+            log.finish_flush(log.flush(frames), 0)
 
     def reload(self, topic: TopicId, partition: int, start: int, dedup_since: int) -> LogIndex:
         """What the log of a partition, which begins at `start`, tells of itself."""

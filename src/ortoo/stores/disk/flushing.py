@@ -20,7 +20,7 @@ from .crypto import KeyRing
 from .files import Disk
 from .history import DiskHistory
 from .history import Place as HistoryPlace
-from .log import DiskLog
+from .log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, NewFrame
 from .logged import LoggedPublish, LoggedRecord, decode_logged
 from .segment import Segment
 from .wal import Wal, read_commits
@@ -34,6 +34,33 @@ FEW_FILES = 32  # more are synced all at once, with whatever else is on that fil
 Place = tuple[TopicId, int]
 OfLogs = Sequence[tuple[DiskLog, int, KeyRing | None]]  # with where each begins, and the keys of an encrypted topic
 OfHistories = Sequence[tuple[DiskHistory, int, KeyRing | None]]
+
+
+class Messages:
+    """Of one log. What fills a frame is encoded at once, for it takes less memory then."""
+
+    def __init__(self, log: DiskLog, ring: KeyRing | None) -> None:
+        self.log = log
+        self.count = 0  # of publishes
+        self._ring = ring
+        self._records: list[LoggedPublish] = []
+        self._size = 0
+        self._frames: list[NewFrame] = []
+
+    def add(self, record: LoggedPublish) -> None:
+        self.count += 1
+        self._records.append(record)
+        self._size += record.size + record.count * (FRAME_BYTES // FRAME_MESSAGES)
+        if self._size >= FRAME_BYTES:
+            self._encode()
+
+    def _encode(self) -> None:
+        self._frames += self.log.encode(self._records, self._ring)
+        self._records, self._size = [], 0
+
+    def frames(self) -> list[NewFrame]:
+        self._encode()
+        return self._frames
 
 
 class FlushPlan(NamedTuple):
@@ -78,7 +105,7 @@ class Flush:
         self.upto = upto
         self._logs = {(log.topic, log.partition): (log, start, ring) for log, start, ring in logs if not log.is_stuck}
         self._histories = {(one.topic, one.partition): (one, ring) for one, _, ring in histories}
-        self._messages: dict[Place, list[LoggedPublish]] = defaultdict(list)
+        self._messages: dict[Place, Messages] = {}
         self._happened: dict[Place, list[tuple[int, HistoryRecord]]] = defaultdict(list)
         self._written: list[tuple[DiskLog, list[Segment], tuple[int, int, int] | None]] = []
         self._told: list[tuple[DiskHistory, list[HistoryPlace]]] = []
@@ -113,7 +140,9 @@ class Flush:
                 place = (record.topic, record.partition)
                 log, start, _ = self._logs.get(place, (None, 0, None))
                 if log is not None and record.end > start and log.blocks.has(record.base, number):
-                    self._messages[place].append(record)
+                    if place not in self._messages:
+                        self._messages[place] = Messages(*self._logs[place][::2])
+                    self._messages[place].add(record)
             elif isinstance(record, HISTORY_RECORDS):
                 of_history[record.topic, record.partition].append(record)
         for place, found in of_history.items():
@@ -135,9 +164,10 @@ class Flush:
         for place, (log, start, _) in self._logs.items():
             blocks = log.blocks
             wanted = bisect_right(blocks.numbers, self.upto) - max(0, blocks.find(start))
-            if wanted > 0 and len(self._messages[place]) < wanted and not self._is_gone(log, start):
+            found = self._messages[place].count if place in self._messages else 0
+            if found < wanted and not self._is_gone(log, start):
                 self.stuck.append(log)
-                del self._messages[place]
+                self._messages.pop(place, None)
 
     def _is_gone(self, log: DiskLog, start: int) -> bool:
         """All that it has there lies before its start."""
@@ -149,11 +179,9 @@ class Flush:
 
     def _write(self) -> None:
         sync = self._disk.begin_sync() if len(self._messages) + len(self._happened) > FEW_FILES else None
-        for place, records in self._messages.items():
-            log, _, ring = self._logs[place]
-            if records:
-                before = log.mark()
-                self._written.append((log, log.flush(records, ring, synced=sync is not None), before))
+        for messages in self._messages.values():
+            log, before = messages.log, messages.log.mark()
+            self._written.append((log, log.flush(messages.frames(), synced=sync is not None), before))
         for place, numbered in self._happened.items():
             history, ring = self._histories[place]
             self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))

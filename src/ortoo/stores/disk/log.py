@@ -45,6 +45,15 @@ class LogEntry(NamedTuple):
     blocks: bytes = b""  # as Blocks.to_bytes gives them
 
 
+class NewFrame(NamedTuple):
+    """That is to be written: its bytes, its first message, how many it has, and when the first was published."""
+
+    data: bytes
+    base: int
+    messages: int
+    time: int
+
+
 class Shared:
     """What all logs of a store share."""
 
@@ -172,7 +181,14 @@ class DiskLog:
 
     # -- flushing
 
-    def flush(self, records: Iterable[LoggedPublish], ring: KeyRing | None, synced: bool = False) -> list[Segment]:
+    def encode(self, records: Iterable[LoggedPublish], ring: KeyRing | None) -> Iterator[NewFrame]:
+        """As they come to lie in segments."""
+        for stretch in _in_stretches(records):
+            first = stretch[0]
+            data = encode_messages(stretch, ring, self.disk.salt.value)
+            yield NewFrame(data, first.base, stretch[-1].end - first.base, first.at)
+
+    def flush(self, frames: Iterable[NewFrame], synced: bool = False) -> list[Segment]:
         """Writes these to segments, and syncs them, unless that is done for all. Runs beside the event loop; the segments it
         touched are `finish`ed there."""
         active = self.segments[-1] if self.segments and not self.segments[-1].is_sealed else None
@@ -181,7 +197,7 @@ class DiskLog:
         self.disk.make_dir(self.folder, durably=not synced)
         try:
             with ExitStack() as opened:  # from the first byte until it is synced
-                self._write(_in_stretches(records), active, touched, ring, opened)
+                self._write(frames, active, touched, opened)
                 for segment in touched if not synced else ():
                     segment.sync()
             if not synced:
@@ -201,24 +217,17 @@ class DiskLog:
         return self.segments[-1].mark() if self.segments and not self.segments[-1].is_sealed else None
 
     def _write(
-        self,
-        stretches: Iterable[list[LoggedPublish]],
-        active: Segment | None,
-        touched: list[Segment],
-        ring: KeyRing | None,
-        opened: ExitStack,
+        self, frames: Iterable[NewFrame], active: Segment | None, touched: list[Segment], opened: ExitStack
     ) -> None:
-        for stretch in stretches:
-            first = stretch[0]
-            if active is None or _is_complete(active, first.at):
-                active = Segment(self.disk, self.folder, first.base, False, self.files)
+        for frame in frames:
+            if active is None or _is_complete(active, frame.time):
+                active = Segment(self.disk, self.folder, frame.base, False, self.files)
             if active not in touched:
                 touched.append(active)
                 file = opened.enter_context(active.opened())
                 if file.size() > active.size:  # what a flush left that failed, or that no checkpoint followed
                     file.truncate(active.size)
-            frame = encode_messages(stretch, ring, self.disk.salt.value)
-            active.add(frame, first.base, stretch[-1].end - first.base, first.at)
+            active.add(*frame)
 
     def finish_flush(self, touched: list[Segment], upto: int) -> None:
         """What commits up to that number had is in segments now."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .wal import Wal
 
 CACHED_BYTES = 16 << 20  # of commits that were read last
+_RECORD_BYTES = 1_000  # what a record takes beside its bytes, at most
 _LARGE_BYTES = 16 << 20
 _NIL = b"\xc0"
 _ABSENT = msgspec.Raw()
@@ -149,8 +150,10 @@ class CommitReader:
         cached = self._cached.get(number)
         if cached is None:
             commit = self._wal.read(number, position)
-            cached = self._cached[number] = len(commit.body), list(decode_logged(*commit, self._ring))
-            self._bytes += len(commit.body)
+            sections = list(decode_logged(*commit, self._ring))
+            count = sum(len(records) for _, records in sections if isinstance(records, list))
+            cached = self._cached[number] = len(commit.body) + _RECORD_BYTES * count, sections
+            self._bytes += cached[0]
             while self._bytes > self._bytes_max and len(self._cached) > 1:
                 self._bytes -= self._cached.popitem(last=False)[1][0]
         else:

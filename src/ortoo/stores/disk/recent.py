@@ -89,8 +89,10 @@ class FrameCache:
         self._found.move_to_end(log)
         return found[0]
 
-    def put(self, log: object, frame: Columns, size: int) -> None:
+    def put(self, log: object, frame: Columns, content: int) -> None:
+        """`content`: bytes of its values, keys and headers."""
         self.drop(log)
+        size = content + _MESSAGE_BYTES * len(frame)
         self._found[log] = (frame, size)
         self._bytes += size
         while self._bytes > self._bytes_max and len(self._found) > 1:
