@@ -7,7 +7,8 @@ folder was synced since. `cut` writes a directory as the next boot may find it: 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -84,21 +85,22 @@ class ShadowDisk(RealDisk):
             assert inode is not None
             return ShadowFile(real, inode, self.lock)
 
-    def begin_sync(self) -> Callable[[], None] | None:
-        real = super().begin_sync()
+    @contextmanager
+    def syncing_all(self) -> Iterator[Callable[[], None] | None]:
+        with super().syncing_all() as real:
 
-        def sync_all() -> None:
-            with self.lock:
-                names = dict(self.names)
-                sizes = [(inode, len(inode.content)) for inode in names.values() if inode is not None]
-            if real is not None:
-                real()
-            with self.lock:
-                self.certain = names
-                for inode, size in sizes:
-                    inode.synced = max(inode.synced, min(size, len(inode.content)))
+            def sync_all() -> None:
+                with self.lock:
+                    names = dict(self.names)
+                    sizes = [(inode, len(inode.content)) for inode in names.values() if inode is not None]
+                if real is not None:
+                    real()
+                with self.lock:
+                    self.certain = names
+                    for inode, size in sizes:
+                        inode.synced = max(inode.synced, min(size, len(inode.content)))
 
-        return sync_all
+            yield sync_all
 
     def make_dir(self, folder: str, durably: bool = True) -> None:
         with self.lock:

@@ -3,15 +3,23 @@ what cannot be flushed."""
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from ortoo import Queue
+from ortoo import Message, Queue
 from ortoo.broker import Broker
+from ortoo.model.batch import Batch
 from ortoo.model.errors import CorruptionError
-from ortoo.stores.disk import DiskStore, KeyRing, flushing, recent
+from ortoo.model.names import TopicId
+from ortoo.model.records import Published, TopicCreated, TopicDeleted
+from ortoo.model.topic import TopicConfig
+from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk, flushing, recent
+from ortoo.stores.disk.catalog import Catalog
 from ortoo.stores.disk.flushing import FlushPlan
+from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.wal import Wal
 from ortoo.testing import ManualClock
 from ortoo.testing.crash import kill
@@ -222,3 +230,125 @@ async def test_damage_that_a_flush_is_the_first_to_find() -> None:
     assert log.read([0, 2, 3, 4], KeyRing({})).values == [b"before", b"after 0", b"after 1", b"after 2"]
     with pytest.raises(CorruptionError, match=path):
         log.read([1], KeyRing({}))
+
+
+async def test_history_that_cannot_be_decrypted_now_is_not_lost_by_a_flush() -> None:
+    disk, ring = SimulatedDisk(Random(1)), {"k": bytes(32)}
+    told: list[int] = []
+    for keys, flush in ((ring, False), ({}, True), ({}, True), (ring, True), (ring, False)):
+        store = DiskStore(
+            disk,
+            KeyRing(keys),
+            checkpoint_bytes=NEVER,
+            flush_bytes=0 if flush else NEVER,
+            reserve_bytes=0,
+            in_threads=False,
+        )
+        broker = Broker(store, ManualClock())
+        queue = await Queue(broker, consumer="tester").open()
+        if not told:
+            await queue.create_topic("secret", partitions=1, encrypted=True)
+            await queue.publish_many("secret", [b"a", b"b"])
+            await queue.ack(await queue.lease("secret"))
+        await queue.publish("plain", b"x")
+        await broker.flush()
+        await store.checkpoint(broker.engine.snapshot(), broker.now())
+        if keys:
+            told.append(len((await store.read_history(TopicId(1), 0, 0, 100)).records))
+        await kill(broker)
+    assert told == [2, 2, 2]
+
+
+class FailingDisk(RealDisk):
+    """Of which one log cannot be opened, and after that none at all."""
+
+    is_failing = False
+
+    def open(self, path: str) -> File:
+        if self.is_failing and "logs/1/39/" in path:
+            self.root_is_lost = True
+        if self.is_failing and getattr(self, "root_is_lost", False):
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().open(path)
+
+
+async def test_a_large_flush_that_fails_and_cannot_even_be_undone_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No message is written twice by the next one, and no file stays open."""
+    disk = FailingDisk(tmp_path)
+    store = DiskStore(disk, checkpoint_bytes=NEVER, flush_bytes=0, reserve_bytes=0, in_threads=False, files_max=16)
+    broker = Broker(store, ManualClock())
+    queue = await Queue(broker).open()
+    await queue.create_topic("t", partitions=40)
+
+    async def round_of(value: bytes) -> None:
+        await queue.publish_many("t", [Message(value, partition=number) for number in range(40)])
+        await broker.flush()
+        await store.checkpoint(broker.engine.snapshot(), broker.now())
+
+    await round_of(b"one")
+    disk.is_failing = True
+    await round_of(b"two")
+    assert any("too many open files" in problem for problem in store.problems)
+    roots = [path for path in Path("/proc/self/fd").iterdir() if path.exists() and path.samefile(tmp_path)]
+    assert roots == []
+    disk.is_failing = False
+    store._paused_until = 0.0
+    await round_of(b"three")
+    assert store.problems == []
+    for number in range(40):
+        assert (await store.scan(TopicId(1), number, 0, 100)).values == [b"one", b"two", b"three"]
+        log = store._catalog.log(TopicId(1), number)
+        log.recent.clear()
+        assert log.scan(0, 100, KeyRing({})).values == [b"one", b"two", b"three"]
+    await queue.close()
+
+
+async def test_directories_that_are_opened_often_do_not_gather_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flushing, "FLUSH_FILES", 8)
+    monkeypatch.setattr("ortoo.stores.disk.store.FLUSH_FILES", 8)
+    site = Site()
+    for _ in range(30):
+        queue = await site.open()
+        await queue.publish("t", b"x")
+        assert site.broker is not None
+        await site.broker.flush()
+    assert len(site.files("wal/")) <= 10
+    assert len(await read(queue, "t")) == 30
+
+
+async def test_messages_that_are_gone_do_not_gather_in_memory() -> None:
+    catalog = Catalog(SimulatedDisk(Random(1)))
+    for number in range(60_000):
+        catalog.absorb(TopicCreated(0, TopicId(number), "n", "t", TopicConfig()), number)
+        catalog.absorb(Published(0, TopicId(number), 0, 0, 1, 10, Batch([b"0123456789"])), number)
+        catalog.absorb(TopicDeleted(0, TopicId(number)), number)
+    assert len(catalog._shared.recent._order) <= recent.RECENT_BYTES // 2_000
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 200])
+async def test_a_publish_is_read_by_itself_out_of_a_large_commit(partitions: int) -> None:
+    site = Site()
+    queue = await site.open()
+    await queue.create_topic("t", partitions=partitions, ordering="none")
+    sent = []
+    for commit in range(3):
+        values = [b"%d.%d " % (commit, number) + bytes(700) for number in range(400)]
+        await queue.publish_many("t", [Message(value, partition=at % partitions) for at, value in enumerate(values)])
+        sent += values
+    reader = CommitReader(site.store._wal, KeyRing({}), bytes_max=1)  # keeps one commit at a time
+    log = site.store._catalog.logs
+    for _ in range(2):
+        found = []
+        for place in log.values():
+            place.recent.clear()
+            place._shared._commits = reader
+            place._shared.frames.drop(place)
+            found += place.scan(0, 10_000, KeyRing({})).values
+        assert sorted(found) == sorted(sent)
+    assert reader._slices_count == 3 * partitions
+    for content in site.disk.names.values():  # what lies there changes after it was checked
+        content.now = bytearray(bytes(content.now).replace(b"0.0 ", b"0.X "))
+    reader._cached.clear()
+    log[TopicId(1), 0]._shared.frames.drop(log[TopicId(1), 0])
+    with pytest.raises(CorruptionError, match="is damaged at byte"):
+        log[TopicId(1), 0].scan(0, 10_000, KeyRing({}))

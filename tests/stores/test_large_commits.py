@@ -13,7 +13,7 @@ from ortoo.model.records import Published
 from ortoo.stores.disk.crypto import KeyRing
 from ortoo.stores.disk.files import RealDisk
 from ortoo.stores.disk.log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, Shared
-from ortoo.stores.disk.logged import CommitReader, LoggedRecord, as_logged
+from ortoo.stores.disk.logged import CommitReader, LoggedPublish, PublishPlace, as_logged
 from ortoo.stores.disk.wal import Wal
 
 
@@ -41,9 +41,9 @@ def test_a_large_record_becomes_many_frames_of_the_same_messages(tmp_path: Path,
 class Commits(CommitReader):
     """A write-ahead log that is not there."""
 
-    known: ClassVar[dict[int, list[LoggedRecord]]] = {}
+    known: ClassVar[dict[int, LoggedPublish]] = {}
 
-    def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
+    def publish(self, number: int, position: int, place: PublishPlace) -> LoggedPublish | None:
         return self.known[number]
 
 
@@ -56,7 +56,7 @@ def test_what_lies_in_a_gap_is_left_out_wherever_its_neighbours_are(tmp_path: Pa
         if written > number:
             log.finish_flush(log.flush(log.encode([as_logged(record)], None)), 0)
         else:
-            commits.known[number] = [as_logged(record)]
+            commits.known[number] = as_logged(record)
             log.append(record, number, 0)
             log.recent.clear()
     assert list(log.scan(0, 10, ring).offsets) == [0, 1, 5, 6]

@@ -15,11 +15,11 @@ from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH, TopicId, TopicName
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import KeyRing
+from ortoo.stores.disk.blocks import HistoryBlocks
 from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
 from ortoo.stores.disk.format import refuse_unknown
-from ortoo.stores.disk.history import Blocks
 from ortoo.stores.disk.keys import bind_keys
 from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.quarantine import Behind, Quarantine, Swept
@@ -116,7 +116,7 @@ class Rebuild:
         known = {(entry.topic, entry.partition): entry for entry in manifest.histories}
         for place, entry in known.items():
             self._copy_history(*place, manifest)
-            self._told[place] = set(Blocks(entry.blocks).numbers)
+            self._told[place] = set(HistoryBlocks(entry.blocks).numbers)
 
     def _copy_history(self, topic: TopicId, partition: int, manifest: Manifest | None) -> None:
         entries = manifest.histories if manifest is not None else []

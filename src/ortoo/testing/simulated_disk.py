@@ -6,7 +6,8 @@ It has an end (`capacity`), and so has the number of its open files (`files_max`
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Literal
 
@@ -150,13 +151,14 @@ class SimulatedDisk:
 
         self.step("sync", work)
 
-    def begin_sync(self) -> Callable[[], None]:
+    @contextmanager
+    def syncing_all(self) -> Iterator[Callable[[], None]]:
         def work() -> None:
             self.durable_names = dict(self.names)
             for content in self.names.values():
                 content.durable, content.pending = bytes(content.now), []
 
-        return lambda: self.step("sync", work)
+        yield lambda: self.step("sync", work)
 
     def free_bytes(self) -> int:
         return self.capacity - sum(len(content.now) for content in self.names.values())

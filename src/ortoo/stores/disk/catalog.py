@@ -154,5 +154,5 @@ class Catalog:
 
 def lowest_logged(logs: Iterable[DiskLog], histories: Iterable[DiskHistory]) -> int | None:
     lowest = [log.blocks.numbers[0] for log in logs if len(log.blocks) and not log.is_stuck]
-    lowest += [history.blocks.numbers[0] for history in histories if len(history.blocks)]
+    lowest += [history.blocks.numbers[0] for history in histories if len(history.blocks) and not history.is_stuck]
     return min(lowest, default=None)

@@ -42,11 +42,12 @@ class Cut(NamedTuple):
         return lowest_logged((log for log, _, _ in self.logs), (history for history, _, _ in self.histories))
 
     def logged(self, wal: Wal) -> list[Run]:
-        """The commits which may have messages or history that no file has: those that can be flushed, and those of each log
-        that cannot. A run for each file there is, for those between may be gone."""
+        """The commits which may have messages or history that no file has: those that can be flushed, and those of each log and
+        history that cannot. A run for each file there is, for those between may be gone."""
         lowest = self.lowest_logged()
         runs = [] if lowest is None else [(lowest, self.number)]
         stuck = [log.blocks.numbers for log, _, _ in self.logs if log.is_stuck and len(log.blocks)]
+        stuck += [one.blocks.numbers for one, _, _ in self.histories if one.is_stuck and len(one.blocks)]
         stuck += [blocks.numbers for entry in self.unreadable if len(blocks := Blocks(entry.blocks))]
         runs += [(numbers[0], min(numbers[-1], self.number)) for numbers in stuck]
         files = [(first, wal.last_of(first)) for first in wal.files]

@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import randbits
 from typing import NamedTuple, Protocol
@@ -82,8 +82,8 @@ class Disk(Protocol):
 
     def sync_dir(self, folder: str) -> None: ...
 
-    def begin_sync(self) -> Callable[[], None] | None:
-        """What syncs everything that is written to the tree from now on, names included, at once; None where nothing can."""
+    def syncing_all(self) -> AbstractContextManager[Callable[[], None] | None]:
+        """What syncs everything that is written to the tree meanwhile, names included, at once; None where nothing can."""
         ...
 
     def free_bytes(self) -> int: ...
@@ -333,20 +333,22 @@ class RealDisk:
     def sync_dir(self, folder: str) -> None:
         sync(self.root / folder)
 
-    def begin_sync(self) -> Callable[[], None] | None:
+    @contextmanager
+    def syncing_all(self) -> Iterator[Callable[[], None] | None]:
         if _syncfs is None:
-            return None
+            yield None
+            return
         fd = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC)  # a failure since is told to who had it open
 
         def sync_all() -> None:
-            try:
-                if _syncfs(fd):
-                    failed = ctypes.get_errno()
-                    raise OSError(failed, os.strerror(failed))
-            finally:
-                os.close(fd)
+            if _syncfs(fd):
+                failed = ctypes.get_errno()
+                raise OSError(failed, os.strerror(failed))
 
-        return sync_all
+        try:
+            yield sync_all
+        finally:
+            os.close(fd)
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)

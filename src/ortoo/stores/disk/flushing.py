@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from ortoo.model.errors import OrtooError
@@ -104,11 +105,12 @@ class Flush:
         self._ring = ring
         self.upto = upto
         self._logs = {(log.topic, log.partition): (log, start, ring) for log, start, ring in logs if not log.is_stuck}
-        self._histories = {(one.topic, one.partition): (one, ring) for one, _, ring in histories}
+        self._histories = {(one.topic, one.partition): (one, ring) for one, _, ring in histories if not one.is_stuck}
         self._messages: dict[Place, Messages] = {}
         self._happened: dict[Place, list[tuple[int, HistoryRecord]]] = defaultdict(list)
         self._written: list[tuple[DiskLog, list[Segment], tuple[int, int, int] | None]] = []
         self._told: list[tuple[DiskHistory, list[HistoryPlace]]] = []
+        self._locked: set[int] = set()  # topics of which something cannot be decrypted
         self.stuck: list[DiskLog] = []
 
     def run(self, files: Sequence[int]) -> None:
@@ -129,8 +131,10 @@ class Flush:
 
     def _read(self, first: int) -> None:
         for commit in read_commits(self._disk, first):
-            for _, records in decode_logged(*commit, self._ring) if commit.number <= self.upto else ():
-                if not isinstance(records, OrtooError):
+            for topic, records in decode_logged(*commit, self._ring) if commit.number <= self.upto else ():
+                if isinstance(records, OrtooError):
+                    self._locked.add(topic)
+                else:
                     self._take(records, commit.number)
 
     def _take(self, records: list[LoggedRecord], number: int) -> None:
@@ -161,6 +165,10 @@ class Flush:
         known.extend(enumerate(records, start))
 
     def _leave_stuck(self) -> None:
+        """Without the key, history stays where it is, too. What is damaged of it is lost, and costs nothing else."""
+        for place in [place for place in self._histories if place[0] in self._locked]:
+            self._histories.pop(place)[0].is_stuck = True
+            self._happened.pop(place, None)
         for place, (log, start, _) in self._logs.items():
             blocks = log.blocks
             wanted = bisect_right(blocks.numbers, self.upto) - max(0, blocks.find(start))
@@ -178,15 +186,16 @@ class Flush:
     # -- writing
 
     def _write(self) -> None:
-        sync = self._disk.begin_sync() if len(self._messages) + len(self._happened) > FEW_FILES else None
-        for messages in self._messages.values():
-            log, before = messages.log, messages.log.mark()
-            self._written.append((log, log.flush(messages.frames(), synced=sync is not None), before))
-        for place, numbered in self._happened.items():
-            history, ring = self._histories[place]
-            self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))
-        if sync is not None:
-            sync()
+        are_many = len(self._messages) + len(self._happened) > FEW_FILES
+        with self._disk.syncing_all() if are_many else nullcontext() as sync:
+            for messages in self._messages.values():
+                log, before = messages.log, messages.log.mark()
+                self._written.append((log, log.flush(messages.frames(), synced=sync is not None), before))
+            for place, numbered in self._happened.items():
+                history, ring = self._histories[place]
+                self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))
+            if sync is not None:
+                sync()
 
     # -- the end, in the event loop again
 

@@ -9,7 +9,6 @@ that what is damaged or gone leaves the others their numbers.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import HISTORY_RECORDS, HistoryRecord, Retried, decode_history, encode_records
 from ortoo.ports import StoredHistory
 
+from .blocks import HistoryBlocks
 from .contents import HISTORY_FILES, list_files
 from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_around, read_file, read_heads
@@ -50,7 +50,7 @@ class HistoryEntry(NamedTuple):
     files: list[tuple[int, int]]
     dropped: int = 0  # records that went with files of old
     end: int = 0  # number after that of the last record in the files
-    blocks: bytes = b""  # as Blocks.part gives them
+    blocks: bytes = b""  # as HistoryBlocks.part gives them
     logged: int = 0  # how many records the blocks have
 
 
@@ -84,45 +84,6 @@ def bounds(record: HistoryRecord) -> tuple[int, int]:
     return record.offsets.first(), record.offsets.last()
 
 
-class Blocks:
-    """The commits in the write-ahead log that have records of a partition: their numbers, where each begins, the number of its
-    first record, and the bounds of the offsets that it speaks of."""
-
-    __slots__ = ("firsts", "lasts", "numbers", "positions", "starts")
-
-    def __init__(self, data: bytes = b"") -> None:
-        flat = array("Q", data)
-        if len(flat) % 5:
-            raise CorruptionError("a checkpoint tells of half a block of history")
-        columns = [flat[len(flat) * at // 5 : len(flat) * (at + 1) // 5] for at in range(5)]
-        self.numbers, self.positions, self.starts, self.firsts, self.lasts = columns
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def append(self, number: int, position: int, start: int, first: int, last: int) -> None:
-        self.numbers.append(number)
-        self.positions.append(position)
-        self.starts.append(start)
-        self.firsts.append(first)
-        self.lasts.append(last)
-
-    def widen(self, first: int, last: int) -> None:
-        """The last commit speaks of these, too."""
-        self.firsts[-1], self.lasts[-1] = min(first, self.firsts[-1]), max(last, self.lasts[-1])
-
-    def drop(self, upto: int) -> None:
-        """Those of commits up to that number."""
-        count = bisect_right(self.numbers, upto)
-        del self.numbers[:count], self.positions[:count], self.starts[:count], self.firsts[:count], self.lasts[:count]
-
-    def part(self, number: int) -> bytes:
-        """Those of commits up to that number, as bytes."""
-        after = bisect_right(self.numbers, number)
-        columns = (self.numbers, self.positions, self.starts, self.firsts, self.lasts)
-        return b"".join([column[:after].tobytes() for column in columns])
-
-
 class DiskHistory:
     def __init__(self, disk: Disk, topic: TopicId, partition: int, commits: CommitReader | None = None) -> None:
         self.disk = disk
@@ -132,8 +93,9 @@ class DiskHistory:
         self.folder = f"history/{topic}/{partition}"
         self.places: list[Place] = []
         self.sizes: dict[int, int] = {}  # by file number
-        self.blocks = Blocks()
+        self.blocks = HistoryBlocks()
         self.end = 0  # number after that of the last record
+        self.is_stuck = False  # some of it cannot be flushed, for it cannot be decrypted
         self.dropped = 0
         self.written_end = 0  # number after that of the last record in the files
         self._cached: tuple[Place, list[HistoryRecord]] | None = None
@@ -260,7 +222,8 @@ class DiskHistory:
             if not synced:
                 file.sync()
         except OSError:
-            file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
+            with suppress(OSError):
+                file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
             raise
         finally:
             file.close()
@@ -269,11 +232,12 @@ class DiskHistory:
         return places
 
     def take_back(self, places: list[Place]) -> None:
-        """What a flush wrote counts for nothing."""
+        """What a flush wrote counts for nothing. What cannot be cut off now is cut off by the next one."""
         for number in {place.file for place in places}:
-            file = self.disk.open(self.path(number))
-            file.truncate(self.sizes.get(number, 0))
-            file.close()
+            with suppress(OSError):
+                file = self.disk.open(self.path(number))
+                file.truncate(self.sizes.get(number, 0))
+                file.close()
 
     def _write(
         self, file: File, number: int, numbered: Sequence[tuple[int, HistoryRecord]], ring: KeyRing | None
@@ -347,7 +311,7 @@ class DiskHistory:
         for stranger in present - {number for number, _ in entry.files}:
             self.disk.remove(self.path(stranger))
         self.written_end = max(self.written_end, entry.end)
-        self.blocks, self.end = Blocks(entry.blocks), self.written_end + entry.logged
+        self.blocks, self.end = HistoryBlocks(entry.blocks), self.written_end + entry.logged
         return problems
 
     def _load_file(self, number: int, size: int) -> list[str]:

@@ -32,6 +32,7 @@ FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
 SEGMENT_BYTES = 64 << 20
 SEGMENT_AGE_MS = 24 * 3_600_000
 _FEW, _MANY_BLOCKS = 256, 64  # small blocks are read together: until there are so many messages, or blocks
+AHEAD_BYTES = 64 << 10  # and no further on in the file
 
 
 class LogEntry(NamedTuple):
@@ -154,12 +155,15 @@ class DiskLog:
         return join_columns([record.to_columns() for record in self._logged_from(self.blocks.find(offset))])
 
     def _logged_from(self, index: int) -> Iterator[LoggedPublish]:
-        count, end = 0, self.blocks.bases[index]
+        """Only what lies close together: a large commit is not read for a few messages that nobody has asked for."""
+        count, first = 0, self.blocks[index]
+        end, after = first.base, first.position + AHEAD_BYTES
         for at in range(index, min(index + _MANY_BLOCKS, len(self.blocks))):
-            if count >= _FEW or self.blocks.bases[at] != end:
+            block = self.blocks[at]
+            if count >= _FEW or block.base != end or not first.position <= block.position < after:
                 return
             try:
-                record = self.logged(self.blocks[at])
+                record = self.logged(block)
             except CorruptionError:
                 if at == index:
                     raise
@@ -168,12 +172,13 @@ class DiskLog:
             yield record
 
     def logged(self, block: Block) -> LoggedPublish:
-        for record in self._shared.commits.read(block.number, block.position, self.topic):
-            if isinstance(record, LoggedPublish) and record.place == (self.topic, self.partition, block.base):
-                return record
-        raise CorruptionError(
-            f"commit {block.number} of the write-ahead log does not have message {block.base} of {self.folder}"
-        )
+        place = (self.topic, self.partition, block.base)
+        record = self._shared.commits.publish(block.number, block.position, place)
+        if record is None:
+            raise CorruptionError(
+                f"commit {block.number} of the write-ahead log does not have message {block.base} of {self.folder}"
+            )
+        return record
 
     def check_blocks(self) -> int:
         """Reads them all; returns how many messages they have."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Union, get_args
+from typing import TYPE_CHECKING, NamedTuple, Union, get_args
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from ortoo.model.batch import Batch, content_bytes
 from ortoo.model.decoding import decode_stored
-from ortoo.model.errors import OrtooError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.limits import BATCH_MESSAGES_MAX
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published, Record, encode_records, from_plain
@@ -22,11 +23,14 @@ from ortoo.model.replies import Columns
 
 from .commit import decode_sections
 from .crypto import KeyRing
+from .frame import PLAIN
 
 if TYPE_CHECKING:
     from .wal import Wal
 
 CACHED_BYTES = 16 << 20  # of commits that were read last
+_LARGE_COMMIT_BYTES = 64 << 10  # worth to be read in part
+_SLICES_MAX = 100_000  # about 300 bytes each
 _RECORD_BYTES = 1_000  # what a record takes beside its bytes, at most
 _LARGE_BYTES = 16 << 20
 _NIL = b"\xc0"
@@ -44,6 +48,9 @@ class LoggedBatch(msgspec.Struct, frozen=True):
     dedup_ids: msgspec.Raw = _ABSENT
 
 
+PublishPlace = tuple[TopicId, int, int]  # topic, partition, first offset
+
+
 class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
     at: int
     topic: TopicId
@@ -55,7 +62,7 @@ class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
     key_hashes: bytes | None = None
 
     @property
-    def place(self) -> tuple[TopicId, int, int]:
+    def place(self) -> PublishPlace:
         return self.topic, self.partition, self.base
 
     @property
@@ -87,6 +94,8 @@ if TYPE_CHECKING:
 else:
     LoggedRecord = Union[tuple(LoggedPublish if kind is Published else kind for kind in get_args(Record))]  # noqa: UP007
 _decoder: msgspec.msgpack.Decoder[list[LoggedRecord]] = msgspec.msgpack.Decoder(list[LoggedRecord], dec_hook=from_plain)
+_record_decoder: msgspec.msgpack.Decoder[LoggedRecord] = msgspec.msgpack.Decoder(LoggedRecord, dec_hook=from_plain)
+_raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 Sections = list[tuple[int, "list[LoggedRecord] | OrtooError"]]
 
@@ -135,33 +144,101 @@ def _entries(array: msgspec.Raw) -> memoryview:
     return data[{0xDC: 3, 0xDD: 5}.get(data[0], 1) :]
 
 
+class Slice(NamedTuple):
+    """A record within its commit: where it lies in the file, and its XXH3-64 as of when the whole commit was checked."""
+
+    start: int
+    size: int
+    sum: int
+
+
+class _Cached(NamedTuple):
+    """A commit that was read. `publishes`: by place, and why a topic's cannot be read."""
+
+    size: int
+    sections: Sections
+    publishes: dict[PublishPlace, LoggedPublish]
+    errors: dict[int, OrtooError]
+
+
 class CommitReader:
-    """Reads commits that lie in the write-ahead log, and keeps the last ones: a commit has messages of many partitions."""
+    """Reads commits that lie in the write-ahead log, and keeps the last ones: a commit has messages of many partitions.
+
+    Of a large one that is not kept any more, it still knows where each publish lies, so that one of them can be read by itself.
+    """
 
     def __init__(self, wal: Wal, ring: KeyRing, bytes_max: int = CACHED_BYTES) -> None:
         self._wal = wal
         self._ring = ring
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._cached: OrderedDict[int, tuple[int, Sections]] = OrderedDict()
+        self._cached: OrderedDict[int, _Cached] = OrderedDict()
+        self._slices: OrderedDict[int, dict[PublishPlace, Slice]] = OrderedDict()
+        self._slices_count = 0
+        self.bytes_read = 0  # since somebody last set it back
+
+    def publish(self, number: int, position: int, place: PublishPlace) -> LoggedPublish | None:
+        """The publish of that commit with that topic, partition and first offset. CorruptionError, or UnavailableError without
+        the key."""
+        if number not in self._cached and (known := self._slices.get(number, {}).get(place)) is not None:
+            return self._read_slice(number, known)
+        commit = self._commit(number, position)
+        if place not in commit.publishes and place[0] in commit.errors:
+            raise commit.errors[place[0]]
+        return commit.publishes.get(place)
+
+    def _read_slice(self, number: int, known: Slice) -> LoggedPublish:
+        data = self._wal.read_part(number, known.start, known.size)
+        if xxh3_64_intdigest(data) != known.sum:
+            where = f"{self._wal.path_of(number)} is damaged at byte {known.start}"
+            raise CorruptionError(f"{where}: a record is not what it was when it was read before")
+        record = decode_stored(_record_decoder, data, "a record")
+        assert isinstance(record, LoggedPublish)
+        return record
 
     def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
-        """Its records that are about the topic, and maybe others. CorruptionError, or UnavailableError without the key."""
-        cached = self._cached.get(number)
-        if cached is None:
-            commit = self._wal.read(number, position)
-            sections = list(decode_logged(*commit, self._ring))
-            count = sum(len(records) for _, records in sections if isinstance(records, list))
-            cached = self._cached[number] = len(commit.body) + _RECORD_BYTES * count, sections
-            self._bytes += cached[0]
-            while self._bytes > self._bytes_max and len(self._cached) > 1:
-                self._bytes -= self._cached.popitem(last=False)[1][0]
-        else:
-            self._cached.move_to_end(number)
+        """Its records that are about the topic, and maybe others. Fails as `publish` does."""
+        commit = self._commit(number, position)
+        if topic in commit.errors:
+            raise commit.errors[topic]
         found: list[LoggedRecord] = []
-        for owner, records in cached[1]:
-            if owner in (0, topic):
-                if isinstance(records, OrtooError):
-                    raise records
+        for owner, records in commit.sections:
+            if owner in (0, topic) and isinstance(records, list):
                 found += records
         return found
+
+    def _commit(self, number: int, position: int) -> _Cached:
+        cached = self._cached.get(number)
+        if cached is not None:
+            self._cached.move_to_end(number)
+            return cached
+        commit, start = self._wal.read(number, position)
+        self.bytes_read += len(commit.body)
+        sections = list(decode_logged(*commit, self._ring))
+        if commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices:
+            self._note_slices(number, commit.body, start)
+        records = [record for _, section in sections if isinstance(section, list) for record in section]
+        cached = self._cached[number] = _Cached(
+            len(commit.body) + _RECORD_BYTES * len(records),
+            sections,
+            {record.place: record for record in records if isinstance(record, LoggedPublish)},
+            {topic: section for topic, section in sections if isinstance(section, OrtooError)},
+        )
+        self._bytes += cached.size
+        while self._bytes > self._bytes_max and len(self._cached) > 1:
+            self._bytes -= self._cached.popitem(last=False)[1].size
+        return cached
+
+    def _note_slices(self, number: int, body: bytes, start: int) -> None:
+        raws = decode_stored(_raw_decoder, body, "a list of records")
+        records = [decode_stored(_record_decoder, raw, "a record") for raw in raws]
+        start += len(body) - sum(map(len, raws))  # behind the head of the list
+        found: dict[PublishPlace, Slice] = {}
+        for raw, record in zip(raws, records, strict=True):
+            if isinstance(record, LoggedPublish):
+                found[record.place] = Slice(start, len(raw), xxh3_64_intdigest(raw))
+            start += len(raw)
+        self._slices[number] = found
+        self._slices_count += len(found)
+        while self._slices_count > _SLICES_MAX and len(self._slices) > 1:
+            self._slices_count -= len(self._slices.popitem(last=False)[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ortoo.model.errors import CorruptionError, NotFoundError
@@ -25,7 +26,7 @@ from .format import NAME, refuse_strangers
 from .history import DiskHistory, HistoryEntry
 from .keys import bind_keys
 from .log import DiskLog, LogEntry, Shared
-from .logged import CommitReader, LoggedRecord
+from .logged import CommitReader, LoggedPublish, LoggedRecord, PublishPlace
 from .open_files import FilePool
 from .segment import Segment, SegmentEntry
 from .view import ViewDisk
@@ -44,8 +45,17 @@ class _Commits(CommitReader):
         self._is_outdated = is_outdated
 
     def read(self, number: int, position: int, topic: TopicId) -> list[LoggedRecord]:
-        try:
+        with self._looking():
             return super().read(number, position, topic)
+
+    def publish(self, number: int, position: int, place: PublishPlace) -> LoggedPublish | None:
+        with self._looking():
+            return super().publish(number, position, place)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        try:
+            yield
         except CorruptionError:
             if self._is_outdated():
                 raise FileNotFoundError from None

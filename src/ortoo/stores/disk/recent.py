@@ -13,6 +13,7 @@ from ortoo.stores.stretch import Stretch
 RECENT_BYTES = 48 << 20
 FRAMES_BYTES = 32 << 20
 _MESSAGE_BYTES = 64  # what a message takes beside its content
+_STRETCH_BYTES = 2_000  # and a stretch, with the log that it belongs to, which may be gone
 _SMALL, _FULL = 256, 4_096  # messages: fewer are put together, so many at most
 
 
@@ -24,7 +25,7 @@ class RecentStretch(Stretch):
     def __init__(self, base: int) -> None:
         super().__init__(base)
         self.is_full = False
-        self.memory = 0
+        self.memory = _STRETCH_BYTES
 
     def take(self, record: Published) -> int:
         """Returns the bytes that it takes."""
@@ -65,6 +66,7 @@ class Recent:
             stretch = RecentStretch(record.base)
             log.recent.append(stretch)
             self._order.append((log, stretch))
+            self._bytes += stretch.memory
         self._bytes += stretch.take(record)
         while self._bytes > self._bytes_max:
             owner, oldest = self._order.popleft()

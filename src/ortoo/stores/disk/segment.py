@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 from ortoo.model.errors import CorruptionError
@@ -99,14 +99,16 @@ class Segment:
         return self.size, self.end, len(self.bases)
 
     def back_to(self, mark: tuple[int, int, int] | None) -> None:
-        """Undoes what was added since the mark; with None, the whole file."""
+        """Undoes what was added since the mark; with None, the whole file. What cannot be cut off now is cut off when the file is
+        written again."""
         self.size, self.end, frames = mark or (0, self.base, 0)
         del self.bases[frames:], self.positions[frames:]
-        with self.opened() as file:
-            file.truncate(self.size)
-        if mark is None:
-            self.close()
-            self.disk.remove(self.path)
+        with suppress(OSError):
+            with self.opened() as file:
+                file.truncate(self.size)
+            if mark is None:
+                self.close()
+                self.disk.remove(self.path)
 
     def sync(self) -> None:
         """Who has appended must have kept the file open since, or might not learn of a failure."""

@@ -75,7 +75,7 @@ class StagedIndex:
             raise UnavailableError(f"commit {places.lost[0]}, which may have staged some of it, cannot be decrypted")
         while places is not None and start < len(places.numbers) and bytes_max > 0:
             number = places.numbers[start]
-            commit = wal.read(number, places.positions[start])
+            commit, _ = wal.read(number, places.positions[start])
             first, after = bisect_left(places.numbers, number), bisect_right(places.numbers, number)
             records = _staged(commit, name, ring)[first - after :]
             found += records[start - first :]

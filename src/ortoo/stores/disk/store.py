@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
 from ortoo.model import records as r
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
@@ -34,7 +32,7 @@ from .commit import encode_commit
 from .crypto import KeyRing
 from .cut import Cut, take_cut
 from .files import Disk
-from .flushing import FLUSH_BLOCKS, FLUSH_BYTES, Flush, FlushPlan
+from .flushing import FLUSH_BLOCKS, FLUSH_BYTES, FLUSH_FILES, Flush, FlushPlan
 from .format import check_format, refuse_strangers
 from .keys import bind_keys
 from .lock import DirectoryLock
@@ -46,21 +44,16 @@ from .room import Room
 from .segment import Segment
 from .turns import in_turns
 from .wal import Wal
-from .wal_writer import Sync, WalWriter, sync_needed
+from .wal_writer import Sync, WalWriter, exit_on_sync_failure, sync_needed
 
 CHECKPOINT_BYTES = 32 << 20  # of write-ahead log since the last one
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 BACKLOG_FACTOR = 16  # appends wait when this many checkpoints' worth has gathered behind a slow one
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 BACKLOG_MIN = 8 << 20
+READ_PER_TURN = 4 << 20  # bytes of commits
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
-
-
-def _exit_on_sync_failure(error: OSError) -> NoReturn:
-    """What the page cache holds can no longer be trusted; a new process reads what is there."""
-    sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
-    os._exit(74)
 
 
 class DiskStore:
@@ -72,7 +65,7 @@ class DiskStore:
         checkpoint_bytes: int = CHECKPOINT_BYTES,
         flush_bytes: int = FLUSH_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
-        on_sync_failure: Callable[[OSError], Any] = _exit_on_sync_failure,
+        on_sync_failure: Callable[[OSError], Any] = exit_on_sync_failure,
         in_threads: bool = True,
         lock: DirectoryLock | None = None,
         files_max: int | None = None,
@@ -97,12 +90,14 @@ class DiskStore:
         files = FilePool(self.disk, self._files_max)
         self._wal = Wal(self.disk, self._on_sync_failure, files)
         self._writer.open(self._wal)
-        self._catalog = Catalog(self.disk, files, CommitReader(self._wal, self.ring))
+        self._commits = CommitReader(self._wal, self.ring)
+        self._catalog = Catalog(self.disk, files, self._commits)
         self._checkpointing: asyncio.Task[None] | None = None
         self._room = Room(self.disk, self._reserve_bytes)
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
+        self._checkpointed = 0  # the last commit in the last checkpoint
         self._flushed = 0  # what commits up to that number had, files have, but for what cannot be flushed
 
     async def _in(self, executor: ThreadPoolExecutor | None, work: Callable[..., Any], *args: Any) -> Any:
@@ -118,7 +113,8 @@ class DiskStore:
         refuse_strangers(self.disk)  # before a lock is left in what is not ours
         if self._lock is not None:
             self._lock.acquire()
-        self._close_files()
+        self._wal.close()
+        self._catalog.close_files()
         self._reset()
         check_format(self.disk)
         self._found = bind_keys(self.disk, self.ring)
@@ -126,7 +122,7 @@ class DiskStore:
         recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self._found, checkpoint)
         recovery.prepare()
         if checkpoint is not None:
-            self._room.checkpoint_bytes = checkpoint.size
+            self._room.checkpoint_bytes, self._checkpointed = checkpoint.size, checkpoint.number
             yield [await self._in(self._flusher, recovery.load, checkpoint)]
         for records in recovery.replay():
             yield records
@@ -193,10 +189,18 @@ class DiskStore:
         return found
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        await self._let_others_run()
         return self._read(topic, partition, lambda log: log.read(offsets, self.ring))
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        await self._let_others_run()
         return self._read(topic, partition, lambda log: log.scan(start, count, self.ring))
+
+    async def _let_others_run(self) -> None:
+        """Who reads of many partitions may go through many large commits."""
+        if self._commits.bytes_read > READ_PER_TURN:
+            self._commits.bytes_read = 0
+            await asyncio.sleep(0)
 
     def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
         self._check_owner()
@@ -247,7 +251,8 @@ class DiskStore:
             return False
         if self._room.is_short and (self._catalog.frees or self._bytes_unflushed >= self._checkpoint_bytes // 32 > 0):
             return True
-        return self._wal.bytes_unwritten >= self._checkpoint_bytes
+        too_many = self._wal.count_after(self._checkpointed) > FLUSH_FILES
+        return too_many or self._wal.bytes_unwritten >= self._checkpoint_bytes
 
     @property
     def _bytes_unflushed(self) -> int:
@@ -287,7 +292,7 @@ class DiskStore:
             await self._flush(cut)
             checkpoint = await self._compose(cut)
             self._room.checkpoint_bytes = await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
-            self._wal.bytes_written = cut.bytes
+            self._wal.bytes_written, self._checkpointed = cut.bytes, cut.number
             self._failing.pop("checkpoint", None)
             await self._clean_up(cut, checkpoint)
             await self._seal_old()
@@ -393,7 +398,3 @@ class DiskStore:
             self._flusher.shutdown()
         if self._lock is not None:
             self._lock.release()
-
-    def _close_files(self) -> None:
-        self._wal.close()
-        self._catalog.close_files()

@@ -58,6 +58,3 @@ class ViewDisk(RealDisk):
 
     def sync_dir(self, folder: str) -> None:
         pass
-
-    def begin_sync(self) -> None:
-        return None

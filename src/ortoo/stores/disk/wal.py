@@ -272,8 +272,8 @@ class Wal:
         self.bytes_total += self.last_size
         return number
 
-    def read(self, number: int, position: int) -> Body:
-        """A commit that is needed still. CorruptionError when it is not there, or damaged."""
+    def read(self, number: int, position: int) -> tuple[Body, int]:
+        """A commit that is needed still, and where its body begins in the file. CorruptionError when it is missing or damaged."""
         path = self.path_of(number)
         try:
             with self._pool.use(path) as file:
@@ -284,7 +284,15 @@ class Wal:
                 raise BadFrameError(f"commit {number} is not here")
         except BadFrameError as error:
             raise CorruptionError(f"{path} is damaged at byte {position}: {error.reason}") from None
-        return Body(number, body, fixed.flags)
+        return Body(number, body, fixed.flags), position + fixed.body_at
+
+    def read_part(self, number: int, start: int, size: int) -> bytes:
+        """Some of the file that has that commit, unchecked."""
+        try:
+            with self._pool.use(self.path_of(number)) as file:
+                return file.read(start, size)
+        except BadFrameError as error:
+            raise CorruptionError(f"{self.path_of(number)} is damaged at byte {start}: {error.reason}") from None
 
     def path_of(self, number: int) -> str:
         """Of the file that has that commit, or had it."""
@@ -334,6 +342,10 @@ class Wal:
                 self.files.remove(first)
                 self.sizes.pop(first, None)
                 self._lasts.pop(first, None)
+
+    def count_after(self, number: int) -> int:
+        """How many files begin after that commit."""
+        return len(self.files) - bisect_right(self.files, number)
 
     def bytes_after(self, number: int) -> int:
         """Of the files that have commits after that number."""

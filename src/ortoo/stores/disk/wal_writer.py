@@ -9,10 +9,12 @@ can (`kernel_sync.py`), and else the thread.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from ortoo.model import records as r
 from ortoo.model.histogram import Histogram
@@ -48,6 +50,12 @@ def sync_needed(records: Sequence[r.Record], configs: Mapping[TopicId, TopicConf
         if config.durability == "interval":
             needed = "soon"
     return needed
+
+
+def exit_on_sync_failure(error: OSError) -> NoReturn:
+    """What the page cache holds can no longer be trusted; a new process reads what is there."""
+    sys.stderr.write(f"ortoo: the disk failed to sync ({error}); ending now, start again to recover\n")
+    os._exit(74)
 
 
 class WalWriter:
