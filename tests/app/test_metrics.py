@@ -381,10 +381,14 @@ async def test_commits_syncs_and_checkpoints_are_timed(tmp_path: Path) -> None:
     store = open_directory(tmp_path)
     async with world(store) as here:
         await here.queue.publish("orders", b"x" * 1000)
+        lying = [(await here.scrape()).value(name) for name in ("ortoo_wal_bytes", "ortoo_segment_bytes")]
+        assert lying[0] > 1000 > lying[1] == 0
+        store._flush_bytes = 0
         await store.checkpoint(here.broker.engine.snapshot(), here.broker.now())
         assert store._checkpointing is not None
         await store._checkpointing
         found = await here.scrape()
+    assert found.value("ortoo_wal_bytes") < 1000
     assert found.value("ortoo_commit_seconds_count") >= 1
     assert found.value("ortoo_commit_records_sum") >= 2
     assert found.value("mqueue_flush_latency_seconds_count") == found.value("ortoo_commit_seconds_count")

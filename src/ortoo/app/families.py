@@ -150,7 +150,7 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             (),
             {
-                "ortoo_wal_bytes": "write-ahead log written since the last checkpoint began",
+                "ortoo_wal_bytes": "size of the write-ahead log on disk",
                 "ortoo_segment_bytes": "size of the segments on disk",
                 "ortoo_disk_free_bytes": "free space on the disk of the data directory",
             },

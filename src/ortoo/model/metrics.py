@@ -90,7 +90,7 @@ class BrokerFigures(msgspec.Struct):
 class StoreFigures(msgspec.Struct):
     sync_seconds: Histogram  # of the write-ahead log
     checkpoint_seconds: Histogram
-    wal_bytes: int  # written since the last checkpoint began
+    wal_bytes: int  # of all files of the write-ahead log
     segment_bytes: int
     free_bytes: int  # of the disk
 

@@ -29,14 +29,22 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
         return f"{self.topic_id}.{self.partition}.{self.offset}"
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a publish, as columns in the order of the messages."""
+class Placed(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """The answer to a publish, as columns in the order of the messages. A range equals the list of its numbers."""
 
     topic: TopicId
     partitions: list[int]
     offsets: Sequence[int]  # a range where there is no gap
     duplicates: list[bool] | None = None
     topics: list[TopicId] | None = None  # when the first one of a duplicate lies in another topic
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placed) and self._plain() == other._plain()
+
+    __hash__ = None  # type: ignore[assignment]  # it has lists
+
+    def _plain(self) -> tuple[object, ...]:
+        return self.topic, self.partitions, list(self.offsets), self.duplicates, self.topics
 
     def part(self, start: int, end: int) -> Placed:
         return Placed(

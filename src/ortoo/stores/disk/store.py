@@ -267,7 +267,7 @@ class DiskStore:
     def figures(self) -> StoreFigures:
         segments = sum(segment.size for log in list(self._catalog.logs.values()) for segment in list(log.segments))
         times = self._writer.sync_seconds.copy(), self._checkpoint_seconds.copy()
-        return StoreFigures(*times, self._wal.bytes_since_rotation, segments, self.disk.free_bytes())
+        return StoreFigures(*times, self._wal.bytes_after(0), segments, self.disk.free_bytes())
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         self._check_owner()
