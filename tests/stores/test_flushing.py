@@ -4,6 +4,7 @@ what cannot be flushed."""
 from __future__ import annotations
 
 import errno
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 
@@ -12,13 +13,14 @@ import pytest
 from ortoo import Message, Queue
 from ortoo.broker import Broker
 from ortoo.model.batch import Batch
-from ortoo.model.errors import CorruptionError
+from ortoo.model.errors import CorruptionError, UnavailableError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published, TopicCreated, TopicDeleted
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk, flushing, recent
 from ortoo.stores.disk.catalog import Catalog
 from ortoo.stores.disk.flushing import FlushPlan
+from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.wal import Wal
 from ortoo.testing import ManualClock
@@ -352,3 +354,116 @@ async def test_a_publish_is_read_by_itself_out_of_a_large_commit(partitions: int
     log[TopicId(1), 0]._shared.frames.drop(log[TopicId(1), 0])
     with pytest.raises(CorruptionError, match="is damaged at byte"):
         log[TopicId(1), 0].scan(0, 10_000, KeyRing({}))
+
+
+async def test_damage_to_the_head_of_an_old_commit_costs_its_partition_and_no_other() -> None:
+    site = Site()
+    queue = await site.open()
+    for topic in ("good", "bad"):
+        await queue.create_topic(topic, partitions=1)
+    await queue.publish("bad", b"the damaged one")
+    await queue.publish("good", b"good")
+    await site.checkpoint()
+    [path] = [path for path in site.files("wal/") if b"the damaged one" in site.disk.names[path].now]
+    content = site.disk.names[path]
+    frames = [item for item in scan_frames(bytes(content.now)) if isinstance(item, Frame)]
+    hurt = next(frame for frame in frames if b"the damaged one" in (frame.body or b""))
+    content.now[hurt.position + 50] ^= 0xFF  # in its head
+    content.durable = bytes(content.now)
+    queue = await site.open()
+    assert await read(queue, "good") == [b"good"]
+    assert any("partition 0 of topic 2 is quarantined" in problem for problem in site.store.problems)
+    await queue.publish("good", b"more")
+
+
+# -- what is freed
+
+
+async def test_what_is_purged_frees_the_write_ahead_log_with_the_next_checkpoint() -> None:
+    site = Site()
+    queue = await site.open()
+    await queue.publish_many("t", [bytes(1000)] * 100)
+    await site.checkpoint()
+    await queue.purge("t")
+    await site.checkpoint()
+    assert sum(len(site.disk.names[path].now) for path in site.files("wal/")) < 1000
+    queue = await site.open()
+    assert site.store.problems == []
+    await queue.publish("t", b"new")
+    assert await read(queue, "t") == [b"new"]
+
+
+async def test_a_damaged_log_holds_only_files_that_it_lies_in_and_none_once_it_is_purged() -> None:
+    site = Site()
+    queue = await site.open()
+    for topic in ("good", "bad"):
+        await queue.create_topic(topic, partitions=1)
+    await queue.publish("bad", b"the damaged one")
+    await site.checkpoint()
+    path = site.damage(b"the damaged one")
+    for number in range(6):
+        await queue.publish("good", b"%d" % number)
+        if number == 3:
+            await queue.publish("bad", b"more")
+        await site.checkpoint(flush=True)
+    assert len(site.files("wal/")) == 3  # with the two of that log, and the one that is written
+    assert path in site.files("wal/")
+    await queue.purge("bad")
+    for _ in range(2):
+        await queue.publish("good", b"again")
+        await site.checkpoint(flush=True)
+    assert len(site.files("wal/")) == 1
+
+
+async def test_what_a_transaction_has_staged_is_no_reason_for_a_checkpoint_where_room_is_short() -> None:
+    site = Site()
+    queue = await site.open()
+    site.store._reserve_bytes = site.store._room._reserve_bytes = 1_000_000
+    site.store._checkpoint_bytes = 3_200_000
+    site.disk.capacity = sum(len(content.now) for content in site.disk.names.values()) + 5_000_000
+    tx = await queue.begin("job")
+    await tx.publish_many("out", [bytes(100_000)] * 9)
+    assert site.broker is not None
+    await site.broker.flush()
+    site.store.status()
+    assert site.store._room.is_short
+    before = site.store._checkpoint_seconds.count
+    for _ in range(20):
+        await queue.publish("t", b"x")
+    assert site.store._checkpoint_seconds.count - before <= 1
+
+
+async def test_a_large_flush_does_not_sync_all_at_once_what_lies_elsewhere(tmp_path: Path) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    disk = RealDisk(tmp_path)
+    with disk.syncing_all() as sync:
+        assert sync is not None
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "7").symlink_to(elsewhere, target_is_directory=True)
+    with disk.syncing_all() as sync:
+        assert sync is None
+
+
+@pytest.mark.parametrize("what", ["purge", "stage", "create_group", "delete_group", "seek"])
+async def test_what_is_said_of_an_encrypted_topic_without_its_key_is_refused_and_hurts_nobody(what: str) -> None:
+    disk = SimulatedDisk(Random(1))
+    broker = Broker(DiskStore(disk, KeyRing({"k": bytes(32)}), reserve_bytes=0, in_threads=False), ManualClock())
+    async with Queue(broker) as queue:
+        await queue.create_topic("secret", partitions=1, encrypted=True)
+        await queue.create_group("secret", "g")
+    broker = Broker(DiskStore(disk, KeyRing({}), reserve_bytes=0, in_threads=False), ManualClock())
+    async with Queue(broker) as queue:
+        tx = await queue.begin("job")
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "purge": lambda: queue.purge("secret"),
+            "stage": lambda: tx.publish("secret", b"x"),
+            "create_group": lambda: queue.create_group("secret", "h"),
+            "delete_group": lambda: queue.delete_group("secret", "g"),
+            "seek": lambda: queue.seek("secret", "g", offset=0),
+        }
+        with pytest.raises(UnavailableError, match="no key to write with"):
+            await calls[what]()
+        await queue.publish("plain", b"goes on")
+    assert broker.meters.recoveries == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from ortoo.engine import Engine
 from ortoo.engine.copies import CopyRoom
@@ -13,23 +14,30 @@ from ortoo.model.commands import (
     ChangeTopic,
     Command,
     Commit,
+    CreateGroup,
     CreateTopic,
+    DeleteGroup,
     Extend,
     Lease,
+    MarkArchived,
     PlainCommand,
     Publish,
+    PurgeTopic,
+    Seek,
     Settle,
     Stage,
     Transact,
     unwrap,
 )
-from ortoo.model.errors import ConfigError, FullError
+from ortoo.model.errors import ConfigError, FullError, UnavailableError
 from ortoo.ports import Store
 
 from .commits import Committer
 
 _PLENTY_BYTES = 1 << 30  # of room: what is published need not be weighed
 _SETTLING = (Lease, Settle, Extend)  # need neither room nor a key
+Secretive = PurgeTopic | MarkArchived | CreateGroup | DeleteGroup | Seek | Stage
+_SECRETIVE = get_args(Secretive)  # publishing is refused where its partition is quarantined
 _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above
 
 
@@ -44,6 +52,8 @@ def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[]
         isinstance(wanted, ChangeTopic) and wanted.changes.get("encrypted")
     ):
         _check_key(store)
+    if isinstance(wanted, _SECRETIVE):
+        _check_own_key(wanted, store, engine)
     if not _publishes(wanted) or engine.has_answer(command):
         return
     status = store.status()
@@ -51,6 +61,17 @@ def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[]
         raise FullError(f"{status.full}; nothing more is published until there is room, settling still works")
     if status.room_bytes is not None and (isinstance(wanted, Commit) or status.room_bytes < _PLENTY_BYTES):
         _check_disk_room(wanted, status.room_bytes, engine, under_way())
+
+
+def _check_own_key(command: Secretive, store: Store, engine: Engine) -> None:
+    """What is said of an encrypted topic is written encrypted. Found out while it is written, it would fail for everybody."""
+    name = command.publish.topic if isinstance(command, Stage) else command.topic
+    topic = engine.state.names.get(name)
+    if topic is not None and topic.config.encrypted and not store.status().can_encrypt:
+        raise UnavailableError(
+            f"topic {str(name)!r} is quarantined: it is encrypted, and there is no key to write with; set "
+            "ORTOO_ENCRYPTION_KEYS or pass keys=, and reopen"
+        )
 
 
 def _publishes(command: PlainCommand) -> bool:

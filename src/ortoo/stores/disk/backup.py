@@ -164,9 +164,11 @@ def _remove_dead_pins(source: Path) -> None:
             continue
 
 
-def _checkpoints(source: Path) -> list[str]:
+def _checkpoints(source: Path) -> list[tuple[str, int, int]]:
+    """Which there are. One of the same commits takes another's name, so that names alone do not tell."""
     folder = source / CHECKPOINT_FOLDER
-    return sorted(path.name for path in folder.iterdir() if path.suffix == ".ckpt") if folder.is_dir() else []
+    paths = [path for path in folder.iterdir() if path.suffix == ".ckpt"] if folder.is_dir() else []
+    return sorted((path.name, (found := path.stat()).st_ino, found.st_mtime_ns) for path in paths)
 
 
 def _parts(source: Path) -> Iterator[_Part]:

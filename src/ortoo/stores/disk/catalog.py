@@ -144,7 +144,7 @@ class Catalog:
 
     def lowest_logged(self) -> int | None:
         """The first commit in the write-ahead log that has messages or history which can be flushed."""
-        return lowest_logged(self.logs.values(), self.histories.values())
+        return lowest_logged([(log, log.start) for log in self.logs.values()], self.histories.values())
 
     def count_blocks(self) -> int:
         """How many places in the write-ahead log are known."""
@@ -152,7 +152,8 @@ class Catalog:
         return logs + sum([len(history.blocks) for history in self.histories.values()])
 
 
-def lowest_logged(logs: Iterable[DiskLog], histories: Iterable[DiskHistory]) -> int | None:
-    lowest = [log.blocks.numbers[0] for log in logs if len(log.blocks) and not log.is_stuck]
-    lowest += [history.blocks.numbers[0] for history in histories if len(history.blocks) and not history.is_stuck]
-    return min(lowest, default=None)
+def lowest_logged(logs: Iterable[tuple[DiskLog, int]], histories: Iterable[DiskHistory]) -> int | None:
+    """Of logs with where each begins."""
+    firsts = [log.first_logged(start) for log, start in logs if len(log.blocks) and not log.is_stuck]
+    firsts += [history.blocks.numbers[0] for history in histories if len(history.blocks) and not history.is_stuck]
+    return min((first for first in firsts if first is not None), default=None)

@@ -121,10 +121,12 @@ def _open(disk: ViewDisk, ring: KeyRing) -> Directory:
     return directory
 
 
-def _checkpoints(disk: ViewDisk) -> list[str]:
+def _checkpoints(disk: ViewDisk) -> list[object]:
+    """Which there are. One of the same commits takes another's name, so that names alone do not tell."""
     try:
-        return list_files(disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES)
-    except CorruptionError:  # opening tells that
+        newest = read_checkpoint(disk)
+        return [*list_files(disk, CHECKPOINT_FOLDER, CHECKPOINT_FILES), newest and newest.manifest]
+    except (CorruptionError, FileNotFoundError):  # opening tells that
         return []
 
 

@@ -6,6 +6,7 @@ settled when the cut is taken, and files go only when a durable checkpoint does 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -39,20 +40,23 @@ class Cut(NamedTuple):
 
     def lowest_logged(self) -> int | None:
         """The first commit in the write-ahead log that has messages or history which can be flushed."""
-        return lowest_logged((log for log, _, _ in self.logs), (history for history, _, _ in self.histories))
+        return lowest_logged([(log, start) for log, start, _ in self.logs], [one for one, _, _ in self.histories])
 
     def logged(self, wal: Wal) -> list[Run]:
         """The commits which may have messages or history that no file has: those that can be flushed, and those of each log and
         history that cannot. A run for each file there is, for those between may be gone."""
         lowest = self.lowest_logged()
-        runs = [] if lowest is None else [(lowest, self.number)]
-        stuck = [log.blocks.numbers for log, _, _ in self.logs if log.is_stuck and len(log.blocks)]
-        stuck += [one.blocks.numbers for one, _, _ in self.histories if one.is_stuck and len(one.blocks)]
-        stuck += [blocks.numbers for entry in self.unreadable if len(blocks := Blocks(entry.blocks))]
-        runs += [(numbers[0], min(numbers[-1], self.number)) for numbers in stuck]
-        files = [(first, wal.last_of(first)) for first in wal.files]
-        parts = [(max(low, first), min(high, last)) for low, high in runs for first, last in files]
-        return sorted({(first, last) for first, last in parts if first <= last})
+        files = [(first, min(wal.last_of(first), self.number)) for first in wal.files]
+        runs = {(max(lowest, first), last) for first, last in files if lowest is not None and lowest <= last}
+        stuck = [log.blocks.numbers for log, _, _ in self.logs if log.is_stuck]
+        stuck += [one.blocks.numbers for one, _, _ in self.histories if one.is_stuck]
+        stuck += [Blocks(entry.blocks).numbers for entry in self.unreadable]
+        for numbers in stuck:
+            for first, last in files:
+                at, after = bisect_left(numbers, first), bisect_right(numbers, last)
+                if at < after:
+                    runs.add((numbers[at], numbers[after - 1]))
+        return sorted(run for run in runs if run[0] <= run[1])
 
     def checkpoint(self, logs: list[LogEntry], histories: list[HistoryEntry], logged: list[Run]) -> Checkpoint:
         """With what each log and history is by now, and the commits where they lie."""

@@ -135,11 +135,15 @@ def read_file(disk: Disk, path: str, position: int = 0, size: int | None = None)
     try:
         file = disk.open(path)
     except UnreadableError:
-        return Content(b"\0", [(0, 1)], disk.salt)
+        return Content(b"\0", [(0, 1)], _salt_of(disk, path))
     try:
-        return read_around(file, position, size)._replace(salt=disk.salt)
+        return read_around(file, position, size)._replace(salt=_salt_of(disk, path))
     finally:
         file.close()
+
+
+def _salt_of(disk: Disk, path: str) -> Salt:
+    return disk.salt.within(path.rpartition("/")[0])
 
 
 def read_around(file: File, position: int = 0, size: int | None = None) -> Content:
@@ -335,7 +339,7 @@ class RealDisk:
 
     @contextmanager
     def syncing_all(self) -> Iterator[Callable[[], None] | None]:
-        if _syncfs is None:
+        if _syncfs is None or not self._is_on_one_device():
             yield None
             return
         fd = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC)  # a failure since is told to who had it open
@@ -349,6 +353,12 @@ class RealDisk:
             yield sync_all
         finally:
             os.close(fd)
+
+    def _is_on_one_device(self) -> bool:
+        """Whether nobody has put a folder elsewhere, with a link or a mount: it would not be synced with the rest."""
+        folders = [self.root / "logs", self.root / "history"]
+        folders += [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+        return {path.stat().st_dev for path in [self.root, *folders] if path.exists()} == {self.root.stat().st_dev}
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)

@@ -111,7 +111,10 @@ class Flush:
         self._written: list[tuple[DiskLog, list[Segment], tuple[int, int, int] | None]] = []
         self._told: list[tuple[DiskHistory, list[HistoryPlace]]] = []
         self._locked: set[int] = set()  # topics of which something cannot be decrypted
+        self._read_of: dict[Place, int] = {}  # how many commits with history of it were read
+        self._last_of: dict[Place, int] = {}  # the last of them
         self.stuck: list[DiskLog] = []
+        self.lost: list[DiskHistory] = []  # of which some was damaged
 
     def run(self, files: Sequence[int]) -> None:
         """Durable when it returns."""
@@ -159,6 +162,8 @@ class Flush:
         index = bisect_right(history.blocks.numbers, number) - 1
         if index < 0 or history.blocks.numbers[index] != number:
             return
+        self._read_of[place] = self._read_of.get(place, 0) + (number != self._last_of.get(place))
+        self._last_of[place] = number
         known = self._happened[place]
         start = history.blocks.starts[index]
         start = known[-1][0] + 1 if known and known[-1][0] >= start else start
@@ -169,6 +174,9 @@ class Flush:
         for place in [place for place in self._histories if place[0] in self._locked]:
             self._histories.pop(place)[0].is_stuck = True
             self._happened.pop(place, None)
+        for place, (history, _) in self._histories.items():
+            if self._read_of.get(place, 0) < bisect_right(history.blocks.numbers, self.upto):
+                self.lost.append(history)
         for place, (log, start, _) in self._logs.items():
             blocks = log.blocks
             wanted = bisect_right(blocks.numbers, self.upto) - max(0, blocks.find(start))

@@ -40,6 +40,8 @@ BODY_BYTES_MAX = 1 << 31
 COMMIT, MESSAGES, HISTORY, CHECKPOINT, KEYS = 1, 2, 3, 4, 5
 ZSTD, PLAIN = 1, 2
 
+_PARTITION_DEPTH = 2  # logs/TOPIC/PARTITION
+
 Span = tuple[int, int]  # bytes of a file: the first, and the one after the last
 Buffer = bytes | bytearray | memoryview
 
@@ -49,6 +51,13 @@ class Salt(NamedTuple):
 
     value: int = 0
     has_older: bool = True  # files of a format that had none may be there
+
+    def within(self, folder: str) -> Salt:
+        """Of the files in that folder: a partition's messages, or its history, have one of their own, so that bytes of another
+        partition's files, which a message may hold, are not taken for theirs."""
+        if not self.value or folder.count("/") != _PARTITION_DEPTH:
+            return self
+        return Salt(xxh3_64_intdigest(folder.encode(), seed=self.value), self.has_older)
 
 
 UNKNOWN = Salt()
@@ -227,11 +236,24 @@ class _Scanner:
         return fixed, head
 
     def _learn(self, fixed: FrameHead, at: int) -> None:
-        """From the first good frame. What has no salt is trusted only where a file begins, or such files may be there."""
-        is_own = self._salt.has_older or at == 0 if fixed.salt is None else self._salt.value in (0, fixed.salt)
+        """From the first good frame. What has no salt is trusted only where a file begins, or where such files may be there and
+        this one has nothing with the directory's salt."""
+        if fixed.salt is None:
+            is_own = at == 0 or (self._salt.has_older and not self._has_own_behind(at))
+        else:
+            is_own = self._salt.value in (0, fixed.salt)
         if not is_own:
             raise BadFrameError("this frame is not of this directory")
         self._is_known, self._wanted = True, fixed.salt
+
+    def _has_own_behind(self, at: int) -> bool:
+        if not self._salt.value:
+            return False
+        self._is_known, self._wanted = True, self._salt.value
+        try:
+            return self.next_good(at + 1) < len(self._data)
+        finally:
+            self._is_known, self._wanted = False, None
 
     def next_good(self, at: int) -> int:
         while (at := self._data.find(MAGIC, at)) >= 0:

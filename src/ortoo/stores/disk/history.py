@@ -250,7 +250,7 @@ class DiskHistory:
             if ring is not None:
                 sealed, body = ring.seal(body, self._context(first))
             head = HistoryHead(first, last, len(records), sealed, start)
-            frame = encode_frame(HISTORY, first, _encode(head), body, salt=self.disk.salt.value)
+            frame = encode_frame(HISTORY, first, _encode(head), body, salt=self.disk.salt.within(self.folder).value)
             places.append(Place(first, last, number, file.size(), len(frame), head, start))
             file.append(frame)
         return places
@@ -329,7 +329,7 @@ class DiskHistory:
             problem = f"at byte {file.size()}: the checkpoint knows of {size} bytes" if file.size() < size else None
         except BadFrameError as error:
             frames = scan_frames(
-                *read_around(file)._replace(salt=self.disk.salt)
+                *read_around(file)._replace(salt=self.disk.salt.within(self.folder))
             )  # what lies beyond the damage is worth having
             found = [frame for frame in frames if isinstance(frame, Frame)]
             self.places.extend(self._place(number, frame.position, frame.fixed, frame.head) for frame in found)

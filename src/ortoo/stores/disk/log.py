@@ -188,9 +188,10 @@ class DiskLog:
 
     def encode(self, records: Iterable[LoggedPublish], ring: KeyRing | None) -> Iterator[NewFrame]:
         """As they come to lie in segments."""
+        salt = self.disk.salt.within(self.folder).value
         for stretch in _in_stretches(records):
             first = stretch[0]
-            data = encode_messages(stretch, ring, self.disk.salt.value)
+            data = encode_messages(stretch, ring, salt)
             yield NewFrame(data, first.base, stretch[-1].end - first.base, first.at)
 
     def flush(self, frames: Iterable[NewFrame], synced: bool = False) -> list[Segment]:
@@ -246,7 +247,7 @@ class DiskLog:
     def entry(self, start: int, number: int) -> LogEntry:
         """As of a cut after that commit, at which the log began at `start`; it may have been trimmed further since."""
         segments = [segment for segment in self.segments if segment.end > start]
-        blocks = self.blocks.part(start, number)
+        blocks = self.blocks.part(start, number) if len(self.blocks) and self._end_at(number) > start else b""
         return LogEntry(
             self.topic,
             self.partition,
@@ -261,6 +262,10 @@ class DiskLog:
         after = bisect_right(self.blocks.numbers, number)
         return self._end if after == len(self.blocks) else self.blocks.bases[after]
 
+    def first_logged(self, start: int) -> int | None:
+        """The first commit that has something of it from the offset `start` on; None when none has."""
+        return self.blocks.numbers[max(0, self.blocks.find(start))] if self._end > start else None
+
     def trim(self, start: int) -> None:
         """Forgets what lies before; `drop_before` gives the files up, once a checkpoint no longer names them."""
         self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
@@ -272,8 +277,10 @@ class DiskLog:
         gone = [segment for segment in self.segments if segment.end <= start]
         if gone:
             self.segments = [segment for segment in self.segments if segment.end > start]
-        if len(self.blocks):
-            self.blocks.drop(len(self.blocks) if self._end <= start else max(0, self.blocks.find(start)))
+        count = len(self.blocks) if self._end <= start else max(0, self.blocks.find(start))
+        if count:
+            self.blocks.drop(count)
+            self.is_stuck = False  # what is damaged may have been among these; the next flush finds out
         for segment in gone:
             segment.close()
         return [segment.path for segment in gone]

@@ -218,12 +218,15 @@ class CommitReader:
         if commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices:
             self._note_slices(number, commit.body, start)
         records = [record for _, section in sections if isinstance(section, list) for record in section]
-        cached = self._cached[number] = _Cached(
+        cached = _Cached(
             len(commit.body) + _RECORD_BYTES * len(records),
             sections,
             {record.place: record for record in records if isinstance(record, LoggedPublish)},
             {topic: section for topic, section in sections if isinstance(section, OrtooError)},
         )
+        if cached.errors:  # a key may come back
+            return cached
+        self._cached[number] = cached
         self._bytes += cached.size
         while self._bytes > self._bytes_max and len(self._cached) > 1:
             self._bytes -= self._cached.popitem(last=False)[1].size

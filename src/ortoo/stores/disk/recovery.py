@@ -202,6 +202,9 @@ class Recovery:
 
     def _report_damage(self, damage: WalDamage) -> None:
         where = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
+        if damage.head is None and damage.span is not None and self._is_contained(damage.span):
+            self.problems.append(f"{where}; what it held is in the checkpoint, but perhaps for some history")
+            return
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
         if damage.number <= self._after and all(topic for topic, _ in touched):  # the checkpoint has it, mostly
             missing = self._catalog.quarantine.missing
@@ -211,6 +214,14 @@ class Recovery:
         for topic, partition in touched:
             self._isolate(TopicId(topic), partition, where)
             self._catalog.quarantine.note(TopicId(topic), partition, damage.number)
+
+    def _is_contained(self, span: Run) -> bool:
+        """Whether the checkpoint has all that these commits changed. Logs whose messages lie there miss them already."""
+        manifest = self._checkpoint.manifest if self._checkpoint is not None else None
+        if manifest is None or span[1] > self._after or (manifest.transactions and manifest.staged is None):
+            return False
+        needed = [*(manifest.staged or ()), *((one.first, one.last) for one in manifest.behind)]
+        return not any(first <= span[1] and span[0] <= last for first, last in needed)
 
     def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
         self._catalog.quarantine.add(topic, partition, self._catalog.configs[topic].partitions, reason)

@@ -113,13 +113,14 @@ class Salvage:
     # -- messages
 
     def partitions(self) -> list[tuple[TopicId, int]]:
-        """Every partition that has a folder."""
-        topics = self._listed(partial(list_folders, self.disk, "logs"))
-        return [
+        """Every partition that has a folder, for its messages or for its history."""
+        found = [
             (TopicId(int(topic)), int(partition))
-            for topic in topics
-            for partition in self._listed(partial(list_folders, self.disk, f"logs/{topic}"))
+            for folder in ("logs", "history")
+            for topic in self._listed(partial(list_folders, self.disk, folder))
+            for partition in self._listed(partial(list_folders, self.disk, f"{folder}/{topic}"))
         ]
+        return list(dict.fromkeys(found))
 
     # -- history
 
@@ -138,7 +139,7 @@ class Salvage:
                 found = self._history_records(path, item, topic, partition)
                 if found is not None:
                     end = max(end, found[0])
-                    kept += framed_anew(item, self.draft.salt)  # type: ignore[arg-type]
+                    kept += framed_anew(item, self.draft.salt.within(folder))  # type: ignore[arg-type]
                     tell(found[1])
             if kept:
                 self._write(folder, path, bytes(kept))

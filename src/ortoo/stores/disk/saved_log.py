@@ -81,7 +81,7 @@ class SavedLog:
                 self._salvage.complain(f"{self._folder}/{stem}.log is missing")
 
     def _scan(self, path: str, counted: int) -> Iterator[Piece]:
-        self.is_torn = False
+        self.is_torn, end = False, int(path[-24:-4])
         for item in scan_frames(*read_file(self._salvage.disk, path)):
             try:
                 head, _ = self._decode(item)
@@ -91,7 +91,9 @@ class SavedLog:
                     self._salvage.complain(f"{path} at byte {item.position}: {error}")
                 continue
             assert isinstance(item, Frame)
-            self.is_torn = False
+            if item.fixed.number < end:  # bytes of an earlier file, which a message may hold
+                continue
+            self.is_torn, end = False, item.fixed.number + head.count
             yield Piece(item.fixed.number, item.fixed.number + head.count, path, item.position, item.fixed.size)
 
     def _decode(self, item: Frame | Damage) -> tuple[MessageHead, MessageBody]:
@@ -145,7 +147,7 @@ class SavedLog:
         [item] = scan_frames(*read_file(self._salvage.disk, piece.path, piece.position, piece.size))
         head, body = self._decode(item)
         assert isinstance(item, Frame)
-        raw = framed_anew(item, self._salvage.draft.salt)
+        raw = framed_anew(item, self._salvage.draft.salt.within(self._folder))
         return SavedFrame(raw, list(self._records(piece.base, head, body)), head.sealed is not None)
 
     def _records(self, base: int, head: MessageHead, body: MessageBody) -> Iterator[Published]:

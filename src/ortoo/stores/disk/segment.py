@@ -213,7 +213,9 @@ class Segment:
         for which, position in enumerate(self.positions):
             fixed, head, body = self._frame_at(file, position)
             smaller, flags = (body, fixed.flags) if fixed.flags & ZSTD else compressed(body)
-            frame = encode_frame(fixed.kind, fixed.number, head, smaller, flags, salt=self.disk.salt.value)
+            frame = encode_frame(
+                fixed.kind, fixed.number, head, smaller, flags, salt=self.disk.salt.within(self.folder).value
+            )
             target.append(frame)
             sealed.note(self.bases[which], 0, len(frame))
         sealed.end = self.end

@@ -189,21 +189,18 @@ class DiskStore:
         return found
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        await self._let_others_run()
-        return self._read(topic, partition, lambda log: log.read(offsets, self.ring))
+        return await self._read(topic, partition, lambda log: log.read(offsets, self.ring))
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
-        await self._let_others_run()
-        return self._read(topic, partition, lambda log: log.scan(start, count, self.ring))
+        return await self._read(topic, partition, lambda log: log.scan(start, count, self.ring))
 
-    async def _let_others_run(self) -> None:
-        """Who reads of many partitions may go through many large commits."""
-        if self._commits.bytes_read > READ_PER_TURN:
+    async def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
+        self._check_owner()
+        if (
+            self._commits.bytes_read > READ_PER_TURN
+        ):  # for many partitions, many large commits may have to be gone through
             self._commits.bytes_read = 0
             await asyncio.sleep(0)
-
-    def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
-        self._check_owner()
         try:
             if (topic, partition) in self._catalog.unreadable:
                 raise CorruptionError(f"logs/{topic}/{partition} could not be loaded, and is quarantined")
@@ -291,6 +288,7 @@ class DiskStore:
             await self._refresh_keys()
             await self._flush(cut)
             checkpoint = await self._compose(cut)
+            self._flushed = (cut.lowest_logged() or cut.number + 1) - 1
             self._room.checkpoint_bytes = await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
             self._wal.bytes_written, self._checkpointed = cut.bytes, cut.number
             self._failing.pop("checkpoint", None)
@@ -314,8 +312,9 @@ class DiskStore:
         await self._in(self._flusher, flush.run, files)
         for log in flush.stuck:
             self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
+        for history in flush.lost:
+            self._report(f"{history.folder}: some history was damaged in the write-ahead log, and is lost")
         await in_turns(flush.steps())
-        self._flushed = flush.upto
 
     async def _compose(self, cut: Cut) -> Checkpoint:
         logs = await in_turns([partial(log.entry, start, cut.number) for log, start, _ in cut.logs])

@@ -71,6 +71,7 @@ class WalDamage(NamedTuple):
     reason: str
     number: int = 0
     head: bytes | None = None
+    span: Run | None = None  # the commits that may be in it, where its own number cannot be told, but the next one's
 
 
 def file_name(first: int) -> str:
@@ -223,13 +224,19 @@ class Wal:
     def _read(
         self, path: str, found: list[Frame | Damage], after: int, kept: Sequence[Run]
     ) -> Iterator[WalCommit | WalDamage]:
-        for item in found:
+        for at, item in enumerate(found):
             if isinstance(item, Damage):
-                yield WalDamage(path, item.position, item.reason)
+                following = next((one.fixed.number for one in found[at + 1 :] if isinstance(one, Frame)), None)
+                span = None if following is None else (self.next_number, following - 1)
+                yield WalDamage(path, item.position, item.reason, span=span)
                 continue
             number, head = item.fixed.number, item.head[_SYNCED.size :]
+            if number < self.next_number:  # bytes of an earlier file, which a message may hold
+                yield WalDamage(path, item.position, f"commit {number} is not in its place")
+                continue
             if number != self.next_number:
-                yield WalDamage(path, item.position, f"commit {self.next_number} should come next, not {number}")
+                reason = f"commit {self.next_number} should come next, not {number}"
+                yield WalDamage(path, item.position, reason, span=(self.next_number, number - 1))
             self.next_number = number + 1
             if item.body is None:
                 yield WalDamage(path, item.position, item.reason, number, head)
