@@ -68,10 +68,8 @@ def _check_own_key(command: Secretive, store: Store, engine: Engine) -> None:
     name = command.publish.topic if isinstance(command, Stage) else command.topic
     topic = engine.state.names.get(name)
     if topic is not None and topic.config.encrypted and not store.status().can_encrypt:
-        raise UnavailableError(
-            f"topic {str(name)!r} is quarantined: it is encrypted, and there is no key to write with; set "
-            "ORTOO_ENCRYPTION_KEYS or pass keys=, and reopen"
-        )
+        reason = topic.quarantine_reason or "it is encrypted, and there is no key to write with"
+        raise UnavailableError(f"topic {str(name)!r} is quarantined: {reason}")
 
 
 def _publishes(command: PlainCommand) -> bool:

@@ -186,10 +186,10 @@ class Flush:
                 self._messages.pop(place, None)
 
     def _is_gone(self, log: DiskLog, start: int) -> bool:
-        """All that it has there lies before its start."""
+        """All that it has there lies before its start. The event loop may append meanwhile, so its end is looked at first."""
+        end = log.end
         after = bisect_right(log.blocks.numbers, self.upto)
-        end = log.blocks.bases[after] if after < len(log.blocks) else log.end
-        return end <= start
+        return (log.blocks.bases[after] if after < len(log.blocks) else end) <= start
 
     # -- writing
 
