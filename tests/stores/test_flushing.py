@@ -463,7 +463,7 @@ async def test_what_is_said_of_an_encrypted_topic_without_its_key_is_refused_and
             "delete_group": lambda: queue.delete_group("secret", "g"),
             "seek": lambda: queue.seek("secret", "g", offset=0),
         }
-        with pytest.raises(UnavailableError, match="topic 'secret' is quarantined: .*key"):
+        with pytest.raises(UnavailableError, match=r"topic 'secret' is quarantined: .*key"):
             await calls[what]()
         await queue.publish("plain", b"goes on")
     assert broker.meters.recoveries == 0
