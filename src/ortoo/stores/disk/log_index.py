@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from ortoo.model.names import TopicId
@@ -28,9 +29,13 @@ class IndexBuilder:
         self.end = 0  # of the last one
 
     def add(self, base: int, head: MessageHead) -> None:
-        times = head.timestamps() if not isinstance(head.times, int) else [head.times]
-        for offset, time in enumerate(times, base):
-            self._add_time(offset, time)
+        if isinstance(head.times, int):
+            self._add_time(base, head.times)
+        else:  # they ascend, and few of them differ
+            times, at = array("Q", head.times), 0
+            while at < len(times):
+                self._add_time(base + at, times[at])
+                at = bisect_right(times, times[at], at)
         self._sizes[-1] += head.size  # to the frame's last instant: exact enough for retention by bytes
         if not (head.sealed and head.has_keys):
             self._keys.append((base, head.count, head.hashes))

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from .files import Disk, File
 
@@ -96,8 +97,9 @@ class FilePool:
 
     def _make_room(self, upto: int) -> bool:
         """Closes what is not in use, the oldest first, until so many are left. False when nothing could be closed."""
-        idle = [path for path, entry in self._open.items() if not entry.users] if len(self._open) > upto else []
-        for path in idle[: max(0, len(self._open) - upto)]:
+        excess = max(0, len(self._open) - upto)
+        idle = list(islice((path for path, entry in self._open.items() if not entry.users), excess))
+        for path in idle:
             self._open.pop(path).file.close()
         return bool(idle)
 
