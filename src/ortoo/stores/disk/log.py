@@ -138,8 +138,9 @@ class DiskLog:
         if found is not None:
             return found
         if len(self.blocks) and offset >= self.blocks.bases[0]:
-            found = self.read_blocks(offset)
-            size = sum(map(len, found.values))
+            records = list(self._logged_from(self.blocks.find(offset)))
+            found = join_columns([record.to_columns() for record in records])
+            size = sum([record.size for record in records])
         else:
             index = bisect_right(self.segments, offset, key=lambda segment: segment.base) - 1
             if index < 0 or offset >= self.segments[index].end:
