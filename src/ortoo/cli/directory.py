@@ -40,7 +40,7 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
         for problem in report.problems:
             show.line(f"[red]✗[/red] {escape(problem)}")
         counted = (
-            f"{report.files} files, {show.bytes_text(report.bytes)}, {report.messages} messages in segments, "
+            f"{report.files} files, {show.bytes_text(report.bytes)}, {report.messages} messages, "
             f"{report.commits} commits"
         )
         verdict = "[green]✓ no problems[/green]" if not report.problems else f"{len(report.problems)} problems"
