@@ -24,6 +24,7 @@ from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.wal import Wal
 from ortoo.testing import ManualClock
+from ortoo.testing.clock import settle
 from ortoo.testing.crash import kill
 from ortoo.testing.simulated_disk import SimulatedDisk
 
@@ -411,8 +412,10 @@ async def test_a_damaged_log_holds_only_files_that_it_lies_in_and_none_once_it_i
     await queue.purge("bad")
     for _ in range(2):
         await queue.publish("good", b"again")
+        await queue.publish("bad", b"fresh")
         await site.checkpoint(flush=True)
     assert len(site.files("wal/")) == 1
+    assert await read(queue, "bad") == [b"fresh", b"fresh"]
 
 
 async def test_what_a_transaction_has_staged_is_no_reason_for_a_checkpoint_where_room_is_short() -> None:
@@ -429,7 +432,9 @@ async def test_what_a_transaction_has_staged_is_no_reason_for_a_checkpoint_where
     assert site.store._room.is_short
     before = site.store._checkpoint_seconds.count
     for _ in range(20):
-        await queue.publish("t", b"x")
+        await tx.publish("out", b"x")
+        await site.broker.flush()
+        await settle()
     assert site.store._checkpoint_seconds.count - before <= 1
 
 
