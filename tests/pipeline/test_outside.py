@@ -113,18 +113,23 @@ def test_the_lag_of_a_history_is_counted_once(data: Path, queue: SyncQueue) -> N
     assert files.end("orders") == files.whole_end("orders") == [4]
 
 
-@pytest.mark.usefixtures("small_segments")
-def test_any_range_of_sealed_and_growing_segments(data: Path, queue: SyncQueue) -> None:
-    queue.create_topic("orders", partitions=1)
-    fill(queue, "orders")
-    endings = {path.suffix for path in data.glob("logs/*/0/*")}
-    assert endings == {".seg", ".log"}
+def read_any_range(data: Path) -> None:
+    """Of 120 messages whose value is their offset."""
     files, random = Files(str(data), "default", "messages", None), Random(5)
     topic = files.topic("orders").id
     for _ in range(200):
         start, end = sorted(random.choices(range(125), k=2))
         found = [value for part in files.messages(Range("orders", topic, 0, start, end)) for value in part.values]
         assert found == [str(at).encode() for at in range(start, min(end, 120))]
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_any_range_of_sealed_and_growing_segments(data: Path, queue: SyncQueue) -> None:
+    queue.create_topic("orders", partitions=1)
+    fill(queue, "orders")
+    endings = {path.suffix for path in data.glob("logs/*/0/*")}
+    assert endings == {".seg", ".log"}
+    read_any_range(data)
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -137,12 +142,7 @@ def test_any_range_of_what_lies_in_segments_and_in_the_write_ahead_log(
         queue.publish("orders", str(number).encode())
         if number % 20 == 19:
             checkpoint(queue, flush=number // 20 < flushed)
-    files, random = Files(str(data), "default", "messages", None), Random(5)
-    topic = files.topic("orders").id
-    for _ in range(200):
-        start, end = sorted(random.choices(range(125), k=2))
-        found = [value for part in files.messages(Range("orders", topic, 0, start, end)) for value in part.values]
-        assert found == [str(at).encode() for at in range(start, min(end, 120))]
+    read_any_range(data)
 
 
 def test_what_is_flushed_under_the_reader_s_hands_is_read_all_the_same(data: Path, queue: SyncQueue) -> None:

@@ -189,17 +189,25 @@ async def test_memory_is_bounded_and_what_is_not_in_it_is_read(monkeypatch: pyte
 
 # -- what cannot be flushed
 
+DAMAGED = b"the damaged one"
 
-async def test_a_log_that_is_damaged_in_the_write_ahead_log_stays_there_and_the_others_go_on() -> None:
+
+async def good_and_bad(*before: bytes) -> tuple[Site, Queue]:
+    """Two topics, in the write-ahead log alone: one has a message that can be damaged."""
     site = Site()
     queue = await site.open()
     for topic in ("good", "bad"):
         await queue.create_topic(topic, partitions=1)
-    await queue.publish("bad", b"before")
-    await queue.publish("bad", b"the damaged one")
+    for value in (*before, DAMAGED):
+        await queue.publish("bad", value)
     await queue.publish("good", b"good")
     await site.checkpoint()
-    path = site.damage(b"the damaged one")
+    return site, queue
+
+
+async def test_a_log_that_is_damaged_in_the_write_ahead_log_stays_there_and_the_others_go_on() -> None:
+    site, queue = await good_and_bad(b"before")
+    path = site.damage(DAMAGED)
     queue = await site.open()  # whether it is opened anew or not
     assert any(path in problem and "quarantined" in problem for problem in site.store.problems)
     for _ in range(2):
@@ -212,15 +220,8 @@ async def test_a_log_that_is_damaged_in_the_write_ahead_log_stays_there_and_the_
 
 
 async def test_damage_that_a_flush_is_the_first_to_find() -> None:
-    site = Site()
-    queue = await site.open()
-    for topic in ("good", "bad"):
-        await queue.create_topic(topic, partitions=1)
-    await queue.publish("bad", b"before")
-    await queue.publish("bad", b"the damaged one")
-    await queue.publish("good", b"good")
-    await site.checkpoint()
-    path = site.damage(b"the damaged one")
+    site, queue = await good_and_bad(b"before")
+    path = site.damage(DAMAGED)
     for number in range(3):
         await queue.publish("bad", b"after %d" % number)
         await queue.publish("good", b"more")
@@ -358,17 +359,11 @@ async def test_a_publish_is_read_by_itself_out_of_a_large_commit(partitions: int
 
 
 async def test_damage_to_the_head_of_an_old_commit_costs_its_partition_and_no_other() -> None:
-    site = Site()
-    queue = await site.open()
-    for topic in ("good", "bad"):
-        await queue.create_topic(topic, partitions=1)
-    await queue.publish("bad", b"the damaged one")
-    await queue.publish("good", b"good")
-    await site.checkpoint()
-    [path] = [path for path in site.files("wal/") if b"the damaged one" in site.disk.names[path].now]
+    site, queue = await good_and_bad()
+    [path] = [path for path in site.files("wal/") if DAMAGED in site.disk.names[path].now]
     content = site.disk.names[path]
     frames = [item for item in scan_frames(bytes(content.now)) if isinstance(item, Frame)]
-    hurt = next(frame for frame in frames if b"the damaged one" in (frame.body or b""))
+    hurt = next(frame for frame in frames if DAMAGED in (frame.body or b""))
     content.now[hurt.position + 50] ^= 0xFF  # in its head
     content.durable = bytes(content.now)
     queue = await site.open()
@@ -395,13 +390,8 @@ async def test_what_is_purged_frees_the_write_ahead_log_with_the_next_checkpoint
 
 
 async def test_a_damaged_log_holds_only_files_that_it_lies_in_and_none_once_it_is_purged() -> None:
-    site = Site()
-    queue = await site.open()
-    for topic in ("good", "bad"):
-        await queue.create_topic(topic, partitions=1)
-    await queue.publish("bad", b"the damaged one")
-    await site.checkpoint()
-    path = site.damage(b"the damaged one")
+    site, queue = await good_and_bad()
+    path = site.damage(DAMAGED)
     for number in range(6):
         await queue.publish("good", b"%d" % number)
         if number == 3:
