@@ -38,8 +38,8 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario("fan-out to 10", _fan_out, 1000),
         Scenario("delayed", _delayed, 1000),
         Scenario("depth", depth, 1000),
-        Scenario(paths.NAME, paths.scenario),
-        Scenario(flat.NAME, flat.scenario),
+        Scenario(paths.NAME, paths.scenario, is_long=True),
+        Scenario(flat.NAME, flat.scenario, is_long=True),
         Scenario(turns.NAME, turns.scenario, is_long=True),  # a shorter turn of less work would say nothing
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
