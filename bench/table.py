@@ -30,9 +30,7 @@ def to_table(figures: Sequence[Figure], *, is_quick: bool = False) -> Table:
 
 
 def _cells(figure: Figure, is_quick: bool) -> list[str]:
-    times, target = figure.times_floor, figure.target
-    if is_quick and target is not None and not target.in_quick:
-        target = None
+    times, target = figure.times_floor, None if is_quick else figure.target
     return [
         figure.what,
         to_text(figure.value, figure.unit),
@@ -75,7 +73,7 @@ def _caption(is_quick: bool) -> str:
         f"Python {platform.python_version()}, {os.cpu_count()} cores. Floor: msgpack and CRC-32 of the same batches; "
         "“× floor” says how many times its cost."
     )
-    return f"{about} Most targets need more work than --quick does; a full run judges them." if is_quick else about
+    return f"{about} Targets need more work than --quick does: a full run judges them." if is_quick else about
 
 
 def to_json(figures: Sequence[Figure]) -> bytes:

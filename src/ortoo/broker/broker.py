@@ -24,13 +24,7 @@ from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
 from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, unwrap
-from ortoo.model.errors import (
-    ClosedError,
-    OrtooError,
-    OutcomeUnknownError,
-    StoreFailedError,
-    UnavailableError,
-)
+from ortoo.model.errors import ClosedError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.queries import Query
@@ -45,6 +39,7 @@ from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
 from .leasing import Leasing
 from .meters import Meters
+from .paging import page_out_keys
 from .publishing import Publishing
 from .reader import Reader
 from .subscription import Subscription
@@ -306,7 +301,9 @@ class Broker:
         with self.engine.snapshotting() as snapshot:
             while not snapshot.go_on(limits.SNAPSHOT_PER_TURN):  # noqa: ASYNC110  # this is work, not a wait
                 await asyncio.sleep(0)
-        return snapshot.finish(), snapshot.at, snapshot.secrets
+        finished = snapshot.finish(), snapshot.at, snapshot.secrets
+        await page_out_keys(self.engine.state, self.store)
+        return finished
 
     def _confirm(self, commit: PendingCommit, records: list[Record]) -> None:
         self._pause_ms = 0
@@ -382,6 +379,7 @@ class Broker:
         opened = engine.open(self.now())
         await self.store.append([opened])
         engine.apply(opened)
+        await page_out_keys(engine.state, self.store)
         engine.state.reset_counters()  # of this opening, not of all that was replayed
         for topic, reason in self._suspended.items():
             engine.suspend(topic, reason)

@@ -11,14 +11,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
 NO_KEY = 0
 _CHUNK_BITS = 16
 _CHUNK = 1 << _CHUNK_BITS
+CHUNK_BYTES = 8 * _CHUNK
+
+Chunk: TypeAlias = "array[int] | memoryview"
+PageOut: TypeAlias = (
+    "Callable[[array[int]], memoryview | None]"  # the same numbers outside of memory, or None where that cannot be
+)
 
 
 def key_hash(key: str) -> int:
@@ -32,14 +38,17 @@ def key_hashes(keys: list[str | None]) -> array[int]:
 
 
 class KeyColumn:
-    """The key hash of each offset, from the first message that had a key."""
+    """The key hash of each offset, from the first message that had a key.
+
+    Full chunks may be kept outside of memory: only messages that are leased, or asked for again, are looked up.
+    """
 
     __slots__ = ("base", "chunks", "end")
 
     def __init__(self) -> None:
         self.base = 0  # offset of the first entry of the first chunk
         self.end = 0
-        self.chunks: list[array[int]] = []
+        self.chunks: list[Chunk] = []  # the last one is an array
 
     def __bool__(self) -> bool:
         return bool(self.chunks)
@@ -56,8 +65,10 @@ class KeyColumn:
         while more:
             if len(self.chunks[-1]) == _CHUNK:
                 self.chunks.append(array("Q"))
-            room = _CHUNK - len(self.chunks[-1])
-            self.chunks[-1].extend(more[:room])
+            last = self.chunks[-1]
+            assert isinstance(last, array)
+            room = _CHUNK - len(last)
+            last.extend(more[:room])
             more = more[room:]
         self.end = base + count
 
@@ -65,14 +76,15 @@ class KeyColumn:
         index = offset - self.base
         if index < 0 or offset >= self.end:
             return NO_KEY
-        return self.chunks[index >> _CHUNK_BITS][index & (_CHUNK - 1)]
+        found: int = self.chunks[index >> _CHUNK_BITS][index & (_CHUNK - 1)]
+        return found
 
     def span(self, start: int, end: int) -> array[int]:
         """The hashes of [start, end), zeros where nothing is known."""
         if self.base <= start < end <= self.end:  # as mostly, and then mostly in one chunk
             first, last = start - self.base, end - 1 - self.base
             if first >> _CHUNK_BITS == last >> _CHUNK_BITS:
-                return self.chunks[first >> _CHUNK_BITS][first & (_CHUNK - 1) : (last & (_CHUNK - 1)) + 1]
+                return _part(self.chunks[first >> _CHUNK_BITS], first & (_CHUNK - 1), (last & (_CHUNK - 1)) + 1)
         low, high = max(start, self.base), min(end, self.end)
         if not self.chunks or low >= high:
             return array("Q", bytes(8 * (end - start)))
@@ -81,7 +93,7 @@ class KeyColumn:
         while at < stop:
             chunk, inside = divmod(at, _CHUNK)
             upto = min(stop - chunk * _CHUNK, _CHUNK)
-            found.extend(self.chunks[chunk][inside:upto])
+            found.extend(_part(self.chunks[chunk], inside, upto))
             at += upto - inside
         found.extend(array("Q", bytes(8 * (end - high))))
         return found
@@ -106,11 +118,33 @@ class KeyColumn:
             at = data.find(wanted, at + 1)
         return found
 
+    def page_out(self, keep: PageOut) -> bool:
+        """Hands the oldest full chunk that is in memory out of it; whether there was one and it was taken."""
+        index = len(self.chunks) - 1
+        while index > 0 and isinstance(self.chunks[index - 1], array):
+            index -= 1
+        if index >= len(self.chunks) - 1:
+            return False
+        chunk = self.chunks[index]
+        assert isinstance(chunk, array)
+        kept = keep(chunk)
+        if kept is not None:
+            self.chunks[index] = kept
+        return kept is not None
+
     def trim(self, start: int) -> None:
         gone = min((start - self.base) >> _CHUNK_BITS, len(self.chunks) - 1)
         if gone > 0:
             del self.chunks[:gone]
             self.base += gone << _CHUNK_BITS
+
+
+def _part(chunk: Chunk, start: int, end: int) -> array[int]:
+    if isinstance(chunk, array):
+        return chunk[start:end]
+    found = array("Q")
+    found.frombytes(chunk[start:end].cast("B"))
+    return found
 
 
 class _NoKeys(KeyColumn):

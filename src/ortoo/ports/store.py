@@ -1,5 +1,8 @@
 """The storage port. The contract every store must keep is the suite in `ortoo.testing.store_contract`."""
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
@@ -90,6 +93,11 @@ class Store(Protocol):
 
         `secrets`: by topic, what belongs to the state and has to be encrypted. A Restored record brings both back.
         """
+        ...
+
+    def page_out(self, numbers: array[int]) -> memoryview | None:
+        """Keeps 64-bit numbers that need not survive and are rarely read outside of memory; None where that cannot be. All pieces
+        have one size, and one is freed when nobody has its view any more."""
         ...
 
     async def close(self) -> None: ...

@@ -6,6 +6,7 @@ begins empty, and says so.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -249,6 +250,9 @@ class MemoryStore:
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         raise NotImplementedError("a memory store never asks for a checkpoint")
+
+    def page_out(self, numbers: array[int]) -> memoryview | None:
+        return None
 
     async def close(self) -> None:
         self._forget()

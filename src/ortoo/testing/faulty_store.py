@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
@@ -80,6 +81,9 @@ class FaultyStore:
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         await self._view.checkpoint(snapshot, at, secrets)
+
+    def page_out(self, numbers: array[int]) -> memoryview | None:
+        return self._view.page_out(numbers)
 
     async def close(self) -> None:
         pass

@@ -6,6 +6,7 @@ It has an end (`capacity`), and so has the number of its open files (`files_max`
 from __future__ import annotations
 
 import errno
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -160,8 +161,23 @@ class SimulatedDisk:
 
         yield lambda: self.step("sync", work)
 
+    def scratch(self) -> SimulatedScratch:
+        return SimulatedScratch(self)
+
     def free_bytes(self) -> int:
         return self.capacity - sum(len(content.now) for content in self.names.values())
+
+
+class SimulatedScratch:
+    """Of a disk that is full now and then; what it keeps counts nowhere."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+
+    def keep(self, piece: array[int]) -> memoryview | None:
+        if self._disk.random.random() < 0.1:
+            return None
+        return memoryview(piece.tobytes()).cast("Q")
 
 
 class SimulatedFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from .frame import SIZE, BadFrameError, Buffer, FrameHead, Salt, Span, UnreadableError, check_head, parse_fixed
+from .scratch import MappedScratch
 
 PAGE_BYTES = 4_096  # the system reads whole pages, so what it cannot read is some of these
 HEAD_GUESS_BYTES = 512  # most heads are no longer, with the bytes before them
@@ -43,6 +45,12 @@ class File(Protocol):
     def sync(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Scratch(Protocol):
+    """Room for pieces of one size: see scratch.py."""
+
+    def keep(self, piece: array[int]) -> memoryview | None: ...
 
 
 class Disk(Protocol):
@@ -87,6 +95,10 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self) -> int: ...
+
+    def scratch(self) -> Scratch:
+        """Room for what need not survive."""
+        ...
 
 
 def read_head(file: File, position: int) -> tuple[FrameHead, bytes]:
@@ -359,6 +371,9 @@ class RealDisk:
         folders = [self.root / "logs", self.root / "history"]
         folders += [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
         return {path.stat().st_dev for path in [self.root, *folders] if path.exists()} == {self.root.stat().st_dev}
+
+    def scratch(self) -> Scratch:
+        return MappedScratch(self.root)
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)

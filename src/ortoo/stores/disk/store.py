@@ -94,6 +94,7 @@ class DiskStore:
         self._catalog = Catalog(self.disk, files, self._commits)
         self._checkpointing: asyncio.Task[None] | None = None
         self._room = Room(self.disk, self._reserve_bytes)
+        self.page_out = self.disk.scratch().keep
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
         self._paused_until = 0.0
@@ -196,9 +197,7 @@ class DiskStore:
 
     async def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
         self._check_owner()
-        if (
-            self._commits.bytes_read > READ_PER_TURN
-        ):  # for many partitions, many large commits may have to be gone through
+        if self._commits.bytes_read > READ_PER_TURN:  # many partitions may mean many large commits to go through
             self._commits.bytes_read = 0
             await asyncio.sleep(0)
         try:
