@@ -1,6 +1,7 @@
 """Limits: each has its own error, with words that say what to do, and nothing is changed."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import ortoo
 from ortoo import FullError, InvalidError, Message, Queue, Received, TooManyError
 from ortoo.broker import Broker
+from ortoo.engine.topic import Topic
 from ortoo.model import limits
 from ortoo.model.commands import Publish, unwrap
 
@@ -29,6 +31,64 @@ async def test_priorities_in_use_are_bounded(queue: Queue) -> None:
     batch = [Message(b"", priority=number) for number in range(257)]
     await refused(queue, lambda queue: queue.publish_many("new", batch), InvalidError, "256 different priorities")
     await queue.publish_many("new", batch[:256])
+
+
+async def test_priorities_that_are_used_no_more_leave_room_for_others(queue: Queue) -> None:
+    await queue.publish_many("new", [Message(b"", priority=number) for number in range(256)])
+    await queue.purge("new")
+    await queue.publish_many("new", [Message(b"", priority=number) for number in range(256, 512)])
+
+
+async def _seek(queue: Queue) -> None:
+    await queue.seek("orders", "default", "start")
+
+
+async def _redrive(queue: Queue) -> None:
+    await queue.redrive("orders")
+
+
+async def _add_group(queue: Queue) -> None:
+    await queue.create_group("orders", "another")
+
+
+async def _delete_group(queue: Queue) -> None:
+    await queue.delete_group("orders", "default")
+
+
+async def _deliver_once_more(queue: Queue) -> None:
+    for message in [message async for message in queue.read("orders")]:
+        await queue.retry_now(message.id)
+
+
+@pytest.mark.parametrize("again", [_seek, _redrive, _add_group, _delete_group, _deliver_once_more])
+async def test_what_is_to_be_delivered_once_more_counts_towards_the_depth(
+    queue: Queue, again: Callable[[Queue], Awaitable[None]]
+) -> None:
+    await queue.create_topic("orders", max_depth=4)
+    await queue.publish_many("orders", [b"1", b"2"])
+    await queue.reject(await queue.lease("orders", max_messages=2), error="no")
+    await queue.publish("orders", b"3")
+    await queue.ack(await queue.lease("orders"))
+    await queue.publish_many("orders", [b"4", b"5"])  # there is room for two more
+    await again(queue)
+    await refused(queue, lambda queue: queue.publish_many("orders", [b"6"]), FullError, "max_depth of 4")
+
+
+async def test_pending_messages_are_not_counted_with_each_publish(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Topic] = []
+    count = Topic.depth
+
+    def depth(topic: Topic) -> int:
+        counted.append(topic)
+        return count(topic)
+
+    await queue.create_topic("orders", max_depth=1_000)
+    monkeypatch.setattr(Topic, "depth", depth)
+    for number in range(100):
+        await queue.publish("orders", b"%d" % number)
+    assert len(counted) <= 1
 
 
 async def test_topics_that_one_command_makes_are_bounded(queue: Queue) -> None:

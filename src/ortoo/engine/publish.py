@@ -109,9 +109,15 @@ def check_healthy(topic: Topic, partition: int) -> None:
 
 
 def check_depth(state: State, topic: Topic, new: int) -> None:
+    """Groups and partitions may be many: they are counted anew only where what was counted last leaves the question open."""
     most = topic.config.max_depth
-    if most is not None and topic.depth() + topic.held_back() + state.promised(topic.id) + new > most:
-        raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {most}; retry later")
+    if most is None:
+        return
+    new += state.promised(topic.id)
+    if topic.depth_most is None or topic.depth_most + new > most:
+        topic.depth_most = topic.depth() + topic.held_back()
+        if topic.depth_most + new > most:
+            raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {most}; retry later")
 
 
 def check_dues(outgoing: Outgoing, now: int) -> None:
@@ -159,8 +165,12 @@ def _check_partition(topic: Topic, partition: int) -> None:
 
 
 def check_lanes(topic: Topic, priorities: set[int]) -> None:
-    if priorities and len(priorities.union(*(partition.lanes for partition in topic.partitions))) > limits.LANES_MAX:
-        raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
+    if not priorities:
+        return
+    if topic.lanes_known is None or len(topic.lanes_known | priorities) > limits.LANES_MAX:
+        topic.lanes_known = set().union(*(partition.lanes for partition in topic.partitions))
+        if len(topic.lanes_known | priorities) > limits.LANES_MAX:
+            raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
 
 
 def _known(draft: Draft, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:

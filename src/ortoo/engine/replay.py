@@ -111,7 +111,9 @@ def _group_deleted(state: State, record: r.GroupDeleted) -> None:
 
 
 def _group_sought(state: State, record: r.GroupSought) -> None:
-    group = state.topics[record.topic].groups[record.group]
+    topic = state.topics[record.topic]
+    topic.depth_most = None
+    group = topic.groups[record.group]
     _forget_leases(state, group)
     if record.untils is None:
         group.reset(record.cursors)
@@ -140,6 +142,10 @@ def _published(state: State, record: r.Published) -> None:
     partition.append(record, topic.config)
     topic.next_partition += 1
     topic.counters.published += record.count
+    if topic.depth_most is not None:
+        topic.depth_most += record.count
+    if topic.lanes_known is not None and partition.lanes:
+        topic.lanes_known.update(partition.lanes)
     if record.batch.dedup_ids and not record.origins:
         _remember_dedup_ids(state, topic, record)
     state.soft.alarms.set(DelaysDue(topic.id, partition.index), partition.delays.next())
@@ -313,13 +319,16 @@ def _dead_lettered(state: State, record: r.DeadLettered) -> None:
 
 
 def _redriven(state: State, record: r.Redriven) -> None:
-    feed = state.topics[record.topic].groups[record.group].feeds[record.partition]
+    topic = state.topics[record.topic]
+    topic.depth_most = None
+    feed = topic.groups[record.group].feeds[record.partition]
     feed.admit_some(record.offsets)
     feed.reopen(record.offsets - feed.open)
 
 
 def _hastened(state: State, record: r.Hastened) -> None:
     topic = state.topics[record.topic]
+    topic.depth_most = None
     group = topic.groups[record.group]
     _end_leases(state, group.revoke(record.partition, record.offsets))
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]

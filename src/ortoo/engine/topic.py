@@ -41,10 +41,12 @@ class Topic:
         "counters",
         "created",
         "dedup",
+        "depth_most",
         "done_marks",
         "group_names",
         "groups",
         "id",
+        "lanes_known",
         "name",
         "news",
         "next_partition",
@@ -68,6 +70,8 @@ class Topic:
         self.counters = TopicCounters()
         self.next_partition = 0  # which partition the next batch without keys goes to
         self.sized: tuple[int, int, int] | None = None  # soft: after how many batches it was counted, bytes, messages
+        self.depth_most: int | None = None  # soft: what is pending or held back is not more; None: nobody has counted
+        self.lanes_known: set[int] | None = None  # soft: the priorities in use, and perhaps others
         self.suspended: str | None = None  # soft: why nothing is done with it until the next opening
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
@@ -98,9 +102,11 @@ class Topic:
     def add_group(self, group: Group) -> None:
         self.groups[group.id] = group
         self.group_names[group.name] = group
+        self.depth_most = None
 
     def remove_group(self, group: Group) -> None:
         del self.groups[group.id], self.group_names[group.name]
+        self.depth_most = None
 
     @property
     def dedup_window_ms(self) -> int:
