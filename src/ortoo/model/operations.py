@@ -1,7 +1,4 @@
-"""Everything that can be asked of a queue, declared once, for doors, clients and meters.
-
-Scopes are declared here and not enforced yet: whoever has the token may do everything.
-"""
+"""Everything that can be asked of a queue, declared once, for doors, clients, meters and authorisation."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import msgspec
 
 from . import commands as c
 from . import queries as q
+from .access import SCOPES, Scope
 from .decoding import decode_stored
 from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
 from .metrics import MetricFigures
@@ -19,8 +17,6 @@ from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
 
-Scope = Literal["read", "write", "admin"]
-SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each takes those before it along
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
 
@@ -77,9 +73,10 @@ def operation_of(request: c.Command | q.Query[Any]) -> Operation:
     return OPERATIONS[type(request.command if isinstance(request, c.Once) else request)]
 
 
-def widest_scope(kinds: Iterable[type]) -> Scope | None:
-    """What whoever asks for all of these must be allowed to do."""
-    return max((OPERATIONS[kind].scope for kind in kinds), key=SCOPES.index, default=None)
+def scopes_of(kinds: Iterable[type]) -> tuple[Scope, ...]:
+    """What whoever asks for all of these must be allowed to do. An admin may do everything."""
+    needed = {OPERATIONS[kind].scope for kind in kinds}
+    return ("admin",) if "admin" in needed else tuple(scope for scope in SCOPES if scope in needed)
 
 
 def answer_decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:

@@ -92,7 +92,7 @@ def _operation(route: Route, schemas: dict[Any, Any], query: dict[str, Any]) -> 
         "operationId": _operation_id(route),
         "parameters": _parameters(route, query),
         "responses": _responses(route, schemas),
-        "security": [{"token": [route.scope] if route.scope else []}, {}] if route.needs_token else [],
+        "security": [{"token": list(route.scopes)}, {}] if route.needs_token else [],
     }
     if route.body is not None:
         content = {"application/json": {"schema": schemas[route.body]}}

@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 
+from ortoo.model.access import Scope
 from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.names import check_name
-from ortoo.model.operations import OPERATIONS, Scope, widest_scope
+from ortoo.model.operations import OPERATIONS, scopes_of
 
 from .answers import Refusal, Reply
 from .call import Call, InNamespace
@@ -40,9 +41,9 @@ class Route(msgspec.Struct, frozen=True):
     is_checked_later: bool = False  # the handler checks the body itself, to answer with the queue's own errors
 
     @property
-    def scope(self) -> Scope | None:
-        """What its caller must be allowed to do; None where nothing is asked of the queue."""
-        return widest_scope(self.does)
+    def scopes(self) -> tuple[Scope, ...]:
+        """What its caller must be allowed to do; none where nothing is asked of the queue."""
+        return scopes_of(self.does)
 
     @property
     def refusals(self) -> list[type[OrtooError]]:
