@@ -68,7 +68,7 @@ async def test_many_who_ask_at_once_are_measured_for_once(monkeypatch: pytest.Mo
         await here.queue.create_topic("orders")
         measured = 0
 
-        async def counted(broker: Any) -> MetricFigures:
+        async def counted(broker: Any, may_see: Any) -> MetricFigures:
             nonlocal measured
             measured += 1
             return await measure(broker)

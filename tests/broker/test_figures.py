@@ -62,10 +62,13 @@ async def test_an_embedded_queue_has_figures_and_no_doors() -> None:
     async with ortoo.open() as queue:
         await work(queue)
         figures = await queue._link.ask(GetMetrics())
+        assert figures.broker is not None
         assert figures.broker.is_ready
     assert (figures.doors, figures.store, figures.broker.in_flight_bytes) == ({}, None, None)
     assert figures.broker.counters.published == 4
-    assert not (await queue._link.ask(GetMetrics())).broker.is_ready
+    after = (await queue._link.ask(GetMetrics())).broker
+    assert after is not None
+    assert not after.is_ready
 
 
 async def test_a_total_never_goes_down_whatever_is_deleted_meanwhile() -> None:
@@ -79,7 +82,9 @@ async def test_a_total_never_goes_down_whatever_is_deleted_meanwhile() -> None:
                 await queue.delete_topic(name)
                 await queue.publish(name, b"x")
             told = await asking
-            found = (told.broker if isinstance(told, m.MetricFigures) else told).counters.published
+            counted = told.broker if isinstance(told, m.MetricFigures) else told
+            assert counted is not None
+            found = counted.counters.published
             published = 150 if isinstance(query, GetMetrics) else 154
             assert published <= found <= published + 4
 

@@ -26,10 +26,10 @@ class Metrics:
         self._link = link
         self._webhook = webhook
 
-    async def render(self) -> bytes:
-        """Prometheus text. Others are served while it is put together."""
-        figures, readings = await self._link.ask(GetMetrics()), Readings()
-        if self._webhook is not None:
+    async def render(self, link: Link | None = None) -> bytes:
+        """Prometheus text. Others are served while it is put together. `link`: of somebody who may see only some topics."""
+        figures, readings = await (link or self._link).ask(GetMetrics()), Readings()
+        if self._webhook is not None and link is None:
             _read_webhook(readings, self._webhook)
         return await asyncio.to_thread(_render, readings, figures)
 
@@ -42,11 +42,12 @@ def _render(readings: Readings, figures: MetricFigures) -> bytes:
     for name, histogram in figures.deliveries:
         readings.add_histogram("ortoo_delivery_latency_seconds", histogram, *name)
         readings.add_histogram("mqtt_queue_delivery_latency_seconds", histogram, *name)
-    _read_doors(readings, figures.doors)
-    _read_broker(readings, figures.broker)
+    if figures.broker is not None:
+        _read_doors(readings, figures.doors)
+        _read_broker(readings, figures.broker)
     if figures.store is not None:
         _read_store(readings, figures.store)
-    return readings.render()
+    return readings.render(with_process=figures.broker is not None)
 
 
 def _read_topic(readings: Readings, topic: TopicFigures) -> None:

@@ -33,7 +33,7 @@ class Readings:
         merged.counts = [mine + other for mine, other in zip(merged.counts, histogram.counts, strict=True)]
         merged.total += histogram.total
 
-    def render(self) -> bytes:
+    def render(self, with_process: bool = True) -> bytes:
         """Prometheus text. Written here, and not by its library: of a thousand topics it is tens of thousands of lines."""
         lines: list[str] = []
         for family in FAMILIES.values():
@@ -42,7 +42,7 @@ class Readings:
                 lines.append(_line(family.name, _pairs(family, labels), value))
             for labels, histogram in self._histograms.get(family.name, {}).items():
                 lines += _histogram_lines(family, _pairs(family, labels), histogram)
-        return "".join(lines).encode() + generate_latest(_process)
+        return "".join(lines).encode() + (generate_latest(_process) if with_process else b"")
 
 
 def _histogram_lines(family: Family, pairs: list[str], histogram: Histogram) -> Iterator[str]:

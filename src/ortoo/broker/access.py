@@ -1,23 +1,29 @@
-"""Who may enter: the one place that every door asks, through its gate. Whoever is admitted may do everything."""
+"""Who may enter: what every door asks, through its gate. `Access` is the simplest answer; `ortoo.auth` has the others."""
 
 from __future__ import annotations
 
 from hmac import compare_digest
+from typing import Protocol
 
-import msgspec
-
+from ortoo.model.access import EVERYTHING, Principal
 from ortoo.model.errors import UnauthenticatedError
 
-
-class Principal(msgspec.Struct, frozen=True):
-    """Who asks."""
-
-    name: str
+ANYONE = Principal("anyone", (EVERYTHING,))
+HOLDER = Principal("token", (EVERYTHING,))
+HOST = Principal("host", (EVERYTHING,))
 
 
-ANYONE = Principal("anyone")
-HOLDER = Principal("token")
-HOST = Principal("host")
+class Authenticator(Protocol):
+    @property
+    def needs_token(self) -> bool: ...
+
+    def admit(self, token: str | None) -> Principal:
+        """Whose token it is; UnauthenticatedError when it is nobody's."""
+        ...
+
+    def is_valid(self, principal: Principal) -> bool:
+        """Whether one who was admitted still is: its token may have expired or been revoked since."""
+        ...
 
 
 class Access:
@@ -38,3 +44,6 @@ class Access:
         if not compare_digest(token.encode(errors="replace"), self._token.encode()):
             raise UnauthenticatedError("the token is not the one of this server")
         return HOLDER
+
+    def is_valid(self, principal: Principal) -> bool:
+        return True

@@ -41,7 +41,7 @@ from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
 from .publishing import Publishing
-from .reader import Reader
+from .reader import Reader, View
 from .subscription import Subscription
 from .timekeeper import Timekeeper
 from .waiters import CapacityWaiters, describe, resolve, room_in
@@ -189,11 +189,16 @@ class Broker:
 
     # -- queries
 
-    async def ask(self, query: Query[A]) -> A:
-        return await self._reader.ask(query)
+    async def ask(self, query: Query[A], view: View | None = None) -> A:
+        """`view`: of somebody who may not see everything."""
+        return await self._reader.ask(query, view)
 
     def find_topic(self, name: TopicName) -> Topic | None:
         return self.engine.state.names.get(name)
+
+    def topic_name(self, topic: TopicId) -> TopicName | None:
+        found = self.engine.state.topics.get(topic)
+        return None if found is None else found.name
 
     # -- time
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from time import monotonic
 from typing import Protocol
@@ -21,6 +21,7 @@ from ortoo.model.errors import (
     TooManyError,
     UnauthenticatedError,
 )
+from ortoo.model.names import TopicName
 from ortoo.model.operations import FAMILIES
 from ortoo.model.records import DeathReason
 from ortoo.model.replies import Counters
@@ -63,11 +64,20 @@ class Measured(Protocol):
     def full(self) -> str | None: ...
 
 
-async def measure(broker: Measured) -> m.MetricFigures:
-    """Each topic and each group as it is when its turn comes. What is answered is a copy of everything that goes on counting."""
+async def measure(broker: Measured, may_see: Callable[[TopicName], bool] | None = None) -> m.MetricFigures:
+    """Each topic and each group as it is when its turn comes. What is answered is a copy of everything that goes on counting.
+
+    Who may not see everything is told of its topics, and nothing of the server.
+    """
     turns = Turns()
+    if may_see is not None:
+        topics = await _topics(broker, turns, Counters(), may_see)
+        known = broker.meters.known_deliveries(broker.engine.state.names)
+        return m.MetricFigures(
+            topics, [(t, h.copy()) for t, h in known if t is not None and may_see(t)], {}, None, None
+        )
     total = broker.engine.state.past_counters()
-    topics = await _topics(broker, turns, total)
+    topics = await _topics(broker, turns, total, lambda _: True)
     deliveries = []
     for topic, histogram in broker.meters.known_deliveries(broker.engine.state.names):
         deliveries.append((topic or m.OTHER_TOPICS, histogram.copy()))
@@ -78,10 +88,14 @@ async def measure(broker: Measured) -> m.MetricFigures:
     return m.MetricFigures(topics, deliveries, doors, figures, stored)
 
 
-async def _topics(broker: Measured, turns: Turns, total: Counters) -> list[m.TopicFigures]:
+async def _topics(
+    broker: Measured, turns: Turns, total: Counters, may_see: Callable[[TopicName], bool]
+) -> list[m.TopicFigures]:
     found: list[m.TopicFigures] = []
     others: m.TopicFigures | None = None
     for topic in list(broker.engine.state.topics.values()):
+        if not may_see(topic.name):
+            continue
         figures = _topic(topic)
         total.add(figures.counters)
         if len(found) < m.TOPICS_MAX:

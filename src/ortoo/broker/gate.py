@@ -8,19 +8,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.commands import Command, Lease, Once, Publish
-from ortoo.model.errors import FullError, OrtooError, TooManyError
+from ortoo.model.access import Principal, Scope
+from ortoo.model.commands import Command, Lease, Once, Publish, Settle
+from ortoo.model.errors import FullError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
+from ortoo.model.names import TopicName
 from ortoo.model.operations import operation_of
 from ortoo.model.queries import GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed, TopicInfo
+from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
 
-from .access import HOST, Access, Principal
+from .access import HOST, Authenticator
 from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters
-from .presence import Presence
+from .presence import Presence, Who
+from .reader import View
+from .rights import Rights
 from .subscription import Subscription
 
 _log = logging.getLogger("ortoo.gate")
@@ -28,6 +33,7 @@ _log = logging.getLogger("ortoo.gate")
 _REFUSALS_PAUSE_S = 10.0
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Gate:
@@ -37,7 +43,7 @@ class Gate:
         self,
         door: str,
         broker: Broker,
-        access: Access,
+        access: Authenticator,
         limits: LimitSettings,
         budget: Budget,
         presence: Presence | None = None,
@@ -84,22 +90,26 @@ class Gate:
     def admit(self, token: str | None) -> AuthorizedLink:
         """UnauthenticatedError when the token does not open this gate."""
         try:
-            return AuthorizedLink(self._broker, self._access.admit(token), self._meters)
+            principal = self._access.admit(token)
         except OrtooError as error:
             self._meters.failed("connect", error)
             raise
+        return AuthorizedLink(self._broker, principal, self._meters, self._access)
 
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
-        return AuthorizedLink(self._broker, HOST, self._meters)
+        return AuthorizedLink(self._broker, HOST, self._meters, self._access)
 
 
 class AuthorizedLink:
     """A client that was let in: everything it may ask of the broker, asked in its name."""
 
-    def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters) -> None:
+    def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters, access: Authenticator) -> None:
         self._broker = broker
         self._meters = meters
+        self._access = access
+        self._rights = None if principal.is_unlimited else Rights(principal, broker.topic_name)
+        self._lasts = principal.expires is None and principal.token is None
         self.principal = principal
 
     async def open(self) -> None:
@@ -108,17 +118,47 @@ class AuthorizedLink:
     async def close(self) -> None:
         pass
 
+    def who(self, consumer: str) -> Who:
+        """How a consumer of this client is told from those of other tenants."""
+        return self.principal.realm, consumer
+
+    def may_see(self, topic: TopicName) -> bool:
+        return self._rights is None or self._rights.may_see(topic)
+
+    def require(self, scope: Scope, topic: TopicName) -> None:
+        """For what a door does in the place of this client."""
+        self._check_lasting()
+        if self._rights is not None:
+            self._rights.check(scope, topic)
+
+    def check(self, request: R) -> R:
+        """The request, as far as it is allowed; an error when it is not, or not any more."""
+        if not self._lasts:
+            self._check_lasting()
+        return request if self._rights is None else self._rights.narrow(request)
+
+    def _check_lasting(self) -> None:
+        if not self._access.is_valid(self.principal):
+            raise UnauthenticatedError("the token has expired or was revoked; come again with a new one")
+
     async def call(self, command: Command) -> Any:
-        return await self._meters.timed(operation_of(command).family, self._broker.call(command))
+        return await self._meters.timed(operation_of(command).family, self._call(command))
+
+    async def _call(self, command: Command) -> Any:
+        return await self._broker.call(self.check(command))
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        return await self._meters.timed("publish", self._broker.publish(command, wait_ms))
+        return await self._meters.timed("publish", self._publish(command, wait_ms))
+
+    async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
+        return await self._broker.publish(self.check(command), wait_ms)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         """The same for a request of that size: while it waits for room, it does not count as being served."""
         return await self._meters.timed("publish", self._publish_or_wait(command, wait_ms, share, size))
 
     async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
+        command = self.check(command)
         try:
             return await self._broker.publish(command)
         except FullError as error:
@@ -127,7 +167,9 @@ class AuthorizedLink:
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
         try:
-            runs = await self._broker.lease(command, self._meters.seconds["lease"])
+            runs = await self._broker.lease(self.check(command), self._meters.seconds["lease"])
+            if runs and command.wait_ms and not self._lasts:
+                await self._check_again(command, runs)
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -138,18 +180,33 @@ class AuthorizedLink:
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
+    async def _check_again(self, command: Lease, runs: list[LeasedRun]) -> None:
+        """It may have waited longer than its token lasts: then what came is for others."""
+        try:
+            self.check(command)
+        except OrtooError:
+            if not command.auto_ack:
+                await self._broker.call(Settle("release", runs_of(run.taken for run in runs)))
+            raise
+
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
 
     async def ask(self, query: Query[A]) -> A:
         """Secrets of topics stay here."""
-        answer: Any = await self._meters.timed(operation_of(query).family, self._broker.ask(query))
+        answer: Any = await self._meters.timed(operation_of(query).family, self._ask(query))
         if isinstance(query, ListTopics):
             answer = [_masked(info) for info in answer]
         elif isinstance(query, GetTopic):
             answer = _masked(answer)
         found: A = answer
         return found
+
+    async def _ask(self, query: Query[A]) -> A:
+        query = self.check(query)
+        if self._rights is None:
+            return await self._broker.ask(query)
+        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see))
 
 
 def _masked(info: TopicInfo) -> TopicInfo:

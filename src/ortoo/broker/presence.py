@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ortoo.model import limits
+from ortoo.model.access import Realm
 from ortoo.model.commands import Leave
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicName
@@ -20,6 +21,7 @@ from .broker import Broker
 
 _REQUESTED_MAX = 10_000
 
+Who = tuple[Realm, str]  # a consumer, and in which namespaces that name is its own
 Place = tuple[TopicName | None, str | None]  # a topic and a group
 EVERYWHERE: Place = (None, None)
 
@@ -27,25 +29,25 @@ EVERYWHERE: Place = (None, None)
 class Presence:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._connected: Counter[str] = Counter()
-        self._places: Counter[tuple[str, Place]] = Counter()  # the same by where they consume
-        self._absent: dict[str, asyncio.TimerHandle] = {}
-        self._requested: dict[str, None] = {}  # names that asked request by request; those that did last
+        self._connected: Counter[Who] = Counter()
+        self._places: Counter[tuple[Who, Place]] = Counter()  # the same by where they consume
+        self._absent: dict[Who, asyncio.TimerHandle] = {}
+        self._requested: dict[Who, None] = {}  # names that asked request by request; those that did last
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def is_known(self, consumer: str) -> bool:
+    def is_known(self, consumer: Who) -> bool:
         """Whether it is connected, or was a moment ago."""
         return consumer in self._connected or consumer in self._absent
 
-    def requested(self, consumer: str) -> None:
+    def requested(self, consumer: Who) -> None:
         """It leases by a request of its own."""
         self._requested.pop(consumer, None)
         self._requested[consumer] = None
         if len(self._requested) > _REQUESTED_MAX:
             del self._requested[next(iter(self._requested))]
 
-    def came(self, consumer: str, place: Place = EVERYWHERE) -> None:
+    def came(self, consumer: Who, place: Place = EVERYWHERE) -> None:
         """A connection begins to lease for this consumer, there or wherever it likes."""
         self._connected[consumer] += 1
         self._places[consumer, place] += 1
@@ -53,7 +55,7 @@ class Presence:
         if timer is not None:
             timer.cancel()
 
-    def went(self, consumers: Iterable[str]) -> None:
+    def went(self, consumers: Iterable[Who]) -> None:
         """A connection of these is gone; it may come again."""
         for consumer in consumers:
             self._disconnect(consumer, EVERYWHERE)
@@ -61,7 +63,7 @@ class Presence:
                 loop = asyncio.get_running_loop()
                 self._absent[consumer] = loop.call_later(limits.SESSION_TIMEOUT_MS / 1000, self._time_out, consumer)
 
-    def ended(self, consumer: str, place: Place) -> bool:
+    def ended(self, consumer: Who, place: Place) -> bool:
         """A connection of it has ended for good. Returns whether the consumer has: nobody else is there under its name."""
         self._disconnect(consumer, place)
         is_there = (consumer, place) in self._places or (consumer, EVERYWHERE) in self._places
@@ -69,7 +71,7 @@ class Presence:
             is_there = consumer in self._connected
         return not (is_there or consumer in self._absent or consumer in self._requested)
 
-    def _disconnect(self, consumer: str, place: Place) -> None:
+    def _disconnect(self, consumer: Who, place: Place) -> None:
         self._connected[consumer] -= 1
         if not self._connected[consumer]:
             del self._connected[consumer]
@@ -77,16 +79,17 @@ class Presence:
         if not self._places[consumer, place]:
             del self._places[consumer, place]
 
-    def _time_out(self, consumer: str) -> None:
+    def _time_out(self, consumer: Who) -> None:
         del self._absent[consumer]
         if consumer not in self._requested:
             task = asyncio.get_running_loop().create_task(self._leave(consumer))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def _leave(self, consumer: str) -> None:
+    async def _leave(self, consumer: Who) -> None:
         try:
-            await self._broker.call(Leave(consumer))
+            realm, name = consumer
+            await self._broker.call(Leave(name, namespaces=realm or None))
         except OrtooError:
             pass  # the queue is closing: its leases run out by themselves
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import Query
 from ortoo.model.replies import (
     Columns,
+    Counters,
     HistoryPage,
     MessageFound,
     MessageState,
@@ -52,8 +53,16 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListMessages: "messages",
     q.GetTrace: "trace",
 }
+_VIEWED = (q.ListTopics, q.GetStats, q.GetMetrics)  # answered with no more than whoever asks may see
 
 A = TypeVar("A")
+
+
+class View(NamedTuple):
+    """What somebody may see of the queue, who may not see everything."""
+
+    key: Hashable  # the same for those who may see the same
+    may_see: Callable[[TopicName], bool]
 
 
 async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
@@ -82,52 +91,69 @@ class Reader:
     def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
-        self._measuring: asyncio.Task[MetricFigures] | None = None
+        self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
-    async def ask(self, query: Query[A]) -> A:
-        answer: A = await getattr(self, _METHODS[type(query)])(*msgspec.structs.astuple(query))
+    async def ask(self, query: Query[A], view: View | None = None) -> A:
+        method = getattr(self, _METHODS[type(query)])
+        more = {} if view is None or type(query) not in _VIEWED else {"view": view}
+        answer: A = await method(*msgspec.structs.astuple(query), **more)
         return answer
 
-    async def topics(self, namespace: str | None = None) -> list[TopicInfo]:
+    async def topics(self, namespace: str | None = None, view: View | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
-        found = [t for t in self._broker.state.topics.values() if namespace is None or t.name.namespace == namespace]
+        found = [t for t in self._visible(view) if namespace is None or t.name.namespace == namespace]
         turns = Turns()
         return [await _look_at(topic, turns) for topic in sorted(found, key=lambda topic: topic.name)]
+
+    def _visible(self, view: View | None) -> list[Topic]:
+        topics = self._broker.state.topics.values()
+        return list(topics) if view is None else [topic for topic in topics if view.may_see(topic.name)]
 
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
         return await _look_at(self._broker.state.topic(name), Turns())
 
-    async def stats(self) -> Stats:
-        """In turns, each topic as it is when its turn comes."""
-        state, turns = self._broker.state, Turns()
+    async def stats(self, view: View | None = None) -> Stats:
+        """In turns, each topic as it is when its turn comes. Who may not see everything is told of its topics only."""
+        state, turns, topics = self._broker.state, Turns(), self._visible(view)
         groups = depth = leases = 0
-        counters = state.past_counters()
-        for topic in list(state.topics.values()):
+        counters = state.past_counters() if view is None else Counters()
+        for topic in topics:
             counters.add(topic.counters)
             groups += len(topic.groups)
             depth += topic.depth()
             leases += sum(len(group.leases) for group in topic.groups.values())
             await turns.worked(len(topic.partitions) * (1 + len(topic.groups)))
         return Stats(
-            topics=len(state.topics),
+            topics=len(topics),
             groups=groups,
             depth=depth,
             leases=leases,
-            waiters=len(self._broker.waiters),
-            transactions=len(state.transactions),
+            waiters=len(self._broker.waiters) if view is None else 0,
+            transactions=len(state.transactions) if view is None else 0,
             epoch=state.epoch,
             counters=counters,
-            problems=self._broker.problems(),
+            problems=self._broker.problems() if view is None else [],
         )
 
-    async def metrics(self) -> MetricFigures:
-        """Also while nothing is taken: then above all somebody looks. Those who ask while others are measured for get the same
-        answer, for to measure for each would take all the time there is."""
-        if self._measuring is None or self._measuring.done():
-            self._measuring = asyncio.create_task(measure(self._broker), name="ortoo-metrics")
-            self._measuring.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(self._measuring)
+    async def metrics(self, view: View | None = None) -> MetricFigures:
+        """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
+        answer: to measure for each would take all the time there is."""
+        key = None if view is None else view.key
+        measuring = self._measuring.get(key)
+        if measuring is None or measuring.done():
+            measuring = asyncio.create_task(
+                measure(self._broker, None if view is None else view.may_see), name="ortoo-metrics"
+            )
+            self._measuring[key] = measuring
+            measuring.add_done_callback(lambda done: self._measured(key, done))
+        return await asyncio.shield(measuring)
+
+    def _measured(self, key: Hashable, task: asyncio.Task[MetricFigures]) -> None:
+        if self._measuring.get(key) is task:
+            del self._measuring[key]
+        if not task.cancelled():
+            task.exception()
 
     async def read(self, run: Taken, offsets: Sequence[int]) -> Columns:
         if not offsets:

@@ -147,6 +147,8 @@ def decide_leave(state: State, command: Leave, now: int) -> Decision:
     draft, budget = Draft(state, now), Budget(limits.DUE_PER_TURN)
     named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
     for topic in named:
+        if command.namespaces is not None and topic.name.namespace not in command.namespaces:
+            continue
         for group in topic.groups.values():
             is_here = command.consumer in group.look_at_members().alive_until or bool(group.leases)
             if is_here and command.group in (None, group.name):

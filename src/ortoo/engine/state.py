@@ -168,7 +168,7 @@ class State:
     def topic_by_id(self, topic: TopicId) -> Topic:
         found = self.topics.get(topic)
         if found is None:
-            raise NotFoundError(f"the topic with id {topic} does not exist any more")
+            raise unknown_topic(topic)
         return found
 
     def group(self, topic: Topic, name: str) -> Group:
@@ -330,3 +330,7 @@ class State:
         for topic in self.topics.values():
             for group in topic.groups.values():
                 yield topic, group
+
+
+def unknown_topic(topic: TopicId) -> NotFoundError:
+    return NotFoundError(f"the topic with id {topic} does not exist any more")

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import msgspec
 
 from .errors import InvalidError
+from .limits import PATTERNS_MAX
 from .names import DEFAULT_NAMESPACE, TopicName, check_name
 
 Scope = Literal["read", "write", "admin"]
@@ -24,8 +25,7 @@ SYSTEM_NAMESPACE = "system"  # of what the server writes itself; `*` does not me
 DLQ_SUFFIX = ".dlq"
 INBOX_PREFIX = "reply."
 
-GRANTS_MAX = 64
-PATTERNS_MAX = 64
+Realm = tuple[str, ...]  # of namespaces; empty: all of them
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,9 +66,10 @@ class Principal(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return any(grant.namespace == ANY and grant.is_whole and "admin" in grant.scopes for grant in self.grants)
 
     @cached_property
-    def realm(self) -> str:
-        """What tells its names (of consumers, of producers) from those of others: those with the same namespaces share them."""
-        return "" if self.is_unlimited else " ".join(sorted({grant.namespace for grant in self.grants}))
+    def realm(self) -> Realm:
+        """The namespaces it may do anything in. Names of consumers and producers count within a realm."""
+        namespaces = {grant.namespace for grant in self.grants}
+        return () if ANY in namespaces else tuple(sorted(namespaces))
 
     def allows(self, scope: Scope, topic: TopicName) -> bool:
         return any(grant.allows(scope, topic) for grant in self.grants)

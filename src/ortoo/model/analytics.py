@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .names import DEFAULT_NAMESPACE
+
 HISTORY_FILE = "analytics/history.json"  # within the lake
 
 
@@ -90,6 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None
     until: float | None  # how far the lake tells; depth and lag of `topics` are as of then
     hours_since: float | None  # the hours before this were left out of `hourly`
+    namespace: str = DEFAULT_NAMESPACE  # of all topics
     topics: list[Figures] = []
     hourly: list[HourFigures] = []
     errors: list[ErrorFigures] = []

@@ -168,11 +168,12 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in."""
+    """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in, in these namespaces or all."""
 
     consumer: str
     topic: TopicName | None = None
     group: str | None = None
+    namespaces: Annotated[tuple[str, ...], Meta(max_length=limits.GRANTS_MAX)] | None = None
 
 
 class DeleteMessage(msgspec.Struct, frozen=True, tag=True, gc=False):

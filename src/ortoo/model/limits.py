@@ -62,3 +62,6 @@ TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the
 COPIED_BYTES_MAX = 32 * 1024 * 1024  # of dead letters that what is due makes at a time; the others follow
 COPIED_BYTES_ASKED_MAX = 256 * 1024 * 1024  # of those that one command makes
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
+
+GRANTS_MAX = 64  # of a principal
+PATTERNS_MAX = 64  # of topics, in a grant

@@ -99,5 +99,5 @@ class MetricFigures(msgspec.Struct):
     topics: list[TopicFigures]
     deliveries: list[tuple[TopicName, Histogram]]  # seconds from publishing to the first delivery through a door
     doors: dict[str, DoorFigures]
-    broker: BrokerFigures
-    store: StoreFigures | None  # None where there is nothing to measure: in memory
+    broker: BrokerFigures | None  # None for those who may see only some topics
+    store: StoreFigures | None  # the same; and where there is nothing to measure: in memory

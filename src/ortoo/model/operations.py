@@ -21,48 +21,66 @@ Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
 
 
+# What an operation is about, and so where its scope is needed:
+About = Literal[
+    "topic",  # the topic that it names
+    "settings",  # the same, and the topic for dead letters that the settings name
+    "topics",  # one topic, or all of a namespace that have some labels
+    "runs",  # the topics of what was leased
+    "message",  # the topic of a message
+    "redrive",  # those of a dead letter and of its original
+    "transact",  # the topics that are published to, and with `read` those of what is acked
+    "stage",  # the topic that is published to, and its namespace
+    "namespace",  # any topic of the namespace that it names
+    "anything",  # whatever whoever asks may see: the answer has no more
+]
+
+
 class Operation(NamedTuple):
     family: Family  # what it is counted among
     scope: Scope  # what whoever asks for it must be allowed to do
     answer: Any  # its type
     errors: tuple[type[OrtooError], ...] = ()  # that it may be refused with, besides those that anything may be
+    about: About = "topic"
 
 
 _UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
     c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError)),
-    c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError)),
-    c.Settle: Operation("settle", "read", Settled),
-    c.Extend: Operation("settle", "read", Settled),
+    c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
+    c.Settle: Operation("settle", "read", Settled, about="runs"),
+    c.Extend: Operation("settle", "read", Settled, about="runs"),
     c.Heartbeat: Operation("admin", "read", list[int], _UNKNOWN),
-    c.Leave: Operation("admin", "read", bool | None, _UNKNOWN),  # what a broker's caller gets is None
+    c.Leave: Operation("admin", "read", bool | None, _UNKNOWN, about="anything"),  # what a broker's caller gets is None
     c.CreateGroup: Operation("admin", "read", GroupId, (NotFoundError, ExistsError, TooManyError)),
-    c.Transact: Operation("transact", "write", list[Placed], (NotFoundError, LeaseLostError, FullError)),
-    c.Begin: Operation("transact", "write", None, (ExistsError, TooManyError)),
-    c.Stage: Operation("transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError)),
-    c.Commit: Operation("transact", "write", int, (NotFoundError, ExistsError, FullError)),
-    c.Abort: Operation("transact", "write", None, (NotFoundError, ExistsError)),
-    c.CreateTopic: Operation("admin", "admin", TopicId, (ConfigError, ExistsError, TooManyError)),
-    c.ChangeTopic: Operation("admin", "admin", TopicId, (ConfigError, NotFoundError)),
+    c.Transact: Operation(
+        "transact", "write", list[Placed], (NotFoundError, LeaseLostError, FullError), about="transact"
+    ),
+    c.Begin: Operation("transact", "write", None, (ExistsError, TooManyError), about="namespace"),
+    c.Stage: Operation("transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError), about="stage"),
+    c.Commit: Operation("transact", "write", int, (NotFoundError, ExistsError, FullError), about="namespace"),
+    c.Abort: Operation("transact", "write", None, (NotFoundError, ExistsError), about="namespace"),
+    c.CreateTopic: Operation("admin", "admin", TopicId, (ConfigError, ExistsError, TooManyError), about="settings"),
+    c.ChangeTopic: Operation("admin", "admin", TopicId, (ConfigError, NotFoundError), about="settings"),
     c.DeleteTopic: Operation("admin", "admin", TopicId, _UNKNOWN),
     c.PurgeTopic: Operation("admin", "admin", int, _UNKNOWN),
     c.MarkArchived: Operation("admin", "admin", list[int], _UNKNOWN),
     c.DeleteGroup: Operation("admin", "admin", GroupId, _UNKNOWN),
     c.Seek: Operation("admin", "admin", list[int], _UNKNOWN),
-    c.DeleteMessage: Operation("admin", "admin", MessageRef, _UNKNOWN),
-    c.RetryNow: Operation("admin", "admin", int, _UNKNOWN),
-    c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN),
-    c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN),
-    q.ListTopics: Operation("read", "read", list[TopicInfo]),
+    c.DeleteMessage: Operation("admin", "admin", MessageRef, _UNKNOWN, about="message"),
+    c.RetryNow: Operation("admin", "admin", int, _UNKNOWN, about="message"),
+    c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN, about="message"),
+    c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN, about="redrive"),
+    q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
-    q.GetStats: Operation("read", "read", Stats),
-    q.GetMetrics: Operation("read", "read", MetricFigures),
+    q.GetStats: Operation("read", "read", Stats, about="anything"),
+    q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
     q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
-    q.GetMessage: Operation("read", "read", MessageFound, _UNKNOWN),
+    q.GetMessage: Operation("read", "read", MessageFound, _UNKNOWN, about="message"),
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
-    q.GetTrace: Operation("read", "read", Trace, _UNKNOWN),
+    q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}

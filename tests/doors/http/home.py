@@ -77,7 +77,7 @@ class Home:
         await until(lambda: len(self.broker.waiters) == count)
 
 
-async def _no_metrics() -> bytes:
+async def _no_metrics(link: object = None) -> bytes:
     return b"up 1\n"
 
 

@@ -316,7 +316,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(home: Home) -> None:
     from ortoo import ConfigError
     from ortoo.doors.http import HttpDoor
 
-    async def metrics() -> bytes:
+    async def metrics(link: object = None) -> bytes:
         return b""
 
     second: Any = HttpDoor(home.gate, HttpSettings(port=home.port), metrics=metrics, ready=lambda: None)

@@ -17,7 +17,9 @@ from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.settings import HttpSettings
 
 T = TypeVar("T")
-Metrics = Callable[[], Awaitable[bytes]]
+Metrics = Callable[
+    [AuthorizedLink | None], Awaitable[bytes]
+]  # for somebody who may see only some topics, or for everybody
 Ready = Callable[[], str | None]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]

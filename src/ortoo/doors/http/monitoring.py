@@ -8,9 +8,19 @@ from typing import TypeVar
 
 import msgspec
 
-from ortoo.model.analytics import HISTORY_FILE, Report
+from ortoo.model.analytics import (
+    HISTORY_FILE,
+    ConsumerFigures,
+    ErrorFigures,
+    Figures,
+    HourFigures,
+    KeyFigures,
+    ProducerFigures,
+    Report,
+)
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
-from ortoo.model.queries import GetStats
+from ortoo.model.names import TopicName
+from ortoo.model.queries import GetMetrics, GetStats
 from ortoo.model.replies import Stats
 
 from .answers import Answer
@@ -22,7 +32,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RUN = "run `ortoo pipeline analyze --lake {lake}`"
 
 Version = tuple[int, int, int]
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T", Figures, HourFigures, ErrorFigures, KeyFigures, ConsumerFigures, ProducerFigures)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -39,7 +49,9 @@ async def ready(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    return Answer(await call.services.metrics(), content_type=METRICS_TYPE.encode())
+    call.link.check(GetMetrics())
+    limited = None if call.link.principal.is_unlimited else call.link
+    return Answer(await call.services.metrics(limited), content_type=METRICS_TYPE.encode())
 
 
 async def stats(call: Call) -> Stats:
@@ -92,36 +104,40 @@ class Analytics:
 
 
 async def analytics_history(call: Call) -> bytes:
+    call.link.check(GetStats())
     report = await call.services.analytics.report()
-    query: AnalyticsQuery = call.query
-    return await asyncio.to_thread(_encoded, report, query)
+    names = {row.topic for table in (report.topics, report.hourly, report.errors, report.keys) for row in table}
+    names |= {row.topic for table in (report.consumers, report.producers) for row in table}
+    hidden = {name for name in names if not call.link.may_see(TopicName(report.namespace, name))}
+    return await asyncio.to_thread(_encoded, report, call.query, hidden)
 
 
-def _encoded(report: Report, query: AnalyticsQuery) -> bytes:
+def _encoded(report: Report, query: AnalyticsQuery, hidden: set[str]) -> bytes:
     """In a thread: a report may have many thousands of rows."""
     hourly = [
         row
-        for row in _chosen(report.hourly, query)
+        for row in _chosen(report.hourly, query, hidden)
         if (query.since is None or row.hour + 3600 > query.since) and (query.until is None or row.hour < query.until)
     ]
     return msgspec.json.encode(
         msgspec.structs.replace(
             report,
-            topics=_chosen(report.topics, query),
+            topics=_chosen(report.topics, query, hidden),
             hourly=hourly,
-            errors=_chosen(report.errors, query),
-            keys=_chosen(report.keys, query),
-            consumers=_chosen(report.consumers, query),
-            producers=_chosen(report.producers, query),
+            errors=_chosen(report.errors, query, hidden),
+            keys=_chosen(report.keys, query, hidden),
+            consumers=_chosen(report.consumers, query, hidden),
+            producers=_chosen(report.producers, query, hidden),
         )
     )
 
 
-def _chosen(rows: list[T], query: AnalyticsQuery) -> list[T]:
+def _chosen(rows: list[T], query: AnalyticsQuery, hidden: set[str]) -> list[T]:
     """Rows of the topic and the group that were asked for. What belongs to no group, such as publishes, stays."""
     return [
         row
         for row in rows
-        if (query.topic is None or getattr(row, "topic", None) == query.topic)
+        if row.topic not in hidden
+        and (query.topic is None or row.topic == query.topic)
         and (query.group is None or getattr(row, "group", None) in (None, query.group))
     ]

@@ -140,6 +140,7 @@ async def abort(call: Call) -> None:
 async def request(call: Call) -> MessageView:
     body: RequestBody = call.body
     message = Message(_request_value(body), body.key, body.headers, ttl=max(body.timeout, 0.001))
+    call.link.require("write", call.topic)  # what follows is done by the door's own link
     asking = call.services.inboxes.ask(call.namespace, message, call.params["topic"], body.timeout)
     answer = await call.services.wait_for(call, asking, _is_dropped)
     if answer is None:

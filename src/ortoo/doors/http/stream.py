@@ -89,7 +89,7 @@ class Session:
         if tasks:
             await asyncio.wait(tasks)
         for consumer, topic, group in self._consumers:
-            if not self._services.gate.presence.ended(consumer, (topic, group)):
+            if not self._services.gate.presence.ended(self._link.who(consumer), (topic, group)):
                 continue  # it goes on elsewhere under the same name
             try:
                 await self._link.call(Leave(consumer, topic, group))
@@ -225,7 +225,7 @@ class Session:
             topic, group = TopicName(lease.namespace, lease.topic), lease.group
         if (lease.consumer, topic, group) not in self._consumers:
             self._consumers.add((lease.consumer, topic, group))
-            self._services.gate.presence.came(lease.consumer, (topic, group))
+            self._services.gate.presence.came(self._link.who(lease.consumer), (topic, group))
 
     async def _deliver(self, id: str, pushed: PushSubscription, runs: list[LeasedRun]) -> None:
         try:

@@ -114,7 +114,8 @@ class Session(asyncio.Protocol):
         self._share.leave()
         if self._is_counted:
             self._gate.leave()
-        self._services.presence.went(self._consumers)
+        if self._link is not None:
+            self._services.presence.went(map(self._link.who, self._consumers))
         self._services.ended(self)
 
     def data_received(self, data: bytes) -> None:
@@ -260,8 +261,8 @@ class Session(asyncio.Protocol):
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
             if self._services.presence.is_known(
-                consumer
-            ):  # else it may be one of another door, which is not ours to end
+                self._link.who(consumer)
+            ):  # else another door's, which is not ours to end
                 self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
@@ -342,9 +343,10 @@ class Session(asyncio.Protocol):
             self.regulate()
 
     def _note_consumer(self, consumer: str) -> None:
+        assert self._link is not None
         if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
             self._consumers.add(consumer)
-            self._services.presence.came(consumer)
+            self._services.presence.came(self._link.who(consumer))
 
     # -- subscriptions
 

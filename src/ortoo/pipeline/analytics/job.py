@@ -26,6 +26,9 @@ from ortoo.model.analytics import (
     Report,
 )
 from ortoo.model.errors import InvalidError
+from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.pipeline.lake.layout import Lake as Folder
+from ortoo.pipeline.lake.manifest import load
 
 from .backlog import Span, backlog
 from .failures import error_figures, key_figures
@@ -70,8 +73,14 @@ def analyze(
         span = Span(begin, told if end is None else min(told, end))
     with open_results(path) as results:
         report = _report(tables, span, told is not None, results)
+        report = msgspec.structs.replace(report, namespace=_namespace(path))
         results.show(report)
     return report
+
+
+def _namespace(lake: Path) -> str:
+    manifest = load(Folder(lake))
+    return DEFAULT_NAMESPACE if manifest is None else manifest.namespace
 
 
 def _told_until(lake: Lake) -> int | None:

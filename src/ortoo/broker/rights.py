@@ -1,0 +1,179 @@
+"""What one principal may ask of the broker: decided here and nowhere else, from the table of operations.
+
+Whatever names a topic is allowed or forbidden before anything is looked up, so that an answer does not tell whether the topic
+exists. Ids of messages, leases and topics are numbers that can be guessed: those of topics that a principal may not read are
+answered as ids that never were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+
+from ortoo.engine.state import unknown_topic
+from ortoo.model import commands as c
+from ortoo.model.access import INBOX_PREFIX, Principal, Scope
+from ortoo.model.errors import ForbiddenError, LeaseLostError
+from ortoo.model.names import INBOX_LABELS, MessageRef, ReceiptRef, TopicId, TopicName
+from ortoo.model.operations import About, operation_of
+from ortoo.model.queries import ListTopics
+
+_REMEMBERED_MAX = 10_000
+_NOWHERE = TopicId(0)  # no topic ever has this id
+
+R = TypeVar("R")
+
+
+class Rights:
+    """Of a principal that may not do everything."""
+
+    def __init__(self, principal: Principal, name_of: Callable[[TopicId], TopicName | None]) -> None:
+        """`name_of` tells the name of a topic by its id; None where there is none."""
+        self._principal = principal
+        self._name_of = name_of
+        self._producers = blake2b("\0".join(principal.realm).encode(), digest_size=8).hexdigest()
+        self._allowed: dict[tuple[Scope, TopicName], bool] = {}
+
+    def narrow(self, request: R) -> R:
+        """The request, as far as it is allowed. ForbiddenError when it is not; NotFoundError when that would tell too much."""
+        if isinstance(request, c.Once):
+            command, producer = self.narrow(request.command), f"{self._producers}.{request.producer}"
+            return msgspec.structs.replace(request, command=command, producer=producer)
+        operation = operation_of(request)  # type: ignore[arg-type]
+        narrowed: R = _NARROW[operation.about](self, request, operation.scope)
+        return narrowed
+
+    def may(self, scope: Scope, topic: TopicName) -> bool:
+        allowed = self._allowed.get((scope, topic))
+        if allowed is None:
+            if len(self._allowed) >= _REMEMBERED_MAX:
+                self._allowed.clear()
+            allowed = self._allowed[scope, topic] = self._principal.allows(scope, topic)
+        return allowed
+
+    def may_see(self, topic: TopicName) -> bool:
+        return self.may("read", topic)
+
+    def check(self, scope: Scope, topic: TopicName) -> None:
+        if not self.may(scope, topic):
+            raise self._forbidden(scope, f"topic {str(topic)!r}")
+
+    def _forbidden(self, scope: Scope, what: str) -> ForbiddenError:
+        realm = self._principal.realm
+        known = f" (its token is for namespace {', '.join(map(repr, realm))})" if realm else ""
+        return ForbiddenError(f"{self._principal.name!r} may not do this: it needs the scope {scope} for {what}{known}")
+
+    # -- by what the request is about
+
+    def _topic(self, request: Any, scope: Scope) -> Any:
+        topic: TopicName = request.topic
+        self.check("write" if _is_inbox(topic) and type(request) is c.DeleteTopic else scope, topic)
+        return request
+
+    def _settings(self, request: c.CreateTopic | c.ChangeTopic, scope: Scope) -> Any:
+        if isinstance(request, c.CreateTopic):
+            if _is_inbox(request.topic) and request.config.labels == INBOX_LABELS:
+                scope = "write"  # whoever may ask may also be answered
+            named = request.config.dlq_topic
+        else:
+            named = request.changes.get("dlq_topic")
+        self.check(scope, request.topic)
+        if isinstance(named, str):
+            self.check("write", TopicName(request.topic.namespace, named))
+        return request
+
+    def _topics(self, request: c.Lease, scope: Scope) -> c.Lease:
+        if request.topic is not None:
+            self.check(scope, TopicName(request.namespace, request.topic))
+        elif not self._principal.allows_all_in(scope, request.namespace):
+            raise self._forbidden(
+                scope, f"all topics of namespace {request.namespace!r}, as labels may mean any of them"
+            )
+        return request
+
+    def _runs(self, request: c.Settle | c.Extend, scope: Scope) -> c.Settle | c.Extend:
+        if all(self._may_settle(run, scope) for run in request.runs):
+            return request
+        runs = [
+            run if self._may_settle(run, scope) else msgspec.structs.replace(run, topic=_NOWHERE)
+            for run in request.runs
+        ]
+        return msgspec.structs.replace(request, runs=runs)
+
+    def _may_settle(self, run: c.Run, scope: Scope) -> bool:
+        name = self._name_of(run.topic)
+        return name is None or self.may(scope, name)
+
+    def _transact(self, request: c.Transact, scope: Scope) -> c.Transact:
+        for publish in request.publishes:
+            self.check(scope, publish.topic)
+        for run in request.acks:
+            if not self._may_settle(run, "read"):
+                lost = [
+                    str(ReceiptRef(run.topic, run.group, run.lease, run.partition, offset)) for offset in run.offsets
+                ]
+                raise LeaseLostError("a lease was lost, so nothing of the transaction happened", lost)
+        return request
+
+    def _stage(self, request: c.Stage, scope: Scope) -> c.Stage:
+        self._check_in(scope, request.namespace)
+        self.check(scope, request.publish.topic)
+        return request
+
+    def _namespace(self, request: c.Begin | c.Commit | c.Abort, scope: Scope) -> Any:
+        self._check_in(scope, request.namespace)
+        return request
+
+    def _check_in(self, scope: Scope, namespace: str) -> None:
+        if not self._principal.allows_in(scope, namespace):
+            raise self._forbidden(scope, f"namespace {namespace!r}")
+
+    def _message(self, request: Any, scope: Scope) -> Any:
+        self._check_message(request.message, scope)
+        return request
+
+    def _redrive(self, request: c.Redrive, scope: Scope) -> c.Redrive:
+        self._check_message(request.copy, scope)
+        self._check_message(request.origin, scope)
+        return request
+
+    def _check_message(self, message: MessageRef, scope: Scope) -> None:
+        name = self._name_of(message.topic)
+        if name is None:
+            return  # the broker says so
+        if not self.may_see(name) and not self.may(scope, name):
+            raise unknown_topic(message.topic)
+        self.check(scope, name)
+
+    def _anything(self, request: Any, scope: Scope) -> Any:
+        if not any(scope in grant.scopes or "admin" in grant.scopes for grant in self._principal.grants):
+            raise self._forbidden(scope, "at least one topic")
+        if isinstance(request, ListTopics) and request.namespace is not None:
+            self._check_in(scope, request.namespace)
+        if isinstance(request, c.Leave):
+            if request.topic is not None:
+                self.check(scope, request.topic)
+            elif self._principal.realm:
+                return msgspec.structs.replace(request, namespaces=self._principal.realm)
+        return request
+
+
+def _is_inbox(topic: TopicName) -> bool:
+    return topic.name.startswith(INBOX_PREFIX)
+
+
+_NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {
+    "topic": Rights._topic,
+    "settings": Rights._settings,
+    "topics": Rights._topics,
+    "runs": Rights._runs,
+    "message": Rights._message,
+    "redrive": Rights._redrive,
+    "transact": Rights._transact,
+    "stage": Rights._stage,
+    "namespace": Rights._namespace,
+    "anything": Rights._anything,
+}
