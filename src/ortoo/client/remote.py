@@ -79,9 +79,9 @@ class RemoteLink:
         closed = ClosedError("the queue was closed")
         self._end_subscriptions(closed)
         await self._requests.close(closed)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     def _forked(self) -> None:
         """In a child process: the connection is the parent's, and nothing may be said through it."""
