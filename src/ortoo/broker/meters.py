@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Container
+from collections.abc import Awaitable, Callable, Container
 from time import monotonic, perf_counter
 from typing import TypeVar
 
@@ -68,6 +68,7 @@ class Meters:
     def __init__(self) -> None:
         self.doors: dict[str, DoorMeters] = {}
         self.budget: Budget | None = None  # that all doors share
+        self.notices: Callable[[], list[str]] = list  # what an operator should know beside the broker's own problems
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was

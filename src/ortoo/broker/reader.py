@@ -118,7 +118,7 @@ class Reader:
             transactions=len(state.transactions),
             epoch=state.epoch,
             counters=counters,
-            problems=self._broker.problems(),
+            problems=[*self._broker.problems(), *self._broker.meters.notices()],
         )
 
     async def metrics(self) -> MetricFigures:
