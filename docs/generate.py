@@ -104,6 +104,7 @@ CONFIGURATION_CLOSING = """\
 | `ORTOO_CONFIG` | the TOML file |
 | `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
 | `ORTOO_URL`, `ORTOO_NAMESPACE` | the server and namespace that client commands use |
+| `ORTOO_TLS_CA` | the CA that clients trust; see [TLS](tls.md#clients) |
 
 If a Kubernetes service is named `ortoo`, Kubernetes sets variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` in other
 containers; Ortoo ignores those. If such a variable has the name of a setting, such as `ORTOO_HTTP_PORT` for a service named
