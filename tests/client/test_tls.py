@@ -17,10 +17,10 @@ import ortoo
 from ortoo import ConfigError, InvalidError, OrtooError, Tls
 from ortoo.app.certificates import load
 from ortoo.app.dev_certificates import Pair
-from ortoo.client.tls import client_context, with_environment
+from ortoo.client.tls import client_context, to_files
 from ortoo.model.settings import TlsSettings
 from tests.app.certificates import ClientAuth, Pki
-from tests.doors.tcp.home import Home, serving
+from tests.doors.tcp.home import Home, serving, until
 
 _CERTIFICATE = "ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY, or --tls-certificate and --tls-key"
 _DEMANDED = f"name one with tls=ortoo.Tls(certificate=..., key=...), {_CERTIFICATE}"
@@ -201,10 +201,10 @@ async def test_what_is_not_given_comes_from_the_environment(pki: Pki, monkeypatc
 
 def test_a_certificate_and_its_key_come_from_one_place() -> None:
     environ = {"ORTOO_TLS_CA": "ca", "ORTOO_TLS_CERTIFICATE": "certificate", "ORTOO_TLS_KEY": "key"}
-    assert with_environment(Tls(), environ) == Tls("ca", "certificate", "key")
-    assert with_environment(Tls("mine"), environ) == Tls("mine", "certificate", "key")
-    assert with_environment(Tls(certificate="mine"), environ) == Tls("ca", "mine", None)
-    assert with_environment(Tls(), {"ORTOO_TLS_CA": ""}) == Tls()
+    assert to_files(Tls(), environ) == Tls("ca", "certificate", "key")
+    assert to_files(Tls("mine"), environ) == Tls("mine", "certificate", "key")
+    assert to_files(Tls(certificate="mine"), environ) == Tls("ca", "mine", None)
+    assert to_files(Tls(), {"ORTOO_TLS_CA": ""}) == Tls()
 
 
 async def test_a_worker_takes_the_same(pki: Pki) -> None:
@@ -298,3 +298,23 @@ async def test_a_server_that_does_not_say_goodbye_is_not_waited_for_long(
         connection = queue._link._connection  # type: ignore[attr-defined]
         await asyncio.wait_for(queue.close(), 60)
         assert connection._ended.is_set()
+
+
+async def test_a_client_that_connects_again_shows_its_renewed_certificate(pki: Pki) -> None:
+    first, second = pki.make_client("first"), pki.make_client("second")
+    async with serving(tls=load(pki.settings("required")).context) as home:
+        queue = ortoo.connect(f"ortoos://127.0.0.1:{home.port}", tls=pki.tls(first))
+
+        async def shown() -> str | None:
+            async with queue:
+                [session] = home.door._sessions
+                peer = session.peer
+            await until(lambda: not home.door._sessions)
+            assert peer is not None
+            return peer.common_name
+
+        assert await shown() == "first"
+        second.certificate.replace(first.certificate)
+        assert await shown() == "first", "half of a renewal, without the key"
+        second.key.replace(first.key)
+        assert await shown() == "second"

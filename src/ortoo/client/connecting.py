@@ -13,7 +13,7 @@ from .forking import tell_of_forks
 from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
-from .tls import TlsOption, client_context
+from .tls import Contexts, TlsOption
 
 _TIMEOUT_MAX = limits.PRODUCER_REMEMBERED_MS // 2000
 
@@ -41,11 +41,11 @@ def connect(
     address = parse_url(url)
     if tls is not None and not address.is_tls:  # whoever names a CA thinks that nobody can listen
         raise InvalidError(f"tls= is for an ortoos:// URL, and {address} has no TLS")
-    context = client_context(tls) if address.is_tls else None
+    contexts = Contexts(tls) if address.is_tls else None
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
-    link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
+    link = RemoteLink(address, token or address.token, contexts, timeout, f"ortoo-python/{__version__}")
     queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
     tell_of_forks(link)
     tell_of_forks(queue)

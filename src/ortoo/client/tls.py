@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -52,11 +53,39 @@ TlsOption = Tls | ssl.SSLContext | str | Path | None
 
 def client_context(tls: TlsOption, environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     """ConfigError when a file cannot be used."""
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    if tls is not None and not isinstance(tls, Tls | str | Path):
-        raise InvalidError(f"tls must be a CA file, an ortoo.Tls or an ssl.SSLContext, not {type(tls).__name__}")
-    given = with_environment(tls if isinstance(tls, Tls) else Tls(tls), environ)
+    return tls if isinstance(tls, ssl.SSLContext) else _load(to_files(tls, environ))
+
+
+class Contexts:
+    """The context for each connection: files that have changed are read again, so that a renewed certificate is shown."""
+
+    def __init__(self, tls: TlsOption) -> None:
+        """ConfigError when a file cannot be used."""
+        self._files = Tls() if isinstance(tls, ssl.SSLContext) else to_files(tls, os.environ)
+        self._stamp = _stamp(self._files)  # first: what changes while it is read is read again
+        self._context = tls if isinstance(tls, ssl.SSLContext) else _load(self._files)
+
+    def __call__(self) -> ssl.SSLContext:
+        found = _stamp(self._files)
+        if found != self._stamp:
+            with suppress(ConfigError):  # half of a renewal: what was there goes on, and is looked at next time
+                self._context, self._stamp = _load(self._files), found
+        return self._context
+
+
+def _stamp(files: Tls) -> list[tuple[int, int, int] | None]:
+    return [None if file is None else _stamp_of(Path(file)) for file in (files.ca, files.certificate, files.key)]
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _load(given: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=None if given.ca is None else str(given.ca))
     except OSError as error:
@@ -71,7 +100,11 @@ def client_context(tls: TlsOption, environ: Mapping[str, str] = os.environ) -> s
     return context
 
 
-def with_environment(tls: Tls, environ: Mapping[str, str]) -> Tls:
+def to_files(tls: Tls | str | Path | None, environ: Mapping[str, str]) -> Tls:
+    """What was given, and for the rest what the environment says."""
+    if tls is not None and not isinstance(tls, Tls | str | Path):
+        raise InvalidError(f"tls must be a CA file, an ortoo.Tls or an ssl.SSLContext, not {type(tls).__name__}")
+    tls = tls if isinstance(tls, Tls) else Tls(tls)
     certificate, key = tls.certificate, tls.key
     if certificate is None and key is None:  # they belong together, so both come from one place
         certificate, key = environ.get(CERTIFICATE_VARIABLE) or None, environ.get(KEY_VARIABLE) or None
@@ -103,8 +136,8 @@ def explain(error: Exception, place: str) -> ConfigError | None:
     """Why there is no TLS with a server, and what to do. None when that is not what failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigError(f"the certificate of {place} {_untrusted(error)}")
-    if not isinstance(error, ssl.SSLError):
-        return None
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return None  # it hung up
     reason = error.reason or ""
     if reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED":
         return ConfigError(f"{place} demands a client certificate: name one with {_SET_CERTIFICATE}")
