@@ -104,6 +104,7 @@ CONFIGURATION_CLOSING = """\
 | `ORTOO_CONFIG` | the TOML file |
 | `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
 | `ORTOO_URL`, `ORTOO_NAMESPACE` | the server and namespace that client commands use |
+| `ORTOO_TLS_CA` | the CA that clients trust; see [TLS](tls.md#clients) |
 
 If a Kubernetes service is named `ortoo`, Kubernetes sets variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` in other
 containers; Ortoo ignores those. If such a variable has the name of a setting, such as `ORTOO_HTTP_PORT` for a service named
@@ -253,6 +254,8 @@ LIMITS: dict[str, str] = {
     "COPIED_BYTES_MAX": "bytes of dead letters created at one time by work that falls due; the rest follow",
     "COPIED_BYTES_ASKED_MAX": "bytes of dead letters that one command creates",
     "HISTORY_RECORDS_MAX": "history records that the memory store keeps per partition",
+    "GRANTS_MAX": "grants of a token",
+    "PATTERNS_MAX": "patterns of topics in a grant",
 }
 
 _CENTURY_SECONDS = 100 * 366 * 86_400

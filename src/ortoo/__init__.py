@@ -15,6 +15,7 @@ from .client.connecting import connect, connect_sync
 from .client.handler import Reject
 from .client.handlers import Handlers
 from .client.lazy import Messages, SentMessages
+from .client.tls import Tls
 from .client.worker import Worker
 from .model.errors import (
     CapacityError,
@@ -82,6 +83,7 @@ __all__ = [
     "Stats",
     "StoreFailedError",
     "SyncQueue",
+    "Tls",
     "TooManyError",
     "TopicConfig",
     "TopicInfo",

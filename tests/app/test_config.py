@@ -64,13 +64,15 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     special = {"http.port": "80", "tcp.port": "80", "log.level": "debug", "log.format": "json"} | {
         "encryption_keys": "file:keys",
         "limits.connections": "7",
+        "tls.client_auth": "optional",
     }
     for option in options().values():
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
         if option.name in special:
             as_text = special[option.name]
             in_file = as_text if as_text.isdigit() else f"'{as_text}'"
-        both = {"tls.certificate": "x", "tls.key": "x"} if option.name.startswith("tls.") else {}
+        all_of_tls = {"tls.certificate": "x", "tls.key": "x", "tls.client_ca": "x"}
+        both = all_of_tls if option.name.startswith("tls.") else {}
         found = [
             load(f"{option.name} = {in_file}", {name: text for name, text in both.items() if name != option.name}),
             load(None, both, {option.variable: as_text}) if not both else load(None, both | {option.name: as_text}),
@@ -113,6 +115,9 @@ def test_the_file_is_found_by_flag_variable_or_name() -> None:
         ("drain_seconds = -1", "drain_seconds takes a number from 0 to 3600, not -1"),
         ("data = ''", "data takes a text"),
         ("[tls]\nkey = 'k.pem'", "server.toml:2: tls.key needs tls.certificate as well"),
+        ("[tls]\nclient_ca = 'ca.pem'", "server.toml:2: tls.client_ca needs tls.certificate and tls.key as well"),
+        ("[tls]\nclient_auth = 'required'", "server.toml:2: tls.client_auth needs tls.client_ca as well"),
+        ("[tls]\nclient_auth = 'yes'", "tls.client_auth takes one of `none`, `optional`, `required`, not 'yes'"),
         ("data = ", "server.toml is not TOML"),
     ],
 )
@@ -184,3 +189,7 @@ def test_a_secret_that_is_refused_is_not_repeated(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(text)
     assert "s3" not in str(caught.value)
+
+
+def test_the_variable_of_clients_for_their_ca_is_no_mistake() -> None:
+    assert load(environ={"ORTOO_TLS_CA": "ca.pem"}).settings.tls.certificate is None

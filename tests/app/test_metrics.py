@@ -57,7 +57,7 @@ class World:
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         limits = LimitSettings(connections=connections)
         self.gate = Gate("tcp", self.broker, Access("s3cret"), limits, Budget(1000))
-        self.metrics = Metrics(self.broker, self.webhook)
+        self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0)
         self.queue = Queue(self.broker)
 
     async def scrape(self) -> Scraped:

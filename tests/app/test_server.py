@@ -135,9 +135,9 @@ async def test_with_a_certificate_every_door_speaks_tls(tmp_path: Path) -> None:
     async with serving(change(ANY_PORT, tls=tls)) as server:
         async with httpx.AsyncClient(base_url=http_url(server, "https"), verify=trust) as http:
             assert (await http.get("/health")).status_code == 200
-        with pytest.raises(httpx.HTTPError):
-            async with httpx.AsyncClient(base_url=http_url(server)) as http:
-                await http.get("/health")
+        async with httpx.AsyncClient(base_url=http_url(server)) as http:
+            refused = await http.get("/health")
+            assert (refused.status_code, "use https://" in refused.text) == (400, True)
         async with ortoo.connect(f"ortoos://127.0.0.1:{server.addresses['tcp'][1]}", tls=tls.certificate) as queue:
             await queue.publish("orders", b"tea")
 

@@ -12,7 +12,7 @@ import pytest
 
 import ortoo
 from ortoo import ClosedError, ConfigError, OrtooError, UnauthenticatedError, UnavailableError
-from ortoo.app.server import _tls_context
+from ortoo.app.certificates import load
 from ortoo.client import remote
 from tests.app.certificates import make_certificate
 from tests.client.proxy import Proxy
@@ -165,7 +165,7 @@ class TestTls:
     async def test_a_server_whose_certificate_is_trusted_is_spoken_to(self, tmp_path: Path) -> None:
         settings = make_certificate(tmp_path)
         assert settings.certificate is not None
-        async with serving(tls=_tls_context(settings)) as home:
+        async with serving(tls=load(settings).context) as home:
             url = f"ortoos://127.0.0.1:{home.port}"
             async with ortoo.connect(url, tls=settings.certificate) as queue:
                 await queue.publish("jobs", bytes(1_000_000))
@@ -176,18 +176,9 @@ class TestTls:
                 assert (await queue.group("jobs", "default")).backlog == 0
 
     async def test_a_server_whose_certificate_is_not_trusted_is_not(self, tmp_path: Path) -> None:
-        async with serving(tls=_tls_context(make_certificate(tmp_path))) as home:
+        async with serving(tls=load(make_certificate(tmp_path)).context) as home:
             with pytest.raises(ConfigError, match=r"not trusted.*name its CA with tls="):
                 await ortoo.connect(f"ortoos://127.0.0.1:{home.port}").open()
-
-    async def test_a_client_without_tls_is_told_that_nobody_answers_it(self, tmp_path: Path) -> None:
-        async with serving(tls=_tls_context(make_certificate(tmp_path))) as home:
-            with pytest.raises(OrtooError):
-                await home.connect().open()
-
-    async def test_a_client_with_tls_finds_no_server_that_has_none(self, home: Home) -> None:
-        with pytest.raises(UnavailableError, match=str(home.port)):
-            await ortoo.connect(f"ortoos://127.0.0.1:{home.port}").open()
 
     def test_a_ca_that_cannot_be_read_is_a_mistake_in_the_settings(self, tmp_path: Path) -> None:
         for path in (tmp_path / "missing", Path(__file__)):

@@ -335,6 +335,23 @@ def test_the_queue_is_where_every_command_finds_it_unless_the_file_says(tmp_path
     assert (flow.queue.url, flow.queue.token, flow.queue.namespace) == ("ortoo://there:1", "secret", "shop")
 
 
+def test_the_files_of_tls_come_from_the_file_or_the_environment(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from ortoo.pipeline.flow.frames import queue_options
+
+    text = f"{GOOD}queue: {{url: 'ortoos://there:1', tls_certificate: mine.pem}}\n"
+    flow = load(tmp_path, text, ORTOO_TLS_CA="ca.pem", ORTOO_TLS_KEY="key.pem")
+    files = {"tlsCa": "ca.pem", "tlsCertificate": "mine.pem", "tlsKey": "key.pem"}
+    assert queue_options(flow) == {"url": "ortoos://there:1", **files}
+    plain = load(tmp_path, GOOD, ORTOO_URL="ortoo://there:1", ORTOO_TLS_CA="ca.pem")
+    assert queue_options(plain) == {"url": "ortoo://there:1"}
+
+
+def test_the_files_of_tls_without_tls_are_a_mistake(tmp_path: Path) -> None:
+    [problem] = problems(tmp_path, f"{GOOD}queue: {{tls_ca: ca.pem}}\n")
+    assert problem.endswith("`tls_ca` is for an ortoos:// URL")
+
+
 def test_what_is_unused_is_a_warning(tmp_path: Path) -> None:
     flow = load(tmp_path, changed((" JOIN items USING (item)", "")))
     assert flow.warnings == (f"{tmp_path / 'flow.yaml'}:4:3: nothing reads the source 'items'",)

@@ -12,6 +12,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
+from ortoo.client.tls import Tls
+from ortoo.pipeline.connection import Address
 from ortoo.pipeline.source.options import EARLIEST, KNOWN, LATEST, Bound, ReadOptions, read_options
 from ortoo.pipeline.source.schema import TABLES, chosen, ddl
 
@@ -50,6 +52,9 @@ def test_every_option_arrives() -> None:
         token="secret",
         namespace="team",
         timeout="2.5",
+        tlsCa="ca.pem",
+        tlsCertificate="client.pem",
+        tlsKey="key.pem",
         table="History",
         startingOffsets='{"a": {"0": 23, "1": -2}}',
         endingOffsets="latest",
@@ -58,12 +63,32 @@ def test_every_option_arrives() -> None:
         includeHeaders="false",
     )
     assert options.topics == ("a", "b")
-    assert options.address == ("ortoo://elsewhere:1", "secret", "team", 2.5)
+    files = Tls("ca.pem", "client.pem", "key.pem")
+    assert options.address == Address("ortoo://elsewhere:1", "secret", "team", 2.5, files)
     assert options.table == "history"
     assert options.starting.offsets == {"a": {0: 23, 1: EARLIEST}}
     assert (options.min_partitions, options.fail_on_data_loss, options.include_headers) == (7, False, False)
-    files = stream(assign='{"a": [0, 2]}', path="/data", encryptionKeys="file:/keys", maxOffsetsPerTrigger="9")
-    assert (files.assigned, files.path, files.keys, files.max_per_trigger) == ({"a": [0, 2]}, "/data", "file:/keys", 9)
+    in_files = stream(assign='{"a": [0, 2]}', path="/data", encryptionKeys="file:/keys", maxOffsetsPerTrigger="9")
+    assert (in_files.assigned, in_files.path, in_files.keys, in_files.max_per_trigger) == (
+        {"a": [0, 2]},
+        "/data",
+        "file:/keys",
+        9,
+    )
+
+
+def test_the_files_of_tls_reach_the_connection_and_the_options_of_an_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    from ortoo.pipeline import connection
+    from ortoo.pipeline.lake.archive import Wanted
+
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(connection, "connect_sync", lambda url, **options: asked.append(options))
+    address = Address("ortoos://there", tls=Tls("ca.pem", "client.pem", "key.pem"))
+    connection.queue_at(address)
+    assert asked[0]["tls"] == address.tls
+    options = Wanted(address, topics=("a",)).options("messages")
+    assert read_options(options, streaming=True).address == address
 
 
 def test_the_case_of_an_option_does_not_matter() -> None:
@@ -102,6 +127,7 @@ def test_an_option_like_no_other_is_met_with_all_there_are() -> None:
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "not 'subscribe' and 'assign'"),
         ({"subscribe": "a", "path": "/x", "url": "ortoo://y"}, "not both"),
         ({"subscribe": "a", "path": "/x", "token": "y"}, "not both"),
+        ({"subscribe": "a", "path": "/x", "tlsCa": "y"}, "not both"),
         ({"subscribe": "a", "encryptionKeys": "file:/x"}, "goes with 'path'"),
         ({"subscribe": "a", "startingOffsets": "earliest", "startingTimestamp": "1"}, "not both"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "for streams only"),

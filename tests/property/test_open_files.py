@@ -8,20 +8,26 @@ from hypothesis import strategies as st
 
 from ortoo.app import server
 from ortoo.app.webhook import POSTS_MAX
+from ortoo.doors.listening import FILES_PER_HANDSHAKE
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import LimitSettings
 from ortoo.stores.disk import open_files
 
 
-@given(st.integers(0, 1 << 14) | st.integers(0, 1 << 20), st.integers(1, 1 << 20), st.integers(0, 2))
-def test_connections_leave_the_store_its_files(files: int, wanted: int, doors: int) -> None:
+@given(st.integers(0, 1 << 14) | st.integers(0, 1 << 20), st.integers(1, 1 << 20), st.integers(0, 2), st.booleans())
+def test_connections_leave_the_store_its_files(files: int, wanted: int, doors: int, tls: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for module in (open_files, server):
             patch.setattr(module, "file_limit", lambda: files)
+        handshakes = server._fit_handshakes(doors) if tls else 0
+        shaking = handshakes * FILES_PER_HANDSHAKE
         try:
-            connections = server._fit_connections(LimitSettings(connections=wanted), doors).connections
+            connections = server._fit_connections(LimitSettings(connections=wanted), doors, handshakes).connections
         except ConfigError:
-            assert files < open_files.pool_size() + open_files.OTHERS + POSTS_MAX + max(1, doors)
+            least = max(1, doors) * (1 + shaking)
+            assert files < open_files.pool_size() + open_files.OTHERS + POSTS_MAX + least
+            assert handshakes <= 1
         else:
             assert 1 <= connections <= wanted
-            assert doors * connections + open_files.pool_size() + open_files.OTHERS + POSTS_MAX <= files
+            taken = doors * (connections + shaking)
+            assert taken + open_files.pool_size() + open_files.OTHERS + POSTS_MAX <= files

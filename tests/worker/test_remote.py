@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ortoo
-from ortoo.app.server import _tls_context
+from ortoo.app.certificates import load
 from tests.app.certificates import make_certificate
 from tests.doors.tcp.home import serving as serve
 from tests.ports import free_port
@@ -75,7 +75,7 @@ async def test_a_worker_waits_for_its_server_and_outlives_it(tmp_path: Path, cap
 
 async def test_a_worker_trusts_the_certificates_that_it_is_given(tmp_path: Path) -> None:
     settings = make_certificate(tmp_path)
-    async with serve(tls=_tls_context(settings)) as home:
+    async with serve(tls=load(settings).context) as home:
         await home.queue.publish("emails", b"x")
         worker, seen = ortoo.Worker(f"ortoos://127.0.0.1:{home.port}", tls=settings.certificate), []
 

@@ -24,7 +24,7 @@ FILE_VARIABLE = "ORTOO_CONFIG"
 FILE_NAME = "ortoo.toml"
 
 # Read by other parts of Ortoo.
-OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE"})
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE", "ORTOO_TLS_CA"})
 
 _KEYS = "encryption_keys"
 # What Kubernetes sets in every container beside a service whose name begins with "ortoo".
@@ -199,6 +199,10 @@ def _check_tls(values: Mapping[str, Any], sources: Mapping[str, Source]) -> None
     if len(given) == 1:
         missing = "tls.key" if given[0] == "tls.certificate" else "tls.certificate"
         raise ConfigError(f"{sources[given[0]]}: {given[0]} needs {missing} as well")
+    if values["tls.client_ca"] is not None and not given:
+        raise ConfigError(f"{sources['tls.client_ca']}: tls.client_ca needs tls.certificate and tls.key as well")
+    if values["tls.client_auth"] in ("optional", "required") and values["tls.client_ca"] is None:
+        raise ConfigError(f"{sources['tls.client_auth']}: tls.client_auth needs tls.client_ca as well")
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,6 +108,7 @@ SECTIONS: dict[str, list[Family]] = {
             {
                 "ortoo_in_flight_bytes": "bytes of requests in flight",
                 "ortoo_in_flight_limit_bytes": "the limit on these, limits.in_flight_bytes",
+                "ortoo_tls_certificate_expiry_seconds": "time until the server's certificate expires, negative afterwards",
             },
         ),
     ],

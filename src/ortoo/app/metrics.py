@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Callable
 
 from ortoo.client.link import Link
 from ortoo.model.histogram import Histogram
@@ -21,16 +22,27 @@ _LATENCIES = {"publish": "mqueue_enqueue_latency_seconds", "lease": "mqueue_dequ
 
 
 class Metrics:
-    def __init__(self, link: Link, webhook: Webhook | None = None) -> None:
-        """A link that meters nothing, such as the broker itself: a scrape is no request of a client."""
+    def __init__(
+        self,
+        link: Link,
+        webhook: Webhook | None = None,
+        certificate_seconds: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """A link that meters nothing, such as the broker itself: a scrape is no request of a client.
+
+        `certificate_seconds`: until the server's certificate expires; None when it has none.
+        """
         self._link = link
         self._webhook = webhook
+        self._certificate_seconds = certificate_seconds
 
     async def render(self, link: Link | None = None) -> bytes:
         """Prometheus text. Others are served while it is put together. `link`: of somebody who may see only some topics."""
         figures, readings = await (link or self._link).ask(GetMetrics()), Readings()
         if self._webhook is not None and link is None:
             _read_webhook(readings, self._webhook)
+        if (seconds := self._certificate_seconds()) is not None:
+            readings.add("ortoo_tls_certificate_expiry_seconds", seconds)
         return await asyncio.to_thread(_render, readings, figures)
 
 

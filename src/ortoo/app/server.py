@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import os
 import signal
-import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,15 +18,17 @@ import uvloop
 
 from ortoo.broker import Access, Broker, Budget, Gate, Presence
 from ortoo.doors.http import HttpDoor
+from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import MEMORY, LimitSettings, Settings, TlsSettings
+from ortoo.model.settings import MEMORY, LimitSettings, Settings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
 from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_file_limit
 from ortoo.stores.memory import MemoryStore
 
+from .certificates import Certificates
 from .clock import SystemClock
 from .garbage import Collector
 from .logs import configure_logs
@@ -62,7 +63,8 @@ class Server:
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
         self._gates = self._make_gates()
-        self._metrics = Metrics(self.broker, self.webhook)
+        self.certificates: Certificates | None = None  # with TLS, once it has started
+        self._metrics = Metrics(self.broker, self.webhook, self._certificate_seconds)
         self.watch = Watch(self.broker)
         self._open = AsyncExitStack()  # what is to be closed, the last first
         self._is_stopping = False
@@ -82,7 +84,10 @@ class Server:
             self._open = undo.pop_all()
 
     async def _start(self, undo: AsyncExitStack) -> None:
-        doors = self._make_doors(_tls_context(self.settings.tls))
+        if self.settings.tls.certificate is not None:
+            self.certificates = Certificates(self.settings.tls)
+            self.broker.meters.on_problems.append(self.certificates.problems)
+        doors = self._make_doors()
         began = perf_counter()
         undo.push_async_callback(self.broker.close, checkpoint=True)
         await self.broker.open()
@@ -90,6 +95,9 @@ class Server:
         self.watch.look()
         self.watch.start()
         undo.push_async_callback(self.watch.stop)
+        if self.certificates is not None:
+            self.certificates.start()
+            undo.push_async_callback(self.certificates.stop)
         self.webhook.start()
         undo.push_async_callback(self.webhook.close)
         for name, door in doors.items():
@@ -98,6 +106,14 @@ class Server:
             self._doors[name] = door
             self.addresses[name] = door.address
             self._tell_address(name, *door.address)
+
+    def reload(self) -> None:
+        """Has what can be read again while it runs, the certificate, read again."""
+        if self.certificates is not None:
+            self.certificates.reload()
+
+    def _certificate_seconds(self) -> float | None:
+        return self.certificates.seconds_left if self.certificates is not None else None
 
     async def stop(self) -> None:
         """Graceful: takes nobody in any more, lets what is under way finish for `drain_seconds`, closes the store."""
@@ -120,12 +136,17 @@ class Server:
     def _make_gates(self) -> dict[str, Gate]:
         access, budget = Access(self.settings.token), Budget(self.settings.limits.in_flight_bytes)
         enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
-        limits = _fit_connections(self.settings.limits, sum(enabled.values()))
+        doors = sum(enabled.values())
+        handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
+        limits = _fit_connections(self.settings.limits, doors, handshakes)
         presence = Presence(self.broker)
         names = [name for name, is_on in enabled.items() if is_on]
         return {name: Gate(name, self.broker, access, limits, budget, presence) for name in names}
 
-    def _make_doors(self, tls: ssl.SSLContext | None) -> dict[str, Door]:
+    def _make_doors(self) -> dict[str, Door]:
+        tls = None
+        if self.certificates is not None:
+            tls = ServerTls(self.certificates.context, _fit_handshakes(len(self._gates)))
         doors: dict[str, Door] = {}
         if "http" in self._gates:
             doors["http"] = HttpDoor(
@@ -156,9 +177,18 @@ def _open_store(settings: Settings) -> Store:
     return open_directory(Path(settings.data), settings.encryption_keys)
 
 
-def _fit_connections(limits: LimitSettings, doors: int) -> LimitSettings:
+def _files_per_door(doors: int) -> int:
+    return (files_for_sockets() - POSTS_MAX) // max(1, doors)
+
+
+def _fit_handshakes(doors: int) -> int:
+    """How many a door may have under way. Connections are counted after them, so they have files of their own."""
+    return max(1, min(HANDSHAKES_MAX, _files_per_door(doors) // (4 * FILES_PER_HANDSHAKE)))
+
+
+def _fit_connections(limits: LimitSettings, doors: int, handshakes: int = 0) -> LimitSettings:
     """Every connection is an open file, and clients must not take those that the store and webhooks need."""
-    room = (files_for_sockets() - POSTS_MAX) // max(1, doors)
+    room = _files_per_door(doors) - handshakes * FILES_PER_HANDSHAKE
     if room < 1:
         raise ConfigError(
             f"this process may open only {file_limit()} files; allow it more (`ulimit -n`, or LimitNOFILE= of systemd)"
@@ -170,19 +200,6 @@ def _fit_connections(limits: LimitSettings, doors: int) -> LimitSettings:
         extra={"connections": room, "wanted": limits.connections, "files": file_limit()},
     )
     return msgspec.structs.replace(limits, connections=room)
-
-
-def _tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    if settings.certificate is None or settings.key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"the certificate {settings.certificate} with the key {settings.key} cannot be used: {error}"
-        ) from None
-    return context
 
 
 def _is_loopback(host: str) -> bool:
@@ -204,6 +221,8 @@ async def _serve(settings: Settings, listening: Callable[[Server], None]) -> int
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, number, asked)
+    if settings.tls.certificate is not None:  # else it ends the server, as a closed terminal does
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
     starting, stopping = asyncio.create_task(server.start()), asyncio.create_task(asked.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():

@@ -196,10 +196,6 @@ class Broker:
     def find_topic(self, name: TopicName) -> Topic | None:
         return self.engine.state.names.get(name)
 
-    def topic_name(self, topic: TopicId) -> TopicName | None:
-        found = self.engine.state.topics.get(topic)
-        return None if found is None else found.name
-
     # -- time
 
     def now(self) -> int:

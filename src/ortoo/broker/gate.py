@@ -12,7 +12,7 @@ from ortoo.model.access import Principal, Scope
 from ortoo.model.commands import Command, Lease, Once, Publish, Settle
 from ortoo.model.errors import FullError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
-from ortoo.model.names import TopicName
+from ortoo.model.names import TopicId, TopicName
 from ortoo.model.operations import operation_of
 from ortoo.model.queries import GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed, TopicInfo
@@ -108,7 +108,7 @@ class AuthorizedLink:
         self._broker = broker
         self._meters = meters
         self._access = access
-        self._rights = None if principal.is_unlimited else Rights(principal, broker.topic_name)
+        self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name)
         self._lasts = principal.expires is None and principal.token is None
         self.principal = principal
 
@@ -117,6 +117,10 @@ class AuthorizedLink:
 
     async def close(self) -> None:
         pass
+
+    def _topic_name(self, topic: TopicId) -> TopicName | None:
+        found = self._broker.engine.state.topics.get(topic)
+        return None if found is None else found.name
 
     def who(self, consumer: str) -> Who:
         """How a consumer of this client is told from those of other tenants."""

@@ -25,7 +25,7 @@ from .load import GROUP, Load, Mode, Outcome, Plan, join
 from .progress import bar
 
 if TYPE_CHECKING:
-    from ortoo import Queue
+    from ortoo import Queue, Tls
 
 EXAMPLES = examples(
     "ortoo bench",
@@ -179,7 +179,7 @@ class Runner:
                 loop.run_in_executor(
                     pool,
                     run_share,
-                    (self._target.url, self._target.token, self._target.namespace),
+                    (self._target.url, self._target.token, self._target.namespace, self._target.tls),
                     self._plan(self._options.messages if mode == "consume" else share, start_at),
                     mode,
                 )
@@ -203,13 +203,13 @@ class Runner:
             seen = at
 
 
-def run_share(where: tuple[str, str | None, str], plan: Plan, mode: Mode) -> Outcome:
+def run_share(where: tuple[str, str | None, str, Tls | None], plan: Plan, mode: Mode) -> Outcome:
     """What one of several processes does."""
     import uvloop
 
     async def work() -> Outcome:
-        url, token, namespace = where
-        async with Target(url, None, token, namespace).make_async() as queue:
+        url, token, namespace, tls = where
+        async with Target(url, None, token, namespace, tls).make_async() as queue:
             return await Load(queue, plan).run(mode)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

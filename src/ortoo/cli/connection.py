@@ -15,7 +15,7 @@ from ortoo.model.errors import InvalidError, NotFoundError, OrtooError, Unavaila
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
-    from ortoo import Queue, SyncQueue
+    from ortoo import Queue, SyncQueue, Tls
     from ortoo.client.address import Address
 
 P = ParamSpec("P")
@@ -23,6 +23,12 @@ P = ParamSpec("P")
 DEFAULT_URL = "ortoo://localhost:7632"
 PANEL = "Where the queue is"
 _COMPLETION_SECONDS = 1.0  # whoever presses the tab key should not wait longer
+
+
+def _tls_file(name: str, variable: str, text: str) -> tuple[Any, Any]:
+    option = typer.Option(name, envvar=variable, metavar="FILE", show_default=False, rich_help_panel=PANEL, help=text)
+    return Annotated[Path | None, option], None
+
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and default
     "url": (
@@ -78,17 +84,23 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
         ],
         DEFAULT_NAMESPACE,
     ),
+    "tls_ca": _tls_file("--tls-ca", "ORTOO_TLS_CA", "PEM file of the CA to trust, with an ortoos:// URL"),
+    "tls_certificate": _tls_file(
+        "--tls-certificate", "ORTOO_TLS_CERTIFICATE", "PEM file of your certificate, for a server that asks for one"
+    ),
+    "tls_key": _tls_file("--tls-key", "ORTOO_TLS_KEY", "PEM file of its private key"),
 }
 
 
 class Target:
     """A server, or a data directory; opened when a command asks for it."""
 
-    def __init__(self, url: str, data: Path | None, token: str | None, namespace: str) -> None:
+    def __init__(self, url: str, data: Path | None, token: str | None, namespace: str, tls: Tls | None = None) -> None:
         self.url = url
         self.data = data
         self.token = token
         self.namespace = namespace
+        self._tls = tls
 
     def __str__(self) -> str:
         """For people: without a token that may be in the URL."""
@@ -111,8 +123,9 @@ class Target:
         try:
             if self.data is not None:
                 return ortoo.open_sync(_existing(self.data), namespace=self.namespace)
-            self._address()
-            return ortoo.connect_sync(self.url, token=self.token, namespace=self.namespace, timeout=timeout)
+            return ortoo.connect_sync(
+                self.url, token=self.token, namespace=self.namespace, tls=self.tls, timeout=timeout
+            )
         except UnavailableError as error:
             raise self.with_advice(error) from None
 
@@ -122,8 +135,12 @@ class Target:
 
         if self.data is not None:
             return ortoo.open(_existing(self.data), namespace=self.namespace)
-        self._address()
-        return ortoo.connect(self.url, token=self.token, namespace=self.namespace)
+        return ortoo.connect(self.url, token=self.token, namespace=self.namespace, tls=self.tls)
+
+    @property
+    def tls(self) -> Tls | None:
+        """None for a server without TLS, whatever the environment says."""
+        return self._tls if self._address().is_tls else None
 
     def with_advice(self, error: UnavailableError) -> UnavailableError:
         if self.data is not None:
@@ -140,10 +157,25 @@ def _existing(data: Path) -> Path:
     return data
 
 
-def to_target(url: str | None, data: Path | None, token: str | None, namespace: str) -> Target:
+def to_target(
+    url: str | None,
+    data: Path | None,
+    token: str | None,
+    namespace: str,
+    tls_ca: Path | None = None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+) -> Target:
+    from ortoo.client.tls import Tls
+
     if data is not None and url is not None and url != os.environ.get("ORTOO_URL"):
         raise typer.BadParameter("give --url or --data, not both")
-    return Target(url or DEFAULT_URL, data, token, namespace)
+    url = url or DEFAULT_URL
+    for name, file in {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}.items():
+        is_asked = file is not None and str(file) != os.environ.get(f"ORTOO_TLS_{name.upper()}")
+        if is_asked and (data is not None or not url.startswith("ortoos://")):
+            raise typer.BadParameter(f"--tls-{name} is for a server with an ortoos:// URL")
+    return Target(url, data, token, namespace, Tls(tls_ca, tls_certificate, tls_key))
 
 
 def on_target(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
@@ -169,9 +201,10 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for the shell. Only from a server: opening a directory is too much for a key press."""
     if ctx.params.get("data") is not None:
         return []
-    given = {name: ctx.params.get(name) for name in ("url", "token")}
+    given = {name: ctx.params.get(name) for name in _OPTIONS}
+    given["namespace"] = given["namespace"] or DEFAULT_NAMESPACE
     try:
-        target = to_target(given["url"], None, given["token"], ctx.params.get("namespace") or DEFAULT_NAMESPACE)
+        target = to_target(**given)  # type: ignore[arg-type]  # as `on_target` does
         with target.open(_COMPLETION_SECONDS) as queue:
             return [topic.name for topic in queue.topics() if topic.name.startswith(incomplete)]
     except (OrtooError, OSError):

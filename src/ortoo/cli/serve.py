@@ -21,6 +21,7 @@ EXAMPLES = examples(
     "ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
     "ortoo serve --memory --http-port 0 --tcp-port 0",
     "ortoo serve --config ortoo.toml --set log.level=debug",
+    "ortoo serve --set tls.certificate=server.pem --set tls.key=server-key.pem",
 )
 
 config_app = typer.Typer(no_args_is_help=True, help="Show the settings of the server.")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
-from pathlib import Path
-
 from ortoo.model import limits
-from ortoo.model.errors import ConfigError, InvalidError
+from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.model.version import __version__
 
@@ -16,10 +13,9 @@ from .forking import tell_of_forks
 from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
+from .tls import Contexts, TlsOption
 
 _TIMEOUT_MAX = limits.PRODUCER_REMEMBERED_MS // 2000
-
-Tls = ssl.SSLContext | str | Path | None
 
 
 def connect(
@@ -28,7 +24,7 @@ def connect(
     token: str | None = None,
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
-    tls: Tls = None,
+    tls: TlsOption = None,
     timeout: float = 30.0,
     linger: float = 0.0,
 ) -> Queue:
@@ -37,16 +33,19 @@ def connect(
     async with ortoo.connect("ortoo://localhost:7632") as queue: ...
 
     Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before
-    an @. `tls`: the CA certificate to trust, as a file, or an SSLContext. `timeout`: seconds for which a server that went
-    away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0 sends what is
-    published in one turn of the event loop together, at once.
+    an @. `tls`: the CA certificate to trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or
+    an SSLContext. What it does not say, the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`:
+    seconds for which a server that went away is waited for, before calls fail. `linger`: seconds for which single
+    publishes wait for company; 0 sends what is published in one turn of the event loop together, at once.
     """
     address = parse_url(url)
-    context = _context(tls) if address.is_tls else None
+    if tls is not None and not address.is_tls:  # whoever names a CA thinks that nobody can listen
+        raise InvalidError(f"tls= is for an ortoos:// URL, and {address} has no TLS")
+    contexts = Contexts(tls) if address.is_tls else None
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
-    link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
+    link = RemoteLink(address, token or address.token, contexts, timeout, f"ortoo-python/{__version__}")
     queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
     tell_of_forks(link)
     tell_of_forks(queue)
@@ -59,7 +58,7 @@ def connect_sync(
     token: str | None = None,
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
-    tls: Tls = None,
+    tls: TlsOption = None,
     timeout: float = 30.0,
     linger: float = 0.0,
 ) -> SyncQueue:
@@ -73,12 +72,3 @@ def connect_sync(
         ),
         reopens=True,
     )
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    try:
-        return ssl.create_default_context(cafile=None if tls is None else str(tls))
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{tls} is not a CA certificate that can be used: {error}") from None

@@ -8,12 +8,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from ortoo.model.errors import ConfigError, OrtooError, ProtocolError, UnavailableError
+from ortoo.model.errors import OrtooError, ProtocolError, UnavailableError
 from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
 from ortoo.wire.outbox import Outbox
 
+from .tls import explain
+
 Receive = Callable[[int, int, msgspec.Raw], None]  # kind, id, body
+
+_GOODBYE_SECONDS = 1.0
 
 
 class Connection(asyncio.Protocol):
@@ -25,6 +29,8 @@ class Connection(asyncio.Protocol):
         self._outbox: Outbox | None = None
         self._reason: OrtooError | None = None
         self._welcomed: asyncio.Future[p.Welcome] = asyncio.get_running_loop().create_future()
+        self._ended = asyncio.Event()
+        self.place = "the server"  # in errors
         self.heard = 0.0
         self.idle_seconds = 30.0
         self.is_given_up = False  # it fell silent
@@ -55,10 +61,19 @@ class Connection(asyncio.Protocol):
         self.is_given_up = True
         self.abort(UnavailableError(f"the server has been silent for {self.idle_seconds:g} seconds"))
 
-    def close(self) -> None:
-        if self._transport is not None and self._outbox is not None:
-            self._outbox.flush()
-            self._transport.close()
+    async def close(self) -> None:
+        if self._transport is None or self._outbox is None:
+            return
+        self._outbox.flush()
+        self._transport.close()
+        if self._transport.get_extra_info("sslcontext") is None:
+            return
+        try:  # TLS says goodbye and waits for the answer; the event loop may end before that, and would complain
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await self._ended.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await asyncio.sleep(0)
 
     def abort(self, reason: OrtooError) -> None:
         self._reason = self._reason or reason
@@ -72,7 +87,10 @@ class Connection(asyncio.Protocol):
         self._outbox = Outbox(asyncio.get_running_loop().call_soon, transport.write)  # type: ignore[attr-defined]
 
     def connection_lost(self, error: Exception | None) -> None:
-        reason = self._reason or UnavailableError(f"the connection was lost: {error or 'the server closed it'}")
+        self._ended.set()
+        refusal = explain(error, self.place) if error is not None else None  # TLS 1.3 refuses after the handshake
+        reason = self._reason or refusal
+        reason = reason or UnavailableError(f"the connection was lost: {error or 'the server closed it'}")
         if not self._welcomed.done():
             self._welcomed.set_exception(reason)
             self._welcomed.exception()  # who would have greeted may have gone already
@@ -101,18 +119,23 @@ class Connection(asyncio.Protocol):
 async def connect_to(
     host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Connection], seconds: float
 ) -> Connection:
-    """UnavailableError when nobody answers there."""
-    loop = asyncio.get_running_loop()
+    """UnavailableError when nobody answers there, ConfigError when there is no TLS with whoever does."""
+    loop, place = asyncio.get_running_loop(), f"{host}:{port}"
+
+    def make_here() -> Connection:
+        connection = make()
+        connection.place = place
+        return connection
+
     try:
         async with asyncio.timeout(seconds):
-            _, connection = await loop.create_connection(make, host, port, ssl=tls)
-    except ssl.SSLCertVerificationError as error:
-        raise ConfigError(
-            f"the certificate of {host}:{port} is not trusted: {error.verify_message}; name its CA with tls="
-        ) from None
+            _, connection = await loop.create_connection(make_here, host, port, ssl=tls)
     except TimeoutError:
-        raise UnavailableError(f"{host}:{port} did not answer within {seconds:g} seconds") from None
+        raise UnavailableError(f"{place} did not answer within {seconds:g} seconds") from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnavailableError(f"no Ortoo server at {host}:{port} ({reason}); `ortoo serve` starts one") from None
+        refusal = explain(error, place)
+        if refusal is not None:
+            raise refusal from None
+        reason = error.strerror or str(error) or "it hung up during the TLS handshake"
+        raise UnavailableError(f"no Ortoo server at {place} ({reason}); `ortoo serve` starts one") from None
     return connection

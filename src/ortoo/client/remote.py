@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from random import Random
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from .connection import Connection, connect_to
 from .forking import keep, refusal
 from .requests import Requests
 from .subscribing import RemoteSubscription
+from .tls import Contexts
 
 log = logging.getLogger("ortoo.client")
 
@@ -40,9 +40,7 @@ A = TypeVar("A")
 class RemoteLink:
     """Satisfies Link. One connection at a time, to whichever of the servers answers."""
 
-    def __init__(
-        self, address: Address, token: str | None, tls: ssl.SSLContext | None, timeout: float, client: str
-    ) -> None:
+    def __init__(self, address: Address, token: str | None, tls: Contexts | None, timeout: float, client: str) -> None:
         self._address = address
         self._token = token
         self._tls = tls
@@ -79,9 +77,9 @@ class RemoteLink:
         closed = ClosedError("the queue was closed")
         self._end_subscriptions(closed)
         await self._requests.close(closed)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     def _forked(self) -> None:
         """In a child process: the connection is the parent's, and nothing may be said through it."""
@@ -97,7 +95,11 @@ class RemoteLink:
         for host, port in self._address.servers:
             try:
                 connection = await connect_to(
-                    host, port, self._tls, lambda: Connection(self._receive, self._on_lost), _CONNECT_SECONDS
+                    host,
+                    port,
+                    self._tls() if self._tls is not None else None,
+                    lambda: Connection(self._receive, self._on_lost),
+                    _CONNECT_SECONDS,
                 )
                 hello = p.Hello(p.PROTOCOL, self._client, self._token, list(self._consumers))
                 await connection.greet(hello, _CONNECT_SECONDS)

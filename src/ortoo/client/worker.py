@@ -24,11 +24,12 @@ from ortoo.model.names import DEFAULT_NAMESPACE
 
 from .arguments import check_number
 from .backoff import Sleep
-from .connecting import Tls, connect
+from .connecting import connect
 from .handler import Handler
 from .handlers import Handlers
 from .outcomes import Counts
 from .queue import Queue
+from .tls import TlsOption
 from .worker_run import WorkerRun
 
 log = logging.getLogger("ortoo.worker")
@@ -48,7 +49,7 @@ class Worker(Handlers):
         queue: str | Queue | Callable[[], Queue],
         *,
         token: str | None = None,
-        tls: Tls = None,
+        tls: TlsOption = None,
         namespace: str = DEFAULT_NAMESPACE,
         consumer: str | None = None,
         grace: float = 30.0,
@@ -167,7 +168,7 @@ class Worker(Handlers):
 
 
 def _maker(
-    queue: str | Queue | Callable[[], Queue], token: str | None, tls: Tls, namespace: str
+    queue: str | Queue | Callable[[], Queue], token: str | None, tls: TlsOption, namespace: str
 ) -> Callable[[], Queue]:
     if isinstance(queue, Queue):
         return lambda: queue

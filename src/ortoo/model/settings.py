@@ -58,9 +58,27 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     certificate: Annotated[
         Text | None,
-        Meta(description="A PEM file with the certificate and its chain. With it, every door accepts only TLS."),
+        Meta(
+            description=(
+                "A PEM file with the certificate and its chain. With it, every door accepts only TLS. When a file changes, it "
+                "is read again."
+            )
+        ),
     ] = None
     key: Annotated[Text | None, Meta(description="A PEM file with the private key of the certificate.")] = None
+    client_ca: Annotated[
+        Text | None,
+        Meta(description="A PEM file with the CA certificates that the certificates of clients are checked against."),
+    ] = None
+    client_auth: Annotated[
+        Literal["none", "optional", "required"] | None,
+        Meta(
+            description=(
+                "Whether clients show a certificate: `required`, the default with `tls.client_ca`, refuses those without one; "
+                "`optional` checks it if there is one; `none` does not ask."
+            )
+        ),
+    ] = None
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from ortoo.client import SyncQueue
 from ortoo.client.connecting import connect_sync
+from ortoo.client.tls import Tls
 from ortoo.model.names import DEFAULT_NAMESPACE
 
-from .options import Given
+from .options import TLS, Given
 
 DEFAULT_URL = "ortoo://localhost:7632"
 
@@ -19,6 +20,7 @@ class Address(NamedTuple):
     token: str | None = None
     namespace: str = DEFAULT_NAMESPACE
     timeout: float = 30.0  # how long a server that is away is waited for
+    tls: Tls | None = None
 
 
 def to_address(given: Given) -> Address:
@@ -27,7 +29,14 @@ def to_address(given: Given) -> Address:
         given.text("token"),
         given.text("namespace") or DEFAULT_NAMESPACE,
         given.seconds("timeout", 30.0),
+        Tls(*map(given.text, TLS)) if any(name in given for name in TLS) else None,
     )
+
+
+def tls_options(tls: Tls | None) -> dict[str, str | None]:
+    """The files, as options of the format `ortoo`."""
+    files = (None, None, None) if tls is None else (tls.ca, tls.certificate, tls.key)
+    return {name: None if file is None else str(file) for name, file in zip(TLS, files, strict=True)}
 
 
 _open: dict[tuple[int, Address], SyncQueue] = {}
@@ -38,6 +47,12 @@ def queue_at(address: Address) -> SyncQueue:
     place = (os.getpid(), address)
     queue = _open.get(place)
     if queue is None:
-        queue = connect_sync(address.url, token=address.token, namespace=address.namespace, timeout=address.timeout)
+        queue = connect_sync(
+            address.url,
+            token=address.token,
+            namespace=address.namespace,
+            tls=address.tls,
+            timeout=address.timeout,
+        )
         _open[place] = queue
     return queue

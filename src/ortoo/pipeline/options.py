@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 from ortoo.model.errors import InvalidError
 
-CONNECTION = ("url", "token", "namespace", "timeout")
+TLS = ("tlsCa", "tlsCertificate", "tlsKey")
+CONNECTION = ("url", "token", "namespace", "timeout", *TLS)
 
 
 def check_known(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -16,6 +16,7 @@ from ortoo.model.errors import InvalidError, ProtocolError
 from ortoo.model.offsets import to_plain
 
 HEAD_BYTES = 4
+_TLS = (b"\x15\x03", b"\x16\x03")  # how an alert, or a handshake, begins
 
 _encode_into = msgspec.msgpack.Encoder(enc_hook=to_plain).encode_into
 
@@ -60,6 +61,10 @@ class Splitter:
             if size > self.bytes_max:
                 if bytes(view[at : at + HEAD_BYTES]) == b"HTTP":
                     raise ProtocolError("not the Ortoo protocol; is this the HTTP port?")
+                if bytes(view[at : at + 2]) in _TLS:
+                    raise ProtocolError(
+                        "one side of the connection speaks TLS: use ortoos:// with TLS, ortoo:// without"
+                    )
                 raise ProtocolError(f"a frame of {size} bytes is too large, at most {self.bytes_max} are allowed here")
             upto = at + HEAD_BYTES + size
             if upto > end:

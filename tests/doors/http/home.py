@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from ortoo.broker.access import Access
 from ortoo.broker.budget import Budget
 from ortoo.broker.gate import Gate
 from ortoo.doors.http import HttpDoor
+from ortoo.doors.listening import ServerTls
 from ortoo.model.settings import HttpSettings, LimitSettings
 from ortoo.ports import Clock, Store
 from ortoo.stores.memory import MemoryStore
@@ -91,7 +93,7 @@ async def serving(
     store: Store | None = None,
     reason: str | None = None,
     auto_create: bool = True,
-    tls: Any = None,
+    tls: ssl.SSLContext | None = None,
     lake: str | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
@@ -99,7 +101,8 @@ async def serving(
     limits = limits or LimitSettings()
     gate = Gate("http", broker, Access(token), limits, Budget(limits.in_flight_bytes))
     settings = msgspec.structs.replace(settings or HttpSettings(), port=0)
-    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=tls, lake=lake)
+    secured = None if tls is None else ServerTls(lambda: tls)
+    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=secured, lake=lake)
     await door.open()
     home = Home(broker, gate, door)
     try:

@@ -14,6 +14,7 @@ import ortoo
 from ortoo import Queue
 from ortoo.app.clock import SystemClock
 from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.doors.listening import ServerTls
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import LimitSettings, TcpSettings
 from ortoo.ports import Clock, Store
@@ -116,7 +117,7 @@ async def serving(
     broker = Broker(store or MemoryStore(), clock or SystemClock())
     await broker.open()
     gate = Gate("tcp", broker, Access(token), LimitSettings(connections=connections), Budget(budget))
-    door = TcpDoor(gate, TcpSettings(port=port), tls=tls)
+    door = TcpDoor(gate, TcpSettings(port=port), tls=None if tls is None else ServerTls(lambda: tls))
     await door.open()
     try:
         yield Home(broker, gate, door)

@@ -95,7 +95,7 @@ def _placed(wanted: Wanted, target: Target) -> Wanted:
         placed = wanted._replace(address=Address(namespace=target.namespace), path=str(target.data))
     else:
         with target.open():  # says what to do when the server is away
-            placed = wanted._replace(address=Address(target.url, target.token, target.namespace))
+            placed = wanted._replace(address=Address(target.url, target.token, target.namespace, tls=target.tls))
     placed.check()
     return placed
 

@@ -14,6 +14,7 @@ from ortoo.client import Queue
 from ortoo.model.analytics import Report
 from ortoo.model.message import Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
+from ortoo.model.peer import PeerCertificate
 from ortoo.model.settings import HttpSettings
 
 T = TypeVar("T")
@@ -164,6 +165,12 @@ class Call:
         """The name of a consumer that gives none: the same for all requests of a connection."""
         name: str = self.scope["state"]["connection"].consumer
         return name
+
+    @property
+    def peer(self) -> PeerCertificate | None:
+        """The certificate that the client has shown."""
+        found: PeerCertificate | None = self.scope["state"]["peer"]
+        return found
 
     @property
     def is_gone(self) -> bool:

@@ -21,8 +21,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ortoo.broker.gate import Gate
+from ortoo.doors.peer import peer_certificate
 from ortoo.doors.unsent import unsent
 from ortoo.model.errors import InvalidError, OrtooError, TooManyError
+from ortoo.model.peer import PeerCertificate
 
 from .answers import PROBLEM_TYPE, Headers, Refusal, encode_problem, problem_headers, to_problem
 
@@ -126,6 +128,7 @@ class Connection(HttpToolsProtocol):
         self._in_request = False
         self._quiet_since: float | None = None  # no request has come together since then; None while one is served
         self._consumer = ""
+        self.peer: PeerCertificate | None = None
         self._unread = Unread()
 
     @property
@@ -148,6 +151,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _Flow(transport)
+        self.peer = peer_certificate(transport)
+        self.app_state["peer"] = self.peer  # of every request, also of the one that becomes a WebSocket
         self._quiet_since = self.loop.time()
         try:
             self._gate.enter()

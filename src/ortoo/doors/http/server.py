@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from email.utils import formatdate
 from importlib.metadata import version
 from typing import Any
@@ -12,12 +11,13 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from ortoo.broker.gate import Gate
-from ortoo.model.errors import ConfigError
+from ortoo.doors.listening import Listening, ServerTls, listen
+from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.settings import HttpSettings
 
 from .app import App
 from .call import HttpServices, Metrics, Ready, Receive, Scope, Send
-from .connection import Connection
+from .connection import Connection, to_answer
 from .monitoring import Analytics
 from .openapi import Description
 from .publishing import Inboxes
@@ -38,7 +38,7 @@ class HttpDoor:
         gate: Gate,
         settings: HttpSettings,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
         metrics: Metrics,
         ready: Ready,
         lake: str | None = None,
@@ -52,7 +52,7 @@ class HttpDoor:
         )
         self._app = App(self._services, Router(ROUTES))
         self._state = ServerState()
-        self._server: asyncio.Server | None = None
+        self._server: Listening | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0
 
@@ -72,14 +72,22 @@ class HttpDoor:
             ws_per_message_deflate=False,
         )
         config.load()
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(config, self._state, self._gate), host, port, ssl=self._tls, backlog=4096
+            self._server = await listen(
+                "http",
+                lambda: Connection(config, self._state, self._gate),
+                (host, port),
+                self._tls,
+                self._answer_plain,
+                backlog=4096,
             )
         except OSError as error:
             raise ConfigError(f"HTTP cannot listen on {host}:{port}: {error.strerror or error}") from error
         self._tick()
+
+    def _answer_plain(self, first: bytes) -> bytes:
+        """To a client that does not speak TLS."""
+        return to_answer(InvalidError("this port speaks TLS: use https://"), self._state.default_headers)
 
     @property
     def address(self) -> tuple[str, int]:

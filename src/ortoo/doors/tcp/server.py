@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 from ortoo.broker.gate import Gate
-from ortoo.model.errors import ConfigError
+from ortoo.doors.listening import Listening, ServerTls, listen
+from ortoo.model.errors import ConfigError, ProtocolError
 from ortoo.model.settings import TcpSettings
+from ortoo.wire import protocol as p
+from ortoo.wire.frames import encode_frame
 
 from .cutting import Cutter
-from .session import Session
+from .session import HTTP, NOT_HTTP, Session
 
 _SWEEP_SECONDS = 5.0
+_NOT_PLAIN = encode_frame((p.ERROR, 0, p.to_problem(ProtocolError("this port speaks TLS: use an ortoos:// URL"))))
 
 
 class TcpDoor:
     def __init__(
-        self, gate: Gate, settings: TcpSettings, *, tls: ssl.SSLContext | None = None, server: str = "ortoo"
+        self, gate: Gate, settings: TcpSettings, *, tls: ServerTls | None = None, server: str = "ortoo"
     ) -> None:
         self.gate = gate
         self.server = server
@@ -25,7 +28,7 @@ class TcpDoor:
         self.cutter = Cutter()
         self.address: tuple[str, int] = (settings.host, settings.port)
         self._tls = tls
-        self._listener: asyncio.Server | None = None
+        self._listener: Listening | None = None
         self.stalled: set[Session] = set()
         self._sessions: set[Session] = set()
         self._emptied = asyncio.Event()
@@ -35,9 +38,7 @@ class TcpDoor:
         host, port = self.address
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(
-                lambda: Session(self), host, port, ssl=self._tls, backlog=1024, reuse_address=True
-            )
+            self._listener = await listen("tcp", lambda: Session(self), self.address, self._tls, _answer_plain, 1024)
         except OSError as error:
             raise ConfigError(
                 f"the TCP door cannot listen on {host}:{port}: {error.strerror or error}; choose another with tcp.port"
@@ -87,3 +88,8 @@ class TcpDoor:
                     session.abort()
                 else:
                     session.reassure()
+
+
+def _answer_plain(first: bytes) -> bytes:
+    """To a client that does not speak TLS."""
+    return NOT_HTTP if first.startswith(HTTP) else bytes(_NOT_PLAIN)

@@ -15,6 +15,7 @@ from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.broker.presence import Presence
 from ortoo.broker.subscription import Subscription
+from ortoo.doors.peer import peer_certificate
 from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
@@ -43,8 +44,8 @@ IDLE_SECONDS = 30.0
 BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
 PROGRESS_BYTES = 64 * 1024  # of a frame that is not whole yet: so many more are a sign of life, fewer are none
 
-_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
-_NOT_HTTP = (
+HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
+NOT_HTTP = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is Ortoo's TCP port, for its own protocol. HTTP has a port of its own, usually 6632.\n"
 )
@@ -94,6 +95,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self.peer = peer_certificate(transport)
         self._outbox = Outbox(asyncio.get_running_loop().call_soon, self._transport.write)
         self._services.begun(self)
         try:
@@ -121,8 +123,8 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:
             return  # the client asks again, elsewhere or later
-        if self._is_fresh and data[:4] in _HTTP:
-            self._transport.write(_NOT_HTTP)
+        if self._is_fresh and data.startswith(HTTP):
+            self._transport.write(NOT_HTTP)
             self._leave()
             return
         self._is_fresh = False

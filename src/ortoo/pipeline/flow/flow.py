@@ -33,6 +33,9 @@ class QueueAddress(msgspec.Struct, frozen=True):
     url: str | None = None
     token: str | None = None
     namespace: str | None = None
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -160,10 +163,13 @@ class _Reading:
 
     def _queue(self, top: Section) -> QueueAddress:
         section = top.section("queue", "`queue`")
-        usual = {key: self._environ.get(f"ORTOO_{key.upper()}") or None for key in ("url", "token", "namespace")}
+        usual = {key: self._environ.get(f"ORTOO_{key.upper()}") or None for key in QueueAddress.__struct_fields__}
         if section is None:
             return QueueAddress(**usual)
         queue = QueueAddress(**{key: section.loose_text(key) or value for key, value in usual.items()})
+        for key in ("tls_ca", "tls_certificate", "tls_key"):
+            if section.loose_text(key) and not (queue.url or "").startswith("ortoos://"):
+                section.complain(key, f"`{key}` is for an ortoos:// URL")
         section.finish()
         if queue.url is not None:
             from ortoo.client.address import parse_url

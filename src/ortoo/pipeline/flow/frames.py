@@ -46,7 +46,10 @@ def build_frames(flow: Flow, session: SparkSession) -> Frames:
 
 def queue_options(flow: Flow) -> dict[str, str]:
     """Of the format `ortoo`: where the queue is."""
-    given = {"url": flow.queue.url, "token": flow.queue.token, "namespace": flow.queue.namespace}
+    queue = flow.queue
+    given = {"url": queue.url, "token": queue.token, "namespace": queue.namespace}
+    if queue.url is not None and queue.url.startswith("ortoos://"):  # else the environment may name them for others
+        given |= {"tlsCa": queue.tls_ca, "tlsCertificate": queue.tls_certificate, "tlsKey": queue.tls_key}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -13,9 +13,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ortoo.client.tls import Tls
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
-from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at
+from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at, tls_options
 from ortoo.pipeline.source.offsets import from_offset, to_offset
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.plan import Planner
@@ -67,7 +68,12 @@ class Wanted(NamedTuple):
     def options(self, table: str) -> dict[str, str]:
         """Of the stream that reads it."""
         address = self.address
-        where = {"url": address.url, "token": address.token, "timeout": str(address.timeout)}
+        where = {
+            "url": address.url,
+            "token": address.token,
+            "timeout": str(address.timeout),
+            **tls_options(address.tls),
+        }
         if self.path is not None:
             where = {"path": self.path, "encryptionKeys": self.keys}
         return {
@@ -283,10 +289,11 @@ def archive(
     history: bool = True,
     every: float | None = None,
     report: Report = lambda _: None,
+    tls: Tls | None = None,
 ) -> Manifest:
     """What `ortoo pipeline archive` does: until everything is archived, or with `every` so many seconds, for ever.
 
     `report` hears of each batch, and of problems that does not end the job. What the lake holds then is returned.
     """
-    wanted = Wanted(Address(url, token, namespace), topics=tuple(topics), pattern=pattern, history=history)
+    wanted = Wanted(Address(url, token, namespace, tls=tls), topics=tuple(topics), pattern=pattern, history=history)
     return archive_wanted(spark, Lake(lake), wanted, every, report)

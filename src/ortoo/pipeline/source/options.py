@@ -11,7 +11,7 @@ import msgspec
 
 from ortoo.model.errors import InvalidError
 from ortoo.pipeline.connection import Address, to_address
-from ortoo.pipeline.options import CONNECTION, Given, check_known
+from ortoo.pipeline.options import CONNECTION, TLS, Given, check_known
 
 from .offsets import is_partition
 from .schema import TABLES
@@ -96,7 +96,7 @@ def _check_together(given: Given, table: str, streaming: bool) -> None:
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if name in given:
             raise InvalidError(f"option {name!r} is for {'batch reads' if streaming else 'streams'} only")
-    if "path" in given and any(name in given for name in ("url", "token")):
+    if "path" in given and any(name in given for name in ("url", "token", *TLS)):
         raise InvalidError("give 'url' to read from a server, or 'path' to read a data directory, not both")
     if "encryptionKeys" in given and "path" not in given:
         raise InvalidError("option 'encryptionKeys' goes with 'path'; a server has its keys itself")
