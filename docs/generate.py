@@ -117,6 +117,7 @@ CONFIGURATION_SECTIONS = {
     "http": "HTTP",
     "tls": "TLS",
     "limits": "Limits",
+    "audit": "Audit",
     "log": "Log",
 }
 

@@ -15,6 +15,7 @@ from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.access import EVERYTHING, Grant, Principal
 from ortoo.model.errors import UnauthenticatedError
+from ortoo.model.peer import PeerCertificate
 from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
 from ortoo.stores.memory import MemoryStore
 from tests.doors.tcp.home import Home
@@ -42,7 +43,7 @@ class Roles:
     def __init__(self) -> None:
         self.revoked: set[str] = set()
 
-    def admit(self, token: str | None) -> Principal:
+    def admit(self, token: str | None, certificate: PeerCertificate | None = None) -> Principal:
         if token not in ROLES or token in self.revoked:
             raise UnauthenticatedError("this server asks for the name of a role")
         return Principal(token, ROLES[token], token=token)

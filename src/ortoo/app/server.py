@@ -28,6 +28,7 @@ from ortoo.stores.disk import open_directory
 from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_file_limit
 from ortoo.stores.memory import MemoryStore
 
+from .audit import Audit
 from .certificates import Certificates
 from .clock import SystemClock
 from .garbage import Collector
@@ -62,6 +63,7 @@ class Server:
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
+        self.audit: Audit | None = None
         self._gates = self._make_gates()
         self.certificates: Certificates | None = None  # with TLS, once it has started
         self._metrics = Metrics(self.broker, self.webhook, self._certificate_seconds)
@@ -98,6 +100,9 @@ class Server:
         if self.certificates is not None:
             self.certificates.start()
             undo.push_async_callback(self.certificates.stop)
+        if self.audit is not None:
+            self.audit.start()
+            undo.push_async_callback(self.audit.stop)
         self.webhook.start()
         undo.push_async_callback(self.webhook.close)
         for name, door in doors.items():
@@ -140,8 +145,13 @@ class Server:
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
         limits = _fit_connections(self.settings.limits, doors, handshakes)
         presence = Presence(self.broker)
+        wanted = self.settings.audit.enabled
+        if access.needs_token if wanted is None else wanted:
+            self.audit = Audit(self.broker)
+            self.broker.meters.on_problems.append(self.audit.problems)
+        audited = None if self.audit is None else self.audit.note
         names = [name for name, is_on in enabled.items() if is_on]
-        return {name: Gate(name, self.broker, access, limits, budget, presence) for name in names}
+        return {name: Gate(name, self.broker, access, limits, budget, presence, audited) for name in names}
 
     def _make_doors(self) -> dict[str, Door]:
         tls = None

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ortoo.model.access import EVERYTHING, Principal
 from ortoo.model.errors import UnauthenticatedError
+from ortoo.model.peer import PeerCertificate
 
 ANYONE = Principal("anyone", (EVERYTHING,))
 HOLDER = Principal("token", (EVERYTHING,))
@@ -17,8 +18,8 @@ class Authenticator(Protocol):
     @property
     def needs_token(self) -> bool: ...
 
-    def admit(self, token: str | None) -> Principal:
-        """Whose token it is; UnauthenticatedError when it is nobody's."""
+    def admit(self, token: str | None, certificate: PeerCertificate | None = None) -> Principal:
+        """Whose token or certificate it is; UnauthenticatedError when it is nobody's."""
         ...
 
     def is_valid(self, principal: Principal) -> bool:
@@ -36,7 +37,7 @@ class Access:
     def needs_token(self) -> bool:
         return self._token is not None
 
-    def admit(self, token: str | None) -> Principal:
+    def admit(self, token: str | None, certificate: PeerCertificate | None = None) -> Principal:
         if self._token is None:
             return ANYONE
         if token is None:

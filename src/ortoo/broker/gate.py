@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
 
 from ortoo.model.access import Principal, Scope
-from ortoo.model.commands import Command, Lease, Once, Publish, Settle
-from ortoo.model.errors import FullError, OrtooError, TooManyError, UnauthenticatedError
+from ortoo.model.audit import OK, Audited, AuditEvent, target_of
+from ortoo.model.commands import Command, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.errors import ForbiddenError, FullError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.operations import operation_of
+from ortoo.model.peer import PeerCertificate
 from ortoo.model.queries import GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed, TopicInfo
 from ortoo.model.runs import runs_of
@@ -47,13 +51,15 @@ class Gate:
         limits: LimitSettings,
         budget: Budget,
         presence: Presence | None = None,
+        audited: Audited | None = None,
     ) -> None:
-        """`presence` is that of all doors; the only door needs to give none."""
+        """`presence` is that of all doors; the only door needs to give none. `audited` is told what an auditor should know."""
         self.door = door
         self.budget = budget
         self.presence = presence or Presence(broker)
         self._broker = broker
         self._access = access
+        self._audited = audited
         self._connections_max = limits.connections
         self._meters = broker.meters.door(door)
         broker.meters.budget = budget
@@ -87,14 +93,33 @@ class Gate:
                 extra={"door": self.door, "connections": self.connections, "refused": self._meters.refused},
             )
 
-    def admit(self, token: str | None) -> AuthorizedLink:
-        """UnauthenticatedError when the token does not open this gate."""
+    def admit(
+        self, token: str | None, address: str | None = None, certificate: PeerCertificate | None = None
+    ) -> AuthorizedLink:
+        """UnauthenticatedError when neither the token nor the certificate opens this gate."""
         try:
-            principal = self._access.admit(token)
+            principal = self._access.admit(token, certificate)
         except OrtooError as error:
             self._meters.failed("connect", error)
+            if self._audited is not None:
+                event = AuditEvent(who="?", action="Authenticate", outcome=error.code, door=self.door, address=address)
+                self._audited(event)
             raise
-        return AuthorizedLink(self._broker, principal, self._meters, self._access)
+        audited = None if self._audited is None else partial(self._note, self._audited, principal, address)
+        return AuthorizedLink(self._broker, principal, self._meters, self._access, audited)
+
+    def _note(self, audited: Audited, principal: Principal, address: str | None, request: Any, outcome: str) -> None:
+        audited(
+            AuditEvent(
+                who=principal.name,
+                action=type(unwrap(request)).__name__,
+                outcome=outcome,
+                door=self.door,
+                address=address,
+                token=principal.token,
+                target=target_of(request),
+            )
+        )
 
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
@@ -104,7 +129,16 @@ class Gate:
 class AuthorizedLink:
     """A client that was let in: everything it may ask of the broker, asked in its name."""
 
-    def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters, access: Authenticator) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        principal: Principal,
+        meters: DoorMeters,
+        access: Authenticator,
+        noted: Callable[[Any, str], None] | None = None,
+    ) -> None:
+        """`noted` is told of requests that an auditor should know of, and how they ended."""
+        self._noted = noted
         self._broker = broker
         self._meters = meters
         self._access = access
@@ -139,7 +173,17 @@ class AuthorizedLink:
         """The request, as far as it is allowed; an error when it is not, or not any more."""
         if not self._lasts:
             self._check_lasting()
-        return request if self._rights is None else self._rights.narrow(request)
+        if self._rights is None:
+            return request
+        try:
+            return self._rights.narrow(request)
+        except ForbiddenError as error:
+            self._note(request, error)
+            raise
+
+    def _note(self, request: Any, error: OrtooError | None = None) -> None:
+        if self._noted is not None:
+            self._noted(request, OK if error is None else error.code)
 
     def _check_lasting(self) -> None:
         if not self._access.is_valid(self.principal):
@@ -149,7 +193,16 @@ class AuthorizedLink:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: Command) -> Any:
-        return await self._broker.call(self.check(command))
+        allowed = self.check(command)
+        if self._noted is None or operation_of(command).scope != "admin":
+            return await self._broker.call(allowed)
+        try:
+            answer = await self._broker.call(allowed)
+        except OrtooError as error:
+            self._note(command, error)
+            raise
+        self._note(command)
+        return answer
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         return await self._meters.timed("publish", self._publish(command, wait_ms))

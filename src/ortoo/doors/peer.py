@@ -30,3 +30,9 @@ def to_peer(found: dict[str, Any]) -> PeerCertificate:
         tuple(value for kind, value in others if kind == "email"),
         float(ssl.cert_time_to_seconds(found["notAfter"])),
     )
+
+
+def address_of(transport: asyncio.BaseTransport) -> str | None:
+    """Where a client calls from, without the port."""
+    found: Any = transport.get_extra_info("peername")
+    return found[0] if isinstance(found, tuple) and found else None

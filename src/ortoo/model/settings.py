@@ -91,6 +91,18 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 512 * 1024 * 1024
 
 
+class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Whether to write down who administers the queue, who is forbidden something and who fails to log in, in the "
+                "topic `ortoo.audit` of the namespace `system`. When not set: where clients need a token."
+            )
+        ),
+    ] = None
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="The lowest level that is logged.")
@@ -137,4 +149,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     http: HttpSettings = HttpSettings()
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
+    audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()

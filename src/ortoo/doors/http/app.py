@@ -98,7 +98,7 @@ class App:
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
         call = Call(self._services, scope, receive, headers)
         if endpoint.route.needs_token:
-            call.link = self._services.gate.admit(bearer_token(headers))
+            call.link = self._services.gate.admit(bearer_token(headers), _address(scope), call.peer)
         call.params = params
         call.query = parse_query(endpoint.route.query, scope["query_string"])
         if endpoint.decoder is not None:
@@ -203,6 +203,11 @@ def read_head(scope: Scope) -> dict[bytes, bytes]:
     if coding.strip().lower() != b"chunked":
         raise Refusal(501, f"transfer-encoding may be chunked, not {coding!r}; see content-encoding", _END)
     return headers
+
+
+def _address(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
 
 
 def bearer_token(headers: dict[bytes, bytes]) -> str | None:
@@ -339,7 +344,7 @@ class Handshake:
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        link = self._services.gate.admit(token)
+        link = self._services.gate.admit(token, _address(scope), scope["state"]["peer"])
         if self._services.is_closing:
             raise ClosedError("the server stops")
         return Session(self._services, link, f"ws-{uuid4().hex}", receive, send)

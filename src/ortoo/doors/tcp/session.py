@@ -15,7 +15,7 @@ from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.broker.presence import Presence
 from ortoo.broker.subscription import Subscription
-from ortoo.doors.peer import peer_certificate
+from ortoo.doors.peer import address_of, peer_certificate
 from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
@@ -258,7 +258,7 @@ class Session(asyncio.Protocol):
             raise ProtocolError("the first frame of a client must be its hello")
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
-        self._link = self._gate.admit(hello.token)
+        self._link = self._gate.admit(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:

@@ -1,0 +1,136 @@
+"""Writes down who did what, into a topic of the system's own namespace and into the log.
+
+Events are noted without waiting and written in the background: the queue never waits for its auditor. What comes in floods, such
+as failed logins, is summed up; what cannot be written is counted and told. The topic is made with the first event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from time import monotonic
+
+import msgspec
+
+from ortoo.client.link import Link
+from ortoo.model.audit import AUDIT_TOPIC, AuditEvent
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import CreateTopic, Publish
+from ortoo.model.errors import ExistsError, OrtooError
+from ortoo.model.topic import TopicConfig
+
+BUFFERED_MAX = 10_000  # events that wait to be written
+ALIKE_MAX = 20  # of one kind that are told one by one in a window
+KINDS_MAX = 1_000  # that are told apart in a window; what is beyond is one kind
+WINDOW_SECONDS = 10.0
+_BATCH = 500
+_PAUSE_SECONDS = 1.0  # after a write that failed
+_CONFIG = TopicConfig(
+    partitions=1, ordering="strict", dlq=False, retention_seconds=90 * 86_400.0, durability="interval"
+)
+
+_log = logging.getLogger("ortoo.audit")
+
+
+class Audit:
+    def __init__(self, link: Link, now: Callable[[], float] = monotonic) -> None:
+        self._link = link
+        self._now = now
+        self._buffer: deque[AuditEvent] = deque()
+        self._window = now()
+        self._seen: Counter[tuple[str, ...]] = Counter()
+        self._rest: dict[tuple[str, ...], AuditEvent] = {}  # by kind, the last of those that are only counted
+        self._lost = 0
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_made = False
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="ortoo-audit")
+
+    async def stop(self) -> None:
+        """What was noted is written, if that succeeds at once."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        self._end_window()
+        try:
+            while self._buffer:
+                await self._write()
+        except OrtooError as error:
+            _log.warning("audit events were not written", extra={"events": len(self._buffer), "error": str(error)})
+
+    def problems(self) -> list[str]:
+        if not self._lost:
+            return []
+        return [
+            f"{self._lost} audit events could not be written to topic {str(AUDIT_TOPIC)!r}; the log has some of them"
+        ]
+
+    def note(self, event: AuditEvent) -> None:
+        if self._now() - self._window >= WINDOW_SECONDS:
+            self._end_window()
+        kind = event.kind
+        if kind not in self._seen and len(self._seen) >= KINDS_MAX:
+            kind = ("others", event.action, event.outcome, event.door)
+            event = msgspec.structs.replace(event, who="others", address=None, token=None, target=None)
+        self._seen[kind] += 1
+        if self._seen[kind] > ALIKE_MAX:
+            self._rest[kind] = event
+        else:
+            self._add(event)
+
+    def _end_window(self) -> None:
+        """Of what came in floods: how many more there were."""
+        self._window = self._now()
+        for kind, event in self._rest.items():
+            more = self._seen[kind] - ALIKE_MAX
+            self._add(msgspec.structs.replace(event, token=None, target=None, count=more))
+        self._seen.clear()
+        self._rest.clear()
+
+    def _add(self, event: AuditEvent) -> None:
+        _log.info(event.action, extra={k: v for k, v in msgspec.structs.asdict(event).items() if v is not None})
+        if len(self._buffer) >= BUFFERED_MAX:
+            self._lost += 1
+            return
+        self._buffer.append(event)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(WINDOW_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            if self._rest and self._now() - self._window >= WINDOW_SECONDS:
+                self._end_window()
+            try:
+                while self._buffer:
+                    await self._write()
+            except Exception as error:  # nobody would be told, and what is audited goes on
+                _log.warning("the audit topic cannot be written", extra={"error": str(error)})
+                await asyncio.sleep(_PAUSE_SECONDS)
+                self._wake.set()
+
+    async def _write(self) -> None:
+        some = [self._buffer[index] for index in range(min(_BATCH, len(self._buffer)))]
+        if not self._is_made:
+            await self._make()
+        values = [msgspec.json.encode(event) for event in some]
+        await self._link.publish(Publish(AUDIT_TOPIC, Outgoing(values, json=[True] * len(values))))
+        for _ in some:
+            self._buffer.popleft()
+
+    async def _make(self) -> None:
+        try:
+            await self._link.call(CreateTopic(AUDIT_TOPIC, _CONFIG))
+        except ExistsError:
+            pass  # its settings were changed, which is the operator's right
+        self._is_made = True

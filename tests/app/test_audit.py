@@ -1,0 +1,181 @@
+"""Who did what, and who tried: written down, bounded, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+import ortoo
+from ortoo.app import audit as audits
+from ortoo.app.audit import Audit
+from ortoo.app.server import Server
+from ortoo.model.audit import AUDIT_TOPIC, AuditEvent
+from ortoo.model.commands import CreateTopic, Publish
+from ortoo.model.errors import FullError, UnauthenticatedError
+from ortoo.model.settings import HttpSettings, Settings, TcpSettings
+
+TOKEN = "the-token-of-the-server"
+SYSTEM, NAME = AUDIT_TOPIC
+
+
+class Recorder:
+    """A link that keeps what is published, or refuses it."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.refuses = False
+        self.calls: list[Any] = []
+
+    async def call(self, command: Any) -> None:
+        self.calls.append(command)
+
+    async def publish(self, command: Publish) -> None:
+        if self.refuses:
+            raise FullError("no room")
+        assert command.topic == AUDIT_TOPIC
+        self.events += [msgspec.json.decode(value) for value in command.batch.values]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def failed(number: int = 0, **more: Any) -> AuditEvent:
+    return AuditEvent(
+        who="?", action="Authenticate", outcome="unauthenticated", door="tcp", address=f"10.0.0.{number}", **more
+    )
+
+
+async def finished(audit: Audit) -> None:
+    audit.start()
+    await audit.stop()
+
+
+async def test_a_flood_of_one_kind_is_summed_up() -> None:
+    link, clock = Recorder(), Clock()
+    audit = Audit(link, clock)  # type: ignore[arg-type]
+    for _ in range(100_000):
+        audit.note(failed())
+    assert len(audit._buffer) == audits.ALIKE_MAX
+    clock.now += audits.WINDOW_SECONDS
+    audit.note(failed())
+    await finished(audit)
+    assert [event.get("count", 1) for event in link.events] == [1] * 20 + [100_000 - 20, 1]
+
+
+async def test_a_flood_from_many_addresses_is_bounded() -> None:
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(50_000):
+        audit.note(failed(number))
+    assert len(audit._seen) <= audits.KINDS_MAX + 1
+    await finished(audit)
+    assert len(link.events) <= audits.KINDS_MAX + audits.ALIKE_MAX + 1
+    assert sum(event.get("count", 1) for event in link.events) == 50_000
+
+
+async def test_what_cannot_be_written_waits_is_bounded_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "BUFFERED_MAX", 5)
+    link = Recorder()
+    link.refuses = True
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(8):
+        audit.note(failed(number))
+    assert audit.problems() == [
+        "3 audit events could not be written to topic 'system/ortoo.audit'; the log has some of them"
+    ]
+    link.refuses = False
+    await finished(audit)
+    assert len(link.events) == 5
+
+
+async def test_its_topic_is_made_once() -> None:
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(3):
+        audit.note(failed(number))
+        await finished(audit)
+    assert [type(call) for call in link.calls] == [CreateTopic]
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, **settings: Any) -> AsyncIterator[Server]:
+    given = Settings(data=str(tmp_path), tcp=TcpSettings(port=0), http=HttpSettings(port=0), **settings)
+    server = Server(given)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def read(server: Server, count: int) -> list[dict[str, Any]]:
+    """So many events, once they are written."""
+    async with ortoo.connect(f"ortoo://127.0.0.1:{server.addresses['tcp'][1]}", token=TOKEN, namespace=SYSTEM) as queue:
+        while True:
+            try:
+                found = [message.json() async for message in queue.read(NAME)]
+            except ortoo.NotFoundError:
+                found = []
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_administration_and_failed_logins_are_written_down(tmp_path: Path) -> None:
+    async with serving(tmp_path, token=TOKEN) as server:
+        url = f"ortoo://127.0.0.1:{server.addresses['tcp'][1]}"
+        async with ortoo.connect(url, token=TOKEN) as queue:
+            await queue.create_topic("orders")
+            await queue.publish("orders", b"the value", key="the key")
+            await queue.ack(await queue.lease("orders"))
+            with pytest.raises(ortoo.NotFoundError):
+                await queue.delete_topic("nothing")
+        with pytest.raises(UnauthenticatedError):
+            async with ortoo.connect(url, token="guessed"):
+                pass
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.addresses['http'][1]}") as web:
+            assert (await web.get("/v1/topics", headers={"authorization": "Bearer guessed"})).status_code == 401
+        events = await read(server, 4)
+        assert [(e["who"], e["action"], e["outcome"], e["door"], e.get("target")) for e in events] == [
+            ("token", "CreateTopic", "ok", "tcp", "orders"),
+            ("token", "DeleteTopic", "not_found", "tcp", "nothing"),
+            ("?", "Authenticate", "unauthenticated", "tcp", None),
+            ("?", "Authenticate", "unauthenticated", "http", None),
+        ]
+        assert {event["address"] for event in events} == {"127.0.0.1"}
+    text = repr(events)
+    assert not any(secret in text for secret in (TOKEN, "guessed", "the value", "the key"))
+
+
+async def test_events_survive_a_restart_and_go_on(tmp_path: Path) -> None:
+    for number in range(2):
+        async with serving(tmp_path, token=TOKEN) as server:
+            url = f"ortoo://127.0.0.1:{server.addresses['tcp'][1]}"
+            async with ortoo.connect(url, token=TOKEN) as queue:
+                await queue.create_topic(f"t{number}")
+    async with serving(tmp_path, token=TOKEN) as server:
+        assert [event["target"] for event in await read(server, 2)] == ["t0", "t1"]
+
+
+async def test_without_tokens_nothing_is_written_unless_it_is_asked_for(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        assert server.audit is None
+    async with serving(tmp_path, audit=audits_on()) as server:
+        assert server.audit is not None
+
+
+def audits_on() -> Any:
+    from ortoo.model.settings import AuditSettings
+
+    return AuditSettings(enabled=True)
