@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.commands import Command, Lease, Once, Publish
+from ortoo.model.commands import AnyCommand, Lease, Once, Publish
 from ortoo.model.errors import FullError, OrtooError, TooManyError
 from ortoo.model.masking import shown_config
 from ortoo.model.operations import operation_of
@@ -108,7 +108,7 @@ class AuthorizedLink:
     async def close(self) -> None:
         pass
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, command: AnyCommand) -> Any:
         return await self._meters.timed(operation_of(command).family, self._broker.call(command))
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:

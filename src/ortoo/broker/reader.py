@@ -17,6 +17,7 @@ from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
 from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
+from ortoo.model.keys import KeysInfo
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import Query
@@ -35,6 +36,7 @@ from ortoo.model.replies import (
 )
 
 from .figures import Measured, measure
+from .keys import keys_of
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
@@ -45,6 +47,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
+    q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
     q.ScanHistory: "scan_history",
@@ -128,6 +131,10 @@ class Reader:
             self._measuring = asyncio.create_task(measure(self._broker), name="ortoo-metrics")
             self._measuring.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._measuring)
+
+    async def keys(self, with_uses: bool = True) -> KeysInfo:
+        self._broker.state  # noqa: B018  # OrtooError while nothing is taken: the store is being recovered
+        return await keys_of(self._broker.store).info(with_uses)
 
     async def read(self, run: Taken, offsets: Sequence[int]) -> Columns:
         if not offsets:

@@ -14,6 +14,7 @@ from . import commands as c
 from . import queries as q
 from .decoding import decode_stored
 from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
+from .keys import KeysInfo, RotatedKey
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
@@ -57,10 +58,13 @@ OPERATIONS: dict[type, Operation] = {
     c.RetryNow: Operation("admin", "admin", int, _UNKNOWN),
     c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN),
     c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN),
+    c.RotateKey: Operation("admin", "admin", RotatedKey, (ConfigError, ExistsError)),
+    c.Reencrypt: Operation("admin", "admin", None, (ConfigError, NotFoundError)),
     q.ListTopics: Operation("read", "read", list[TopicInfo]),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats),
     q.GetMetrics: Operation("read", "read", MetricFigures),
+    q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,)),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
     q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
@@ -73,7 +77,7 @@ _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation
 encode_answer = msgspec.msgpack.Encoder(enc_hook=to_plain).encode
 
 
-def operation_of(request: c.Command | q.Query[Any]) -> Operation:
+def operation_of(request: c.AnyCommand | q.Query[Any]) -> Operation:
     return OPERATIONS[type(request.command if isinstance(request, c.Once) else request)]
 
 
