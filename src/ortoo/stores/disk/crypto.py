@@ -262,3 +262,13 @@ def load_keys(source: str | dict[str, bytes] | None) -> dict[str, bytes]:
             raise ConfigError(f"the key command ended with {done.returncode}: {done.stderr.strip()[:200]}")
         return parse_keys(done.stdout)
     raise ConfigError(f"keys come from a dict, 'file:PATH', 'command:CMD' or {VARIABLE}, not from {kind!r}")
+
+
+def open_ring(keys: str | dict[str, bytes] | None) -> KeyRing:
+    """A ring of the keys from there, which knows where that is."""
+    return KeyRing(load_keys(keys), key_source(keys), is_given=isinstance(keys, dict))
+
+
+def tells_of_keys(problem: str) -> bool:
+    """Whether something is quarantined only for want of its key, and not damaged."""
+    return problem.partition(" is quarantined: ")[2].startswith(("encryption key ", "there is no encryption key"))
