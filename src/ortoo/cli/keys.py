@@ -42,9 +42,7 @@ def _open(target: Target, keys: str | None) -> SyncQueue:
     return target.open(keys=keys)
 
 
-@app.command(
-    "list", epilog=examples("ortoo keys list", "ortoo keys list --json | jq '.uses[] | select(.key == \"old\")'")
-)
+@app.command("list", epilog=examples("ortoo keys list", "ortoo keys list --json | jq '.uses[].key'"))
 @on_target
 def list_keys(target: Target, keys: Keys = None, json: Json = False) -> None:
     """List the keys by name, with what stored data needs each, by topic.
