@@ -254,6 +254,7 @@ LIMITS: dict[str, str] = {
     "DUE_PER_TURN": "messages whose due work is done in one turn of the event loop",
     "COPIED_BYTES_MAX": "bytes of dead letters created at one time by work that falls due; the rest follow",
     "COPIED_BYTES_ASKED_MAX": "bytes of dead letters that one command creates",
+    "REENCRYPT_BYTES_PER_SECOND": "bytes per second that a re-encryption writes, unless told otherwise",
     "HISTORY_RECORDS_MAX": "history records that the memory store keeps per partition",
     "GRANTS_MAX": "grants of a token",
     "PATTERNS_MAX": "patterns of topics in a grant",

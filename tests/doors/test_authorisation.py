@@ -115,6 +115,9 @@ def samples(place: Place) -> dict[type, Any]:
         c.RetryNow(place.message, "g"),
         c.DeadLetter(place.message, "g"),
         c.Redrive(place.dead, place.message, "g"),
+        c.RotateKey("new"),
+        c.Reencrypt(),
+        q.GetKeys(),
         q.ListTopics(OURS),
         q.GetTopic(TOPIC),
         q.GetStats(),
@@ -137,6 +140,8 @@ def expected(role: str, kind: type) -> str | None:
     """The code of the error that says no; None where it is allowed."""
     operation = OPERATIONS[kind]
     match operation.about:
+        case "server":
+            return None if role == "server" else FORBIDDEN
         case "anything" if kind is q.ListTopics:
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything":

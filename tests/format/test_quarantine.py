@@ -46,7 +46,7 @@ async def publish(one: Opened, text: bytes) -> None:
 async def beside_the_quarantine(path: Path, work: Callable[[Opened], Awaitable[object]], openings: int = 3) -> None:
     for number in range(openings):
         async with opened(RealDisk(path), clock=ManualClock(START + 10 * (number + 1))) as one:
-            assert "partition 1 of topic 1 is quarantined" in one.store.problems[0]
+            assert "partition 1 of topic 'orders' is quarantined" in one.store.problems[0]
             if number == 0:
                 await work(one)
                 await one.clock.advance(1)
@@ -170,7 +170,7 @@ async def test_a_damaged_purge_quarantines_what_it_would_have_swept(tmp_path: Pa
     file.write_bytes(file.read_bytes()[:at] + b"#" + file.read_bytes()[at + 1 :])
     await heal(path, "the file is back", data)
     async with opened(RealDisk(path), clock=ManualClock(START + 60)) as one:
-        assert "partition 1 of topic 1 is quarantined" in one.store.problems[0]
+        assert "partition 1 of topic 'orders' is quarantined" in one.store.problems[0]
     repair = await asyncio.to_thread(repair_directory, path, KEYS)
     assert [commit.touched for commit in repair.commits] == [["partition 1 of topic 'orders'"]]
 

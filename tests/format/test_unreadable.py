@@ -151,7 +151,7 @@ async def test_an_unreadable_body_costs_its_message_and_nothing_else(tmp_path: P
 async def opens_with_a_quarantine(root: Path) -> None:
     async with opened(RealDisk(root)) as one:
         [problem] = one.store.problems
-        assert problem.startswith("partition 0 of topic 1 is quarantined")
+        assert problem.startswith("partition 0 of topic 'bad' is quarantined")
         assert TOLD in problem
         await works(one, "good")
 

@@ -368,7 +368,7 @@ async def test_damage_to_the_head_of_an_old_commit_costs_its_partition_and_no_ot
     content.durable = bytes(content.now)
     queue = await site.open()
     assert await read(queue, "good") == [b"good"]
-    assert any("partition 0 of topic 2 is quarantined" in problem for problem in site.store.problems)
+    assert any("partition 0 of topic 'bad' is quarantined" in problem for problem in site.store.problems)
     await queue.publish("good", b"more")
 
 

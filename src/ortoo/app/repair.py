@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ortoo.engine import Engine
 from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, OrtooError, UnavailableError
-from ortoo.stores.disk import KeyRing, RealDisk, load_keys
+from ortoo.stores.disk import KeyRing, RealDisk, open_ring
 from ortoo.stores.disk.check import Directory
 from ortoo.stores.disk.directory import DAMAGED, REPAIRING, refuse_interrupted_repair
 from ortoo.stores.disk.files import sync
@@ -46,7 +46,7 @@ def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> 
     _remove_dead_drafts(path)
     draft, aside = _beside(path, REPAIRING), _beside(path, DAMAGED)
     try:
-        repair = _rebuild(path, draft, KeyRing(load_keys(keys)))
+        repair = _rebuild(path, draft, open_ring(keys))
         _exchange(path, draft, aside)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -23,7 +23,7 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.commands import Command, Commit, Lease, Leave, Once, Publish, unwrap
+from ortoo.model.commands import AnyCommand, Command, Commit, KeyCommand, Lease, Leave, Once, Publish, unwrap
 from ortoo.model.errors import ClosedError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
@@ -37,6 +37,7 @@ from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
+from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
@@ -152,7 +153,9 @@ class Broker:
         self._arm(now)
         return decision.reply
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, command: AnyCommand) -> Any:
+        if isinstance(command, KeyCommand):
+            return await look_after_keys(self.state, self.store, command, self._commits.look)
         reply = self.submit(command)
         wanted = unwrap(command)
         if isinstance(wanted, Leave):

@@ -12,7 +12,7 @@ import msgspec
 
 from ortoo.model.access import Principal, Scope
 from ortoo.model.audit import OK, Audited, AuditEvent, target_of
-from ortoo.model.commands import Command, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.commands import AnyCommand, Lease, Once, Publish, Settle, unwrap
 from ortoo.model.errors import ForbiddenError, FullError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
 from ortoo.model.names import TopicId, TopicName
@@ -189,10 +189,10 @@ class AuthorizedLink:
         if not self._access.is_valid(self.principal):
             raise UnauthenticatedError("the token has expired or was revoked; come again with a new one")
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, command: AnyCommand) -> Any:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
-    async def _call(self, command: Command) -> Any:
+    async def _call(self, command: AnyCommand) -> Any:
         allowed = self.check(command)
         if self._noted is None or operation_of(command).scope != "admin":
             return await self._broker.call(allowed)

@@ -17,6 +17,7 @@ from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
 from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
+from ortoo.model.keys import KeysInfo
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import Query
@@ -36,6 +37,7 @@ from ortoo.model.replies import (
 )
 
 from .figures import Measured, measure
+from .keys import keys_of
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
@@ -46,6 +48,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
+    q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
     q.ScanHistory: "scan_history",
@@ -154,6 +157,10 @@ class Reader:
             del self._measuring[key]
         if not task.cancelled():
             task.exception()
+
+    async def keys(self, with_uses: bool = True) -> KeysInfo:
+        self._broker.state  # noqa: B018  # OrtooError while nothing is taken: the store is being recovered
+        return await keys_of(self._broker.store).info(with_uses)
 
     async def read(self, run: Taken, offsets: Sequence[int]) -> Columns:
         if not offsets:

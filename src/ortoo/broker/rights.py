@@ -148,6 +148,9 @@ class Rights:
             raise unknown_topic(message.topic)
         self.check(scope, name)
 
+    def _server(self, request: Any, scope: Scope) -> Any:
+        raise self._forbidden(scope, "all namespaces")
+
     def _anything(self, request: Any, scope: Scope) -> Any:
         if not any(scope in grant.scopes or "admin" in grant.scopes for grant in self._principal.grants):
             raise self._forbidden(scope, "at least one topic")
@@ -175,5 +178,6 @@ _NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {
     "transact": Rights._transact,
     "stage": Rights._stage,
     "namespace": Rights._namespace,
+    "server": Rights._server,
     "anything": Rights._anything,
 }

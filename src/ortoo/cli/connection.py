@@ -116,13 +116,14 @@ class Target:
         except InvalidError as error:
             raise typer.BadParameter(str(error)) from None
 
-    def open(self, timeout: float = 30.0) -> SyncQueue:
-        """The queue, blocking: `with target.open() as queue:`."""
+    def open(self, timeout: float = 30.0, keys: str | None = None) -> SyncQueue:
+        """The queue, blocking: `with target.open() as queue:`. `keys`: of a directory."""
         import ortoo
 
         try:
             if self.data is not None:
-                return ortoo.open_sync(_existing(self.data), namespace=self.namespace)
+                return ortoo.open_sync(_existing(self.data), namespace=self.namespace, keys=keys)
+            self._address()
             return ortoo.connect_sync(
                 self.url, token=self.token, namespace=self.namespace, tls=self.tls, timeout=timeout
             )

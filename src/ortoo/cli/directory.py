@@ -26,14 +26,14 @@ def check(directory: Directory, keys: Keys = None, json: Json = False) -> None:
 
     Works on a running queue, too.
     """
-    from ortoo.stores.disk import KeyRing, load_keys
+    from ortoo.stores.disk import open_ring
     from ortoo.stores.disk.check import check_directory
     from ortoo.stores.disk.view import ViewDisk
 
     if not directory.is_dir():
         raise NotFoundError(f"there is no directory {directory}")
     with show.working("checking") as progress:
-        report = check_directory(ViewDisk(directory), KeyRing(load_keys(keys)), progress)
+        report = check_directory(ViewDisk(directory), open_ring(keys), progress)
     if json:
         show.json_document(report)
     else:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
+from secrets import token_hex
 from typing import Any, Literal, get_args
 
+from ortoo.model import limits
 from ortoo.model.commands import (
     END,
     START,
+    AnyCommand,
     ChangeTopic,
-    Command,
     CreateGroup,
     CreateTopic,
     DeadLetter,
@@ -25,13 +27,26 @@ from ortoo.model.commands import (
     Position,
     PurgeTopic,
     Redrive,
+    Reencrypt,
     RetryNow,
+    RotateKey,
     Seek,
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
+from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetStats, GetTopic, GetTrace, ListMessages, ListTopics, Scan
+from ortoo.model.queries import (
+    GetKeys,
+    GetMessage,
+    GetOffsets,
+    GetStats,
+    GetTopic,
+    GetTrace,
+    ListMessages,
+    ListTopics,
+    Scan,
+)
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
@@ -155,6 +170,32 @@ class Admin:
     async def stats(self) -> Stats:
         return await self._link.ask(GetStats())
 
+    # -- keys of encrypted topics
+
+    async def keys(self, *, with_uses: bool = True) -> KeysInfo:
+        """Which keys there are, which one encrypts, and what needs each; the latter takes reading, and can be left out."""
+        return await self._link.ask(GetKeys(with_uses))
+
+    async def rotate_key(self, name: str | None = None) -> RotatedKey:
+        """Adds a new key to the queue's key file; it encrypts from now on. Where keys come from elsewhere they are only read
+        again, and `advice` in the answer tells how to add one."""
+        name = f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}" if name is None else check_text("a key's name", name)
+        rotated: RotatedKey = await self._link.call(RotateKey(name))
+        return rotated
+
+    async def reencrypt(
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        bytes_per_second: int = limits.REENCRYPT_BYTES_PER_SECOND,
+        namespace: str | None = None,
+    ) -> None:
+        """Begins to write anew what older keys encrypted: of these topics, or of all there are. `keys()` tells how far it is."""
+        if isinstance(topics, str) or not isinstance(topics, Sequence | None):
+            raise InvalidError(f"topics must be a list of names, not {topics!r}")
+        names = None if topics is None else [self._name(topic, namespace) for topic in topics]
+        await self._link.call(Reencrypt(names, check_count("bytes_per_second", bytes_per_second)))
+
     # -- groups
 
     async def create_group(
@@ -268,7 +309,7 @@ class Admin:
 
     # -- dead letters
 
-    async def _call_all(self, commands: Iterable[Command]) -> None:
+    async def _call_all(self, commands: Iterable[AnyCommand]) -> None:
         """One after the other, without waiting for each answer. The first that fails is raised, once those beside it are done."""
         left = iter(commands)
         while some := list(islice(left, _AT_ONCE)):

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol, TypeVar
 
-from ortoo.model.commands import Command, Lease, Publish
+from ortoo.model.commands import AnyCommand, Lease, Publish
 from ortoo.model.queries import Query
 from ortoo.model.replies import LeasedRun, Placed
 
@@ -27,7 +27,7 @@ class Link(Protocol):
 
     async def open(self) -> None: ...
 
-    async def call(self, command: Command) -> Any: ...
+    async def call(self, command: AnyCommand) -> Any: ...
 
     async def publish(self, command: Publish, wait_ms: int = 0) -> Placed: ...
 

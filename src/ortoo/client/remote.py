@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.commands import Command, Lease, Publish
+from ortoo.model.commands import AnyCommand, Lease, Publish
 from ortoo.model.errors import ClosedError, OrtooError, UnavailableError
 from ortoo.model.operations import answer_decoder
 from ortoo.model.queries import Query
@@ -202,7 +202,7 @@ class RemoteLink:
 
     # -- what a Queue asks of its link
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, command: AnyCommand) -> Any:
         return _decode(type(command), await self._requests.ask(command, changes=True))
 
     async def publish(self, command: Publish, wait_ms: int = 0) -> Placed:

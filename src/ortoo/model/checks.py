@@ -70,8 +70,8 @@ def check_query(query: q.Query[Any]) -> None:
             pass
 
 
-def check_types(command: c.PlainCommand) -> None:
-    """Each field has the type that its record will have, or what is stored could not be read again."""
+def check_types(command: c.PlainCommand | c.KeyCommand) -> None:
+    """Each field has the type that its record, if it has one, will have, or what is stored could not be read again."""
     try:
         msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))
     except UnicodeEncodeError:

@@ -200,6 +200,20 @@ class Redrive(msgspec.Struct, frozen=True, tag=True, gc=False):
     key: str | None = None  # of the dead letter, for the order of what is published when the original is gone
 
 
+class RotateKey(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Makes a key of that name, which encrypts from now on; where keys cannot be made, only reads them again. To do it twice is
+    to do it once, for the name is given."""
+
+    key: str
+
+
+class Reencrypt(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What older keys encrypted is written anew with the current one, beside everything else. Answered when it has begun."""
+
+    topics: Annotated[list[TopicName], Meta(max_length=limits.TOPICS_MAX)] | None = None  # all when None
+    bytes_per_second: int = limits.REENCRYPT_BYTES_PER_SECOND
+
+
 PlainCommand = (
     CreateTopic
     | ChangeTopic
@@ -240,6 +254,8 @@ class Once(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 Command = PlainCommand | Once
+KeyCommand = RotateKey | Reencrypt  # for the store alone: the engine decides nothing, and no record tells of it
+AnyCommand = Command | KeyCommand
 
 
 def unwrap(command: Command) -> PlainCommand:

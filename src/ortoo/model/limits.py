@@ -61,6 +61,7 @@ TIMEOUTS_PER_TURN = 1_000  # of parked long polls that end with nothing, in one 
 TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the others follow in later turns
 COPIED_BYTES_MAX = 32 * 1024 * 1024  # of dead letters that what is due makes at a time; the others follow
 COPIED_BYTES_ASKED_MAX = 256 * 1024 * 1024  # of those that one command makes
+REENCRYPT_BYTES_PER_SECOND = 32 * 1024 * 1024  # unless it is asked for faster, so that commits have most of the disk
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
 
 GRANTS_MAX = 64  # of a principal

@@ -12,6 +12,7 @@ from . import queries as q
 from .access import SCOPES, Scope
 from .decoding import decode_stored
 from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
+from .keys import KeysInfo, RotatedKey
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
@@ -32,6 +33,7 @@ About = Literal[
     "transact",  # the topics that are published to, and with `read` those of what is acked
     "stage",  # the topic that is published to, and its namespace
     "namespace",  # any topic of the namespace that it names
+    "server",  # all of it: for those who may do everything
     "anything",  # whatever whoever asks may see: the answer has no more
 ]
 
@@ -71,10 +73,13 @@ OPERATIONS: dict[type, Operation] = {
     c.RetryNow: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN, about="redrive"),
+    c.RotateKey: Operation("admin", "admin", RotatedKey, (ConfigError, ExistsError), about="server"),
+    c.Reencrypt: Operation("admin", "admin", None, (ConfigError, NotFoundError), about="server"),
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
+    q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
     q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
@@ -87,7 +92,7 @@ _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation
 encode_answer = msgspec.msgpack.Encoder(enc_hook=to_plain).encode
 
 
-def operation_of(request: c.Command | q.Query[Any]) -> Operation:
+def operation_of(request: c.AnyCommand | q.Query[Any]) -> Operation:
     return OPERATIONS[type(request.command if isinstance(request, c.Once) else request)]
 
 

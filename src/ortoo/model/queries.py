@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .commands import Position
+from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .replies import HistoryPage, MessageFound, MessageState, Page, Stats, TopicInfo, Trace
@@ -32,6 +33,12 @@ class GetStats(Query[Stats], frozen=True, tag=True):
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
     """Answered also while the queue takes nothing."""
+
+
+class GetKeys(Query[KeysInfo], frozen=True, tag=True):
+    """`with_uses`: also what needs each key, for which the write-ahead log is read."""
+
+    with_uses: bool = True
 
 
 class Scan(Query[Page], frozen=True, tag=True):
@@ -80,6 +87,7 @@ AnyQuery = (
     | GetTopic
     | GetStats
     | GetMetrics
+    | GetKeys
     | Scan
     | GetOffsets
     | ScanHistory

@@ -1,6 +1,7 @@
 """What the broker needs from the world: a store and a clock. Small on purpose; stores keep bytes, never rules."""
 
 from .clock import Alarm, Clock
+from .keys import Keys
 from .store import Store, StoredHistory, StoreStatus
 
-__all__ = ["Alarm", "Clock", "Store", "StoreStatus", "StoredHistory"]
+__all__ = ["Alarm", "Clock", "Keys", "Store", "StoreStatus", "StoredHistory"]

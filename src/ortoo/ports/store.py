@@ -13,6 +13,8 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord, Record, Staged
 from ortoo.model.replies import Columns
 
+from .keys import Keys
+
 
 class StoreStatus(msgspec.Struct, frozen=True):
     checkpoint_due: bool = False  # the broker should hand over a snapshot with its next commit
@@ -86,6 +88,10 @@ class Store(Protocol):
 
     def figures(self) -> StoreFigures | None:
         """What it measures of itself; None if nothing. It may look at the disk, so it is called in a thread."""
+        ...
+
+    def keys(self) -> Keys | None:
+        """Where it encrypts; None where it never does."""
         ...
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:

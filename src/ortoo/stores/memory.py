@@ -248,6 +248,9 @@ class MemoryStore:
     def figures(self) -> None:
         return None
 
+    def keys(self) -> None:
+        return None
+
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         raise NotImplementedError("a memory store never asks for a checkpoint")
 

@@ -79,6 +79,9 @@ class FaultyStore:
     def figures(self) -> None:
         return None
 
+    def keys(self) -> None:
+        return None
+
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         await self._view.checkpoint(snapshot, at, secrets)
 

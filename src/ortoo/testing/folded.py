@@ -77,9 +77,15 @@ class Journal:
 
 
 class FoldedStore(DiskStore):
-    def __init__(self, journal: Journal, random: Random, *arguments: Any, **options: Any) -> None:
+    """`reencrypts_at`: after so many appends, what older keys encrypted is written anew."""
+
+    def __init__(
+        self, journal: Journal, random: Random, *arguments: Any, reencrypts_at: int | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, in_threads=False, **options)
         self._journal = journal
+        self._reencrypts_at = reencrypts_at
+        self._appends = 0
         self._stepped = SteppedExecutor(random)
         self._flusher = self._stepped  # type: ignore[assignment]
 
@@ -87,6 +93,9 @@ class FoldedStore(DiskStore):
         self._journal.commits[self._wal.next_number] = encode_records(list(records))
         await super().append(records)
         self.note_synced()
+        self._appends += 1
+        if self._appends == self._reencrypts_at and self.ring.current is not None:
+            self.keys().reencrypt(None, None, lambda: None)  # the broker looks after each commit
 
     def note_synced(self) -> None:
         self._journal.certain = max(self._journal.certain, self._wal._synced)
@@ -136,8 +145,10 @@ class FoldedStore(DiskStore):
         """The process is gone, and what ran beside it."""
         self._stepped.is_dead = True
         if self._checkpointing is not None:
-            self._checkpointing.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._checkpointing.cancel()
+            _end(self._checkpointing)
+        reencryptor = self.keys()._reencryptor
+        if reencryptor is not None and reencryptor.task is not None:
+            _end(reencryptor.task)
 
     async def close(self) -> None:
         await super().close()
@@ -153,6 +164,12 @@ class FoldedStore(DiskStore):
         expected = ("quarantined", "never confirmed")
         found += [problem for problem in status.problems if not any(words in problem for words in expected)]
         return found
+
+
+def _end(task: asyncio.Task[None]) -> None:
+    """Nobody asks what became of it."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    task.cancel()
 
 
 def picture(state: State, without: set[TopicId]) -> Picture:

@@ -85,8 +85,9 @@ _DISK_FAULTS: dict[str, DiskFault] = {"before": "crash before", "after": "crash 
 
 
 class DiskWorld:
-    """Crashes at every kind of write, sync and rename; runs out of space and of files for a while; fails to sync; loses the
-    key for a while; damages what is in the folder of the topic FRAIL. Checkpoints run beside the commits."""
+    """Crashes at every kind of write, sync and rename; runs out of space and of files for a while; fails to sync; loses the keys
+    for a while, gets new ones and re-encrypts; damages what is in the folder of the topic FRAIL. Checkpoints run beside the
+    commits."""
 
     def __init__(self, random: Random, crash: Crash, clock: Clock) -> None:
         self._random = random
@@ -96,6 +97,10 @@ class DiskWorld:
         self._full_until = 0
         self._has_damage = False
         self._store: FoldedStore | None = None
+        self._keys = dict(KEY)
+        self._key_random = Random(
+            random.getstate()[1][0]
+        )  # of its own, so that the rest of a run is as it was without it
         self.journal = Journal()
         self.crashed = asyncio.Event()
         self.disk = SimulatedDisk(random, self._plan)
@@ -124,12 +129,15 @@ class DiskWorld:
     def boot(self) -> Store:
         self.disk.on_crash = self.crashed.set
         self.disk.capacity, self.disk.files_max = CAPACITY, FILES
+        if not self._is_calm and self._crash is None and self._key_random.random() < 0.4:
+            self._keys[f"key {len(self._keys)}"] = self._key_random.randbytes(32)
         is_locked = not self._is_calm and self._crash is None and self._random.random() < 0.15
         self._store = FoldedStore(
             self.journal,
             self._random,
             self.disk,
-            KeyRing({} if is_locked else KEY),
+            KeyRing({} if is_locked else self._keys),
+            reencrypts_at=self._key_random.choice([1, 5, 20, None]) if self._crash is None else None,
             checkpoint_bytes=self._random.choice([300, 2_000, 100_000]),
             flush_bytes=self._random.choice([0, 1_000, 10_000, 1 << 40]),
             reserve_bytes=RESERVE,

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from ortoo.model.commands import Command, Lease, Once, Publish
+from ortoo.model.commands import AnyCommand, Lease, Once, Publish
 from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
 from ortoo.model.queries import AnyQuery
 from ortoo.model.replies import LeasedRun
@@ -80,7 +80,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     request: int
 
 
-Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | AnyQuery | Command
+Request = Hello | Ping | PublishOrWait | Subscribe | Credit | Unsubscribe | Cancel | AnyQuery | AnyCommand
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

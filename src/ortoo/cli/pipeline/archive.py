@@ -32,6 +32,11 @@ EXAMPLES = examples(
 _EVERY_SECONDS = 10.0
 COMPACT_EXAMPLES = examples("ortoo pipeline compact --lake ./lake")
 
+IncludeEncrypted = Annotated[
+    bool, typer.Option("--include-encrypted", help="also archive encrypted topics; only with --plaintext")
+]
+Plaintext = Annotated[bool, typer.Option("--plaintext", help="write messages of encrypted topics as plain Parquet")]
+
 
 @on_target
 def archive(
@@ -58,6 +63,8 @@ def archive(
         bool,
         typer.Option("--fail-on-data-loss", help="fail if messages were removed before they were archived"),
     ] = False,
+    include_encrypted: IncludeEncrypted = False,
+    plaintext: Plaintext = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
@@ -66,6 +73,8 @@ def archive(
     Every message is archived exactly once, even if the command is killed: run it again, and it continues. Spark, DuckDB, pandas
     and anything else that reads Parquet can read the files. A topic with retention_waits_for_archive keeps its messages until
     they are archived. Small files are merged as they accumulate.
+
+    Parquet files are not encrypted. So encrypted topics are left out, unless --include-encrypted and --plaintext are both given.
 
     With --data, the command reads the files of a data directory, and unlike with other commands a server may be using it. It
     archives what is in the last checkpoint, and does not tell the queue what has been archived.
@@ -83,6 +92,8 @@ def archive(
         per_batch=per_batch,
         history=history,
         fail_on_data_loss=fail_on_data_loss,
+        include_encrypted=include_encrypted,
+        plaintext=plaintext,
     )
     every_seconds = None if once else every or _EVERY_SECONDS
     _run(to, _placed(wanted, target), every_seconds, lambda: spark_session("archive", master, conf))

@@ -8,7 +8,7 @@ from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_query, check_wait
-from ortoo.model.commands import Command, Lease, Publish, unwrap
+from ortoo.model.commands import Command, KeyCommand, Lease, Publish, unwrap
 from ortoo.model.errors import InvalidError
 from ortoo.model.queries import Query
 from ortoo.wire import protocol as p
@@ -26,6 +26,8 @@ async def answer(link: AuthorizedLink, request: p.Request, share: Share, size: i
     if isinstance(request, Query):
         check_query(request)
         return await link.ask(request)
+    if isinstance(request, KeyCommand):
+        return await link.call(request)
     command: Command = request  # type: ignore[assignment]
     check_command(command)
     wanted = unwrap(command)

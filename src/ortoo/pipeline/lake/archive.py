@@ -50,6 +50,13 @@ _DAY_MICROSECONDS = 86_400_000_000
 _GROUP_BYTES = 32 << 20  # of rows that lie together in a file: as much must a reader hold
 
 
+_ON_PURPOSE = "--include-encrypted with --plaintext archives it as plain Parquet"
+_PLAINTEXT = (
+    "--include-encrypted and --plaintext go together: the archive is plain Parquet, which whoever can read its files can read. "
+    "Spark encrypts Parquet only with a Java class that gets the keys, and brings none"
+)
+
+
 class Wanted(NamedTuple):
     """What is archived, and how."""
 
@@ -61,6 +68,8 @@ class Wanted(NamedTuple):
     per_batch: int = 1_000_000
     history: bool = True
     fail_on_data_loss: bool = False
+    include_encrypted: bool = False  # and then `plaintext`, so that nobody writes it as it is without a thought
+    plaintext: bool = False
 
     def has(self, topic: str) -> bool:
         return topic in self.topics if self.topics else re.fullmatch(self.pattern, topic) is not None
@@ -82,11 +91,14 @@ class Wanted(NamedTuple):
             "table": table,
             "maxOffsetsPerTrigger": str(self.per_batch),
             "failOnDataLoss": str(self.fail_on_data_loss),
+            "includeEncrypted": str(self.include_encrypted),
             **({"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": self.pattern}),
         }
 
-    def check(self) -> None:
-        """Whether it makes sense and the topics are there: better learned before Spark has started."""
+    def check(self) -> list[str]:
+        """Whether it makes sense and the topics are there: better learned before Spark has started. Returns what is left out."""
+        if self.include_encrypted != self.plaintext:
+            raise ConfigError(_PLAINTEXT)
         if self.path is not None and self.address != Address(namespace=self.address.namespace):
             raise ConfigError("archive from a server, or from a data directory, not both")
         for topic in self.topics:
@@ -94,7 +106,12 @@ class Wanted(NamedTuple):
                 raise ConfigError(
                     f"topic {topic!r} cannot be listed, because of its comma or spaces; give a pattern for it"
                 )
-        Planner(read_options(self.options(MESSAGES), streaming=True)).topics()
+        everything = {**self.options(MESSAGES), "includeEncrypted": "true"}
+        found = Planner(read_options(everything, streaming=True)).topics()
+        secret = [] if self.include_encrypted else [name for name, known in found.items() if known.is_encrypted]
+        if secret and self.topics:
+            raise ConfigError(f"topic {secret[0]!r} is encrypted, and the archive is not; {_ON_PURPOSE}")
+        return [f"topic {name!r} is encrypted, and is not archived; {_ON_PURPOSE}" for name in sorted(secret)]
 
 
 class Archive:
@@ -143,7 +160,8 @@ class Archive:
         places: dict[str, dict[str, int]] = {}
         for topic in queue_at(self._wanted.address).topics():
             known = ends.get(topic.name, {}).get(topic.id)
-            if known and self._wanted.has(topic.name):
+            is_left_out = topic.config.encrypted and not self._wanted.include_encrypted
+            if known and self._wanted.has(topic.name) and not is_left_out:
                 places[topic.name] = {str(index): end for index, end in sorted(known.items())}
         return msgspec.json.encode(places).decode() if places else "earliest"
 
@@ -258,7 +276,8 @@ def archiving(
     spark: SparkSession, lake: Lake, wanted: Wanted, every: float | None, report: Report = lambda _: None
 ) -> Iterator[Archive]:
     """Begins, and stops at the end of the block."""
-    wanted.check()
+    for left_out in wanted.check():
+        report(left_out)
     with lake.alone("archiving"):
         archive = Archive(spark, lake, wanted, report)
         archive.start(every)
@@ -288,12 +307,22 @@ def archive(
     pattern: str = ".*",
     history: bool = True,
     every: float | None = None,
+    include_encrypted: bool = False,
+    plaintext: bool = False,
     report: Report = lambda _: None,
     tls: Tls | None = None,
 ) -> Manifest:
     """What `ortoo pipeline archive` does: until everything is archived, or with `every` so many seconds, for ever.
 
-    `report` hears of each batch, and of problems that does not end the job. What the lake holds then is returned.
+    `report` hears of each batch, and of problems that does not end the job. What the lake holds then is returned. Encrypted
+    topics are archived only with `include_encrypted` and `plaintext`, for the files are not encrypted.
     """
-    wanted = Wanted(Address(url, token, namespace, tls=tls), topics=tuple(topics), pattern=pattern, history=history)
+    wanted = Wanted(
+        Address(url, token, namespace, tls=tls),
+        topics=tuple(topics),
+        pattern=pattern,
+        history=history,
+        include_encrypted=include_encrypted,
+        plaintext=plaintext,
+    )
     return archive_wanted(spark, Lake(lake), wanted, every, report)

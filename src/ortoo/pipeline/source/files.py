@@ -64,7 +64,7 @@ class Files:
 
     def _known(self, name: str) -> Known:
         topic, config = self._configs[name]
-        return Known(topic, dlq_name(TopicName(self._namespace, name), config).name)
+        return Known(topic, dlq_name(TopicName(self._namespace, name), config).name, config.encrypted)
 
     def topic(self, name: str) -> Known:
         self._look()

@@ -32,6 +32,7 @@ KNOWN = (
     "minPartitions",
     "failOnDataLoss",
     "includeHeaders",
+    "includeEncrypted",
 )
 _STREAM_ONLY = ("maxOffsetsPerTrigger",)
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp")
@@ -63,6 +64,7 @@ class ReadOptions(NamedTuple):
     min_partitions: int | None
     fail_on_data_loss: bool
     include_headers: bool
+    include_encrypted: bool = True  # whether topics may be read whose messages are encrypted on disk
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -89,6 +91,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         given.count("minPartitions"),
         given.flag("failOnDataLoss", True),
         given.flag("includeHeaders", True),
+        given.flag("includeEncrypted", True),
     )
 
 

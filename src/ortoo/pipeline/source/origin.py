@@ -27,6 +27,7 @@ class Known(NamedTuple):
 
     id: TopicId
     dlq: str
+    is_encrypted: bool = False
 
 
 class StoredHistory(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.errors import ConfigError, InvalidError, NotFoundError
 
 from .files import Files
 from .offsets import Places, TopicPlace
@@ -46,7 +46,16 @@ class Planner:
                     if not begun:
                         raise
                     self.lost(f"there is no topic {name!r} any more")
-        return found if options.table != "dead_letters" else self._letters(found)
+        return self._allowed(found if options.table != "dead_letters" else self._letters(found))
+
+    def _allowed(self, found: dict[str, Known]) -> dict[str, Known]:
+        """A pattern leaves encrypted topics out where they are not to be read; one that is named is an error."""
+        if self.options.include_encrypted:
+            return found
+        secret = [name for name, known in found.items() if known.is_encrypted]
+        if secret and self.options.pattern is None:
+            raise ConfigError(f"topic {secret[0]!r} is encrypted, and what is read here is to be kept as it is")
+        return {name: known for name, known in found.items() if not known.is_encrypted}
 
     def wants(self, topic: str) -> bool:
         """Whether it is asked for. Dead letters go by the names of other topics."""

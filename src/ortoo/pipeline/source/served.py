@@ -29,14 +29,14 @@ class Served:
 
     def topics(self) -> dict[str, Known]:
         found = [info for info in self._queue.topics() if info.config.labels != INBOX_LABELS]
-        return {info.name: Known(info.id, info.dlq) for info in found}
+        return {info.name: Known(info.id, info.dlq, info.config.encrypted) for info in found}
 
     def topic(self, name: str) -> Known:
         try:
             info = self._queue.topic(name)
         except NotFoundError:
             raise no_such_topic(name, list(self.topics())) from None
-        return Known(info.id, info.dlq)
+        return Known(info.id, info.dlq, info.config.encrypted)
 
     def first(self, topic: str) -> list[int]:
         return self._edges(topic, 0) if self._is_history else self._queue.offsets(topic, at="start")

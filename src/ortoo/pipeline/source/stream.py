@@ -119,6 +119,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except NotFoundError:  # deleted since its name was looked up
             self._topics_until = 0.0
             end = self._plan.places(self._known_topics(), _LATEST)
+        if not self._options.include_encrypted:  # what was published since a topic was encrypted lies behind these ends
+            self._topics_until = 0.0
+            end = {name: place for name, place in end.items() if name in self._known_topics()}
         longest = min(_PAUSE_SECONDS_MOST, _PAUSE_SECONDS_MAX * self._lookups(end))
         self._pause = _PAUSE_SECONDS if end != self._end else min(longest, self._pause * 1.5)
         self._end, self._end_until = end, now + self._pause

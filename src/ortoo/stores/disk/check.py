@@ -17,7 +17,7 @@ from .catalog import Catalog
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import read_checkpoint
 from .contents import CHECKPOINT_FILES, IGNORED, list_files
-from .crypto import KeyRing
+from .crypto import KeyRing, tells_of_keys
 from .files import Disk
 from .format import NAME, refuse_strangers, refuse_unknown
 from .frame import UnreadableError
@@ -84,7 +84,7 @@ def check_directory(disk: ViewDisk, ring: KeyRing, progress: Progress = lambda _
         return report
     directory = _open(disk, ring)
     for problem in directory.problems:
-        report.complain(problem, damaged=not (problem.endswith(ring.quarantine_reason) or problem.startswith(IGNORED)))
+        report.complain(problem, damaged=not (tells_of_keys(problem) or problem.startswith(IGNORED)))
     if directory.refusal is not None:
         report.complain(directory.refusal)
     _count_wal(report, disk, directory.wal)

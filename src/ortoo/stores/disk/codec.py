@@ -54,6 +54,13 @@ _body_decoder = msgspec.msgpack.Decoder(MessageBody)
 
 def encode_messages(records: Sequence[LoggedPublish], ring: KeyRing | None = None, salt: int = 0) -> bytes:
     """One frame of messages that follow each other. `ring` when the topic is encrypted."""
+    return seal_messages(records, ring, salt)[0]
+
+
+def seal_messages(
+    records: Sequence[LoggedPublish], ring: KeyRing | None = None, salt: int = 0
+) -> tuple[bytes, Sealed | None]:
+    """The same, and how it was encrypted."""
     first, batches = records[0], [(record.batch, record.count) for record in records]
     count, hashes = sum(record.count for record in records), _hashes(records)
     keys, headers, ids = (_column(batches, name) for name in ("keys", "headers", "dedup_ids"))
@@ -76,7 +83,17 @@ def encode_messages(records: Sequence[LoggedPublish], ring: KeyRing | None = Non
         hashes if ring is None else None,
         sealed,
     )
-    return encode_frame(MESSAGES, first.base, _encode(head), body, flags, salt=salt)
+    return encode_frame(MESSAGES, first.base, _encode(head), body, flags, salt=salt), sealed
+
+
+def reseal(head: bytes, body: bytes, flags: int, place: bytes, ring: KeyRing) -> tuple[bytes, bytes, int]:
+    """Head, body and flags of a frame under the current key. One that is under it, or is not encrypted, stays as it is."""
+    decoded = decode_head(head)
+    if decoded.sealed is None or decoded.sealed.key == ring.current:
+        return head, body, flags
+    plain = ring.open(decoded.sealed, decompress(body) if flags & ZSTD else body, place)
+    sealed, body = ring.seal(plain, place)
+    return _encode(msgspec.structs.replace(decoded, sealed=sealed)), body, flags & ~ZSTD
 
 
 def compressed(body: bytes) -> tuple[bytes, int]:

@@ -84,6 +84,13 @@ def decode_sections(number: int, body: bytes, flags: int, ring: KeyRing) -> Iter
         yield section.topic, data
 
 
+def keys_needed(body: bytes, flags: int) -> Iterable[tuple[int, str, int]]:
+    """(topic, key, bytes) of each section that is encrypted."""
+    for section in () if flags & PLAIN else decode_stored(_sections, body, "a commit"):
+        if section.sealed is not None:
+            yield section.topic, section.sealed.key, len(section.data)
+
+
 def decode_touched(head: bytes) -> list[tuple[int, int]]:
     """(topic, partition) of what the commit speaks of. Partition -1 is the topic as a whole, topic 0 the whole queue."""
     return decode_stored(_touched, head, "the head of a commit")

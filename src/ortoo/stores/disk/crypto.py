@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
+from ortoo.model.keys import KeySource
 
 from .frame import Buffer
 
@@ -26,6 +27,22 @@ NONCE_BYTES = 12
 DERIVED_MAX = 256  # derived keys that are kept at hand
 VARIABLE = "ORTOO_ENCRYPTION_KEYS"
 Record = Callable[[dict[str, bytes]], None]
+
+
+_GIVE: dict[KeySource, str] = {  # what to do where a key is missing
+    "file": "add {name} to the key file {file}",
+    "command": "let the key command print {name}",
+    "environment": f"add {{name}} to {VARIABLE}, or pass keys=",
+    "program": "add {name} to keys=",
+}
+_ADVICE: dict[KeySource, str] = {
+    "file": "`ortoo keys rotate` adds a key to {file}; one that nothing needs any more may be removed from it by hand",
+    "command": "have the key command print one more key at the end (`ortoo keys generate` makes one), then run "
+    "`ortoo keys rotate`, which runs the command again",
+    "environment": f"put one more key at the end of {VARIABLE} (`ortoo keys generate` makes one), and restart the queue, for "
+    "a process cannot read its environment again; with a key file, file:PATH, `ortoo keys rotate` does all of it",
+    "program": "put one more key at the end of the dict that keys= is given, and reopen the queue",
+}
 
 
 class Sealed(msgspec.Struct, array_like=True, frozen=True):
@@ -60,8 +77,10 @@ class KeyRing:
     `refresh` reads the source again: a key added to the file takes effect while the queue runs.
     """
 
-    def __init__(self, keys: dict[str, bytes], source: str | None = None) -> None:
+    def __init__(self, keys: dict[str, bytes], source: str | None = None, is_given: bool = False) -> None:
+        """`source`: `file:PATH` or `command:CMD`. Without it they were `is_given`, by the program, or are the environment's."""
         self._source = source
+        self._is_given = is_given
         self._keys = _checked(keys)
         self._checks = {name: check_value(key) for name, key in keys.items()}
         self._derived: dict[tuple[str, bytes], AESGCM] = {}
@@ -90,6 +109,28 @@ class KeyRing:
             self._newest = next(reversed(keys))
 
     @property
+    def kind(self) -> KeySource:
+        """Where the keys come from."""
+        if self._source is None:
+            return "program" if self._is_given else "environment"
+        return "file" if self.file is not None else "command"
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the keys come from."""
+        kind, _, path = (self._source or "").partition(":")
+        return Path(path) if kind == "file" else None
+
+    @property
+    def advice(self) -> str:
+        """How keys are added and taken away."""
+        return _ADVICE[self.kind].format(file=self.file)
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a key has that name, or had it when something was encrypted with it."""
+        return name in self._keys or name in self._known
+
+    @property
     def names(self) -> list[str]:
         return list(self._keys)
 
@@ -103,7 +144,7 @@ class KeyRing:
     def quarantine_reason(self) -> str:
         """Why there is none."""
         if self._newest is None:
-            return f"there is no encryption key; set {VARIABLE} or pass keys=, and reopen"
+            return f"there is no encryption key; {_GIVE[self.kind].format(file=self.file, name='one')}, and reopen"
         return _replaced(self._newest)
 
     def _is_other(self, name: str) -> bool:
@@ -134,9 +175,8 @@ class KeyRing:
     def open(self, sealed: Sealed, data: Buffer, context: bytes) -> bytes:
         key = self._keys.get(sealed.key)
         if key is None:
-            raise UnavailableError(
-                f"encryption key {sealed.key!r} is missing; add it to {VARIABLE} or keys= and reopen"
-            )
+            give = _GIVE[self.kind].format(file=self.file, name="it")
+            raise UnavailableError(f"encryption key {sealed.key!r} is missing; {give}, and reopen")
         if self._is_other(sealed.key):
             raise UnavailableError(_replaced(sealed.key))
         salt, nonce = sealed.nonce[:-NONCE_BYTES], sealed.nonce[-NONCE_BYTES:]
@@ -195,10 +235,19 @@ def parse_keys(text: str) -> dict[str, bytes]:
     return keys
 
 
+def key_source(source: str | dict[str, bytes] | None) -> str | None:
+    """`file:PATH` or `command:CMD`, which the environment may name, too; None where the keys are given as they are."""
+    if source is None and os.environ.get(VARIABLE, "").startswith(("file:", "command:")):
+        return os.environ[VARIABLE]
+    return source if isinstance(source, str) else None
+
+
 def load_keys(source: str | dict[str, bytes] | None) -> dict[str, bytes]:
-    """From a dict, from `file:PATH`, from `command:CMD` (its output), or from the environment when None."""
+    """From a dict, from `file:PATH`, from `command:CMD` (its output), or when None from the environment, which has keys or such a
+    source."""
     if isinstance(source, dict):
         return source
+    source = key_source(source)
     if source is None:
         return parse_keys(os.environ.get(VARIABLE, ""))
     kind, _, rest = source.partition(":")
@@ -213,3 +262,13 @@ def load_keys(source: str | dict[str, bytes] | None) -> dict[str, bytes]:
             raise ConfigError(f"the key command ended with {done.returncode}: {done.stderr.strip()[:200]}")
         return parse_keys(done.stdout)
     raise ConfigError(f"keys come from a dict, 'file:PATH', 'command:CMD' or {VARIABLE}, not from {kind!r}")
+
+
+def open_ring(keys: str | dict[str, bytes] | None) -> KeyRing:
+    """A ring of the keys from there, which knows where that is."""
+    return KeyRing(load_keys(keys), key_source(keys), is_given=isinstance(keys, dict))
+
+
+def tells_of_keys(problem: str) -> bool:
+    """Whether something is quarantined only for want of its key, and not damaged."""
+    return problem.partition(" is quarantined: ")[2].startswith(("encryption key ", "there is no encryption key"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ortoo.model.errors import UnavailableError
 
-from .crypto import KeyRing, load_keys
+from .crypto import open_ring
 from .files import RealDisk, make_durable_dir
 from .lock import DirectoryLock
 from .store import DiskStore
@@ -23,9 +23,7 @@ def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Di
         make_durable_dir(path)
     except OSError as error:
         raise UnavailableError(f"the data directory {path} cannot be made: {error}") from None
-    return DiskStore(
-        RealDisk(path), KeyRing(load_keys(keys), keys if isinstance(keys, str) else None), lock=DirectoryLock(path)
-    )
+    return DiskStore(RealDisk(path), open_ring(keys), lock=DirectoryLock(path))
 
 
 def refuse_interrupted_repair(path: Path) -> None:

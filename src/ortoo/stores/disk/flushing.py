@@ -23,7 +23,7 @@ from .history import DiskHistory
 from .history import Place as HistoryPlace
 from .log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, NewFrame
 from .logged import LoggedPublish, LoggedRecord, decode_logged
-from .segment import Segment
+from .segment import Mark, Segment
 from .wal import Wal, read_commits
 
 FLUSH_BYTES = 256 << 20  # of write-ahead log that logs and histories lie in
@@ -108,7 +108,7 @@ class Flush:
         self._histories = {(one.topic, one.partition): (one, ring) for one, _, ring in histories if not one.is_stuck}
         self._messages: dict[Place, Messages] = {}
         self._happened: dict[Place, list[tuple[int, HistoryRecord]]] = defaultdict(list)
-        self._written: list[tuple[DiskLog, list[Segment], tuple[int, int, int] | None]] = []
+        self._written: list[tuple[DiskLog, list[Segment], Mark | None]] = []
         self._told: list[tuple[DiskHistory, list[HistoryPlace]]] = []
         self._locked: set[int] = set()  # topics of which something cannot be decrypted
         self._read_of: dict[Place, int] = {}  # how many commits with history of it were read

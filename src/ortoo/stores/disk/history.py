@@ -98,6 +98,7 @@ class DiskHistory:
         self.is_stuck = False  # some of it cannot be flushed, for it cannot be decrypted
         self.dropped = 0
         self.written_end = 0  # number after that of the last record in the files
+        self.replaced: list[str] = []  # files that the next checkpoint does not name: others have what they had
         self._cached: tuple[Place, list[HistoryRecord]] | None = None
         self._finished: set[int] = (
             set()
@@ -186,7 +187,7 @@ class DiskHistory:
         body = frame.body
         try:
             if place.head.sealed is not None:
-                body = ring.open(place.head.sealed, body, self._context(place.first))
+                body = ring.open(place.head.sealed, body, self.context(place.first))
             return decode_history(body)
         except CorruptionError as error:
             raise CorruptionError(f"{where}: {error}") from None
@@ -202,7 +203,7 @@ class DiskHistory:
     def path(self, number: int) -> str:
         return f"{self.folder}/{number:010d}.hist"
 
-    def _context(self, first: int) -> bytes:
+    def context(self, first: int) -> bytes:
         return f"history {self.topic}.{self.partition}.{first}".encode()
 
     # -- flushing
@@ -248,7 +249,7 @@ class DiskHistory:
             first, last = min(low for low, _ in edges), max(high for _, high in edges)
             body, sealed = encode_records(list(records)), None
             if ring is not None:
-                sealed, body = ring.seal(body, self._context(first))
+                sealed, body = ring.seal(body, self.context(first))
             head = HistoryHead(first, last, len(records), sealed, start)
             frame = encode_frame(HISTORY, first, _encode(head), body, salt=self.disk.salt.within(self.folder).value)
             places.append(Place(first, last, number, file.size(), len(frame), head, start))
@@ -262,6 +263,12 @@ class DiskHistory:
             self.sizes[place.file] = place.position + place.size
         self.blocks.drop(upto)
         self.written_end = self.blocks.starts[0] if len(self.blocks) else self.end
+
+    def finish_rewriting(self, places: list[Place]) -> None:
+        """The same frames lie in these files now, in the same order."""
+        self.replaced += [self.path(number) for number in self.sizes]
+        self.places, self._cached = places, None
+        self.sizes = {place.file: place.position + place.size for place in places}
 
     def entry(self, start: int, commit: int) -> HistoryEntry:
         """As of a cut after that commit, at which the log began at `start`."""
@@ -283,13 +290,14 @@ class DiskHistory:
         """The files that a checkpoint cut at `start` does not name any more."""
         oldest = self._oldest(start)
         gone = [number for number in self.sizes if number < oldest]
+        replaced, self.replaced = self.replaced, []
         if not gone:
-            return []
+            return replaced
         self.places = [place for place in self.places if place.file >= oldest]
         self.dropped = self.first
         for number in gone:
             del self.sizes[number]
-        return [self.path(number) for number in gone]
+        return [*replaced, *(self.path(number) for number in gone)]
 
     # -- recovery
 

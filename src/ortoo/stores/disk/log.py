@@ -18,15 +18,15 @@ from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
 
 from .blocks import Block, Blocks
-from .codec import encode_messages, to_columns
+from .codec import seal_messages, to_columns
 from .contents import SEGMENT_FILES, list_files
-from .crypto import KeyRing
+from .crypto import KeyRing, Sealed
 from .files import Disk
 from .log_index import IndexBuilder
 from .logged import CommitReader, LoggedPublish, in_frames
 from .open_files import FilePool
 from .recent import FrameCache, Recent, RecentStretch
-from .segment import Segment, SegmentEntry
+from .segment import Mark, Segment, SegmentEntry
 
 FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
 SEGMENT_BYTES = 64 << 20
@@ -47,12 +47,13 @@ class LogEntry(NamedTuple):
 
 
 class NewFrame(NamedTuple):
-    """That is to be written: its bytes, its first message, how many it has, and when the first was published."""
+    """That is to be written: its bytes, its first message, how many it has, when the first was published, how it is encrypted."""
 
     data: bytes
     base: int
     messages: int
     time: int
+    sealed: Sealed | None
 
 
 class Shared:
@@ -192,8 +193,8 @@ class DiskLog:
         salt = self.disk.salt.within(self.folder).value
         for stretch in _in_stretches(records):
             first = stretch[0]
-            data = encode_messages(stretch, ring, salt)
-            yield NewFrame(data, first.base, stretch[-1].end - first.base, first.at)
+            data, sealed = seal_messages(stretch, ring, salt)
+            yield NewFrame(data, first.base, stretch[-1].end - first.base, first.at, sealed)
 
     def flush(self, frames: Iterable[NewFrame], synced: bool = False) -> list[Segment]:
         """Writes these to segments, and syncs them, unless that is done for all. Runs beside the event loop; the segments it
@@ -214,12 +215,12 @@ class DiskLog:
             raise
         return touched
 
-    def take_back(self, touched: list[Segment], before: tuple[int, int, int] | None) -> None:
+    def take_back(self, touched: list[Segment], before: Mark | None) -> None:
         """As it was, so that the next flush may write it all again."""
         for segment in touched:
             segment.back_to(before if segment in self.segments else None)
 
-    def mark(self) -> tuple[int, int, int] | None:
+    def mark(self) -> Mark | None:
         """Of the segment that is written to."""
         return self.segments[-1].mark() if self.segments and not self.segments[-1].is_sealed else None
 

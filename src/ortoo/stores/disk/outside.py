@@ -21,7 +21,7 @@ from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .codec import to_columns
 from .contents import CHECKPOINT_FILES, list_files
-from .crypto import KeyRing, load_keys
+from .crypto import KeyRing, open_ring
 from .format import NAME, refuse_strangers
 from .history import DiskHistory, HistoryEntry
 from .keys import bind_keys
@@ -70,7 +70,7 @@ class Outside:
         if not (path / NAME).is_file():
             raise NotFoundError(f"{path} is not a data directory of Ortoo")
         refuse_strangers(self.disk)
-        self.ring = KeyRing(load_keys(keys))
+        self.ring = open_ring(keys)
         bind_keys(self.disk, self.ring)
         files = FilePool(self.disk)
         self._wal = Wal(self.disk, pool=files)

@@ -225,7 +225,8 @@ class Recovery:
 
     def _isolate(self, topic: TopicId, partition: int, reason: str) -> None:
         self._catalog.quarantine.add(topic, partition, self._catalog.configs[topic].partitions, reason)
-        what = f"topic {topic}" if partition == WHOLE else f"partition {partition} of topic {topic}"
+        what = f"topic {str(self._catalog.names[topic])!r}"
+        what = what if partition == WHOLE else f"partition {partition} of {what}"
         self.problems.append(f"{what} is quarantined: {reason}")
 
     def _cannot_decrypt(self, topic: TopicId, number: int, reason: str) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 from ortoo.model.errors import CorruptionError
 
 from .codec import MessageBody, MessageHead, compressed, context, decode_body, decode_head, decompress
-from .crypto import KeyRing
+from .crypto import KeyRing, Sealed
 from .files import Disk, File, read_head, read_heads
 from .frame import ZSTD, BadFrameError, FrameHead, UnreadableError, check_body, encode_frame
 from .open_files import FilePool
@@ -32,6 +32,23 @@ class SegmentEntry(NamedTuple):
     end: int
 
 
+class Mark(NamedTuple):
+    """How far a segment had come."""
+
+    size: int
+    end: int
+    frames: int
+    keys: Mapping[str, int]
+
+
+Change = Callable[[FrameHead, bytes, bytes], tuple[bytes, bytes, int]]  # of a frame: its head, its body and its flags
+_NO_KEYS: Mapping[str, int] = {}
+
+
+def _compress(fixed: FrameHead, head: bytes, body: bytes) -> tuple[bytes, bytes, int]:
+    return head, *((body, fixed.flags) if fixed.flags & ZSTD else compressed(body))
+
+
 class Segment:
     __slots__ = (
         "base",
@@ -43,6 +60,7 @@ class Segment:
         "is_damaged",
         "is_of_older_format",
         "is_sealed",
+        "keys",
         "positions",
         "since",
         "size",
@@ -61,6 +79,7 @@ class Segment:
         self.size = 0
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
         self.positions: array[int] = array("Q")
+        self.keys: Mapping[str, int] = _NO_KEYS  # bytes of frames by the key that they need
 
     @property
     def path(self) -> str:
@@ -82,26 +101,28 @@ class Segment:
         except UnreadableError as error:
             raise self._corrupt(error.position, error.reason) from None
 
-    def add(self, frame: bytes, base: int, count: int, time: int) -> None:
+    def add(self, frame: bytes, base: int, count: int, time: int, sealed: Sealed | None = None) -> None:
         """Appends a frame; durable after `sync`."""
         with self.opened() as file:
             file.append(frame)
-        self.note(base, count, len(frame))
+        self.note(base, count, len(frame), sealed)
         self.since = time if self.since is None else self.since
 
-    def note(self, base: int, count: int, size: int) -> None:
+    def note(self, base: int, count: int, size: int, sealed: Sealed | None = None) -> None:
+        if sealed is not None:
+            self.keys = {**self.keys, sealed.key: self.keys.get(sealed.key, 0) + size}
         self.bases.append(base)
         self.positions.append(self.size)
         self.size += size
         self.end = base + count
 
-    def mark(self) -> tuple[int, int, int]:
-        return self.size, self.end, len(self.bases)
+    def mark(self) -> Mark:
+        return Mark(self.size, self.end, len(self.bases), self.keys)
 
-    def back_to(self, mark: tuple[int, int, int] | None) -> None:
+    def back_to(self, mark: Mark | None) -> None:
         """Undoes what was added since the mark; with None, the whole file. What cannot be cut off now is cut off when the file is
         written again."""
-        self.size, self.end, frames = mark or (0, self.base, 0)
+        self.size, self.end, frames, self.keys = mark or Mark(0, self.base, 0, _NO_KEYS)
         del self.bases[frames:], self.positions[frames:]
         with suppress(OSError):
             with self.opened() as file:
@@ -140,7 +161,7 @@ class Segment:
                 decoded = decode_head(head)
             except CorruptionError as error:
                 raise self._corrupt(position, str(error)) from None
-            self.note(fixed.number, decoded.count, fixed.size)
+            self.note(fixed.number, decoded.count, fixed.size, decoded.sealed)
             self.is_of_older_format = fixed.salt is None
             if self.since is None:
                 self.since = decoded.timestamps()[0]
@@ -192,33 +213,48 @@ class Segment:
 
     def seal(self) -> Segment:
         """Writes the compressed twin; durable, under its own name, when this returns. The old file is still there."""
-        sealed = Segment(self.disk, self.folder, self.base, True, self.files)
-        draft = f"{sealed.path}.tmp"
-        self.disk.remove(draft)
-        target = self.disk.open(draft)
-        try:
-            with self._reading() as file:
-                self._write_sealed(sealed, file, target)
-            target.sync()
-        except BaseException:
-            target.close()
-            self.disk.remove(draft)
-            raise
-        target.close()
-        self.disk.rename(draft, sealed.path)
+        sealed = self.write_twin(_compress)
+        sealed.take_name()
         self.disk.sync_dir(self.folder)
         return sealed
 
-    def _write_sealed(self, sealed: Segment, file: File, target: File) -> None:
+    def write_twin(self, change: Change) -> Segment:
+        """A sealed one with the same messages, whose frames are `change`d. It is whole and synced, but has no name yet."""
+        twin = Segment(self.disk, self.folder, self.base, True, self.files)
+        self.disk.remove(twin.draft)
+        target = self.disk.open(twin.draft)
+        try:
+            with self._reading() as file:
+                self._write_twin(twin, file, target, change)
+            target.sync()
+        except BaseException:
+            target.close()
+            self.disk.remove(twin.draft)
+            raise
+        target.close()
+        return twin
+
+    def _write_twin(self, twin: Segment, file: File, target: File, change: Change) -> None:
+        salt = self.disk.salt.within(self.folder).value
         for which, position in enumerate(self.positions):
-            fixed, head, body = self._frame_at(file, position)
-            smaller, flags = (body, fixed.flags) if fixed.flags & ZSTD else compressed(body)
-            frame = encode_frame(
-                fixed.kind, fixed.number, head, smaller, flags, salt=self.disk.salt.within(self.folder).value
-            )
+            fixed, *parts = self._frame_at(file, position)
+            try:
+                head, body, flags = change(fixed, *parts)
+                sealed = decode_head(head).sealed
+            except CorruptionError as error:
+                raise self._corrupt(position, str(error)) from None
+            frame = encode_frame(fixed.kind, fixed.number, head, body, flags, salt=salt)
             target.append(frame)
-            sealed.note(self.bases[which], 0, len(frame))
-        sealed.end = self.end
+            twin.note(self.bases[which], 0, len(frame), sealed)
+        twin.end = self.end
+
+    @property
+    def draft(self) -> str:
+        return f"{self.path}.tmp"
+
+    def take_name(self) -> None:
+        """In one step, also from a file that had it. Durable once the folder is synced; until then either may be there."""
+        self.disk.rename(self.draft, self.path)
 
     def _corrupt(self, position: int, reason: str) -> CorruptionError:
         return CorruptionError(f"{self.path} is damaged at byte {position}: {reason}")

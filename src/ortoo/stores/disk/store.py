@@ -28,9 +28,11 @@ from ortoo.ports import StoredHistory, StoreStatus
 
 from .catalog import Catalog
 from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from .cleaning import Cleaner
 from .commit import encode_commit
 from .crypto import KeyRing
 from .cut import Cut, take_cut
+from .disk_keys import DiskKeys
 from .files import Disk
 from .flushing import FLUSH_BLOCKS, FLUSH_BYTES, FLUSH_FILES, Flush, FlushPlan
 from .format import check_format, refuse_strangers
@@ -40,8 +42,8 @@ from .log import DiskLog
 from .logged import CommitReader
 from .open_files import FilePool
 from .recovery import Recovery
+from .reencryption import Reencryptor
 from .room import Room
-from .segment import Segment
 from .turns import in_turns
 from .wal import Wal
 from .wal_writer import Sync, WalWriter, exit_on_sync_failure, sync_needed
@@ -84,6 +86,7 @@ class DiskStore:
         self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
         self._files_max = files_max
         self._now = now
+        self._keys = DiskKeys(disk, self.ring, self._beside, reserve_bytes)
         self._reset()
 
     def _reset(self) -> None:
@@ -93,10 +96,13 @@ class DiskStore:
         self._commits = CommitReader(self._wal, self.ring)
         self._catalog = Catalog(self.disk, files, self._commits)
         self._checkpointing: asyncio.Task[None] | None = None
+        self._changing_files = asyncio.Lock()  # a checkpoint, or a re-encryption: one at a time
+        self._is_settled = True  # whether the last checkpoint names all that was flushed
         self._room = Room(self.disk, self._reserve_bytes)
         self.page_out = self.disk.scratch().keep
         self._failing: dict[str, str] = {}  # problems that go when what failed succeeds
-        self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
+        self._cleaner = Cleaner(self.disk, self._catalog, self._wal, self._beside, self._failing, self._report)
+        self._keys.attach(self._catalog, self._wal, self._changing_files, lambda: self._is_settled)
         self._paused_until = 0.0
         self._checkpointed = 0  # the last commit in the last checkpoint
         self._flushed = 0  # what commits up to that number had, files have, but for what cannot be flushed
@@ -106,9 +112,14 @@ class DiskStore:
             return work(*args)
         return await asyncio.get_running_loop().run_in_executor(executor, work, *args)
 
+    async def _beside(self, work: Callable[..., Any], *args: Any) -> Any:
+        """In the one thread that writes and removes files, beside the commits."""
+        return await self._in(self._flusher, work, *args)
+
     # -- recovery
 
     async def recover(self) -> AsyncIterator[list[r.Record]]:
+        stopped = await self._keys.stop()
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
         refuse_strangers(self.disk)  # before a lock is left in what is not ours
@@ -119,12 +130,12 @@ class DiskStore:
         self._reset()
         check_format(self.disk)
         self._found = bind_keys(self.disk, self.ring)
-        checkpoint = await self._in(self._flusher, read_checkpoint, self.disk)
+        checkpoint = await self._beside(read_checkpoint, self.disk)
         recovery = Recovery(self.disk, self._wal, self._catalog, self.ring, self._found, checkpoint)
         recovery.prepare()
         if checkpoint is not None:
             self._room.checkpoint_bytes, self._checkpointed = checkpoint.size, checkpoint.number
-            yield [await self._in(self._flusher, recovery.load, checkpoint)]
+            yield [await self._beside(recovery.load, checkpoint)]
         for records in recovery.replay():
             yield records
         if self._wal.torn is not None:
@@ -137,6 +148,7 @@ class DiskStore:
             yield [record]
         self._wal.rotate()
         self._flushed = (self._catalog.lowest_logged() or self._wal.next_number) - 1
+        self._keys.go_on(stopped)
 
     # -- writing
 
@@ -247,6 +259,8 @@ class DiskStore:
             return False
         if self._room.is_short and (self._catalog.frees or self._bytes_unflushed >= self._checkpoint_bytes // 32 > 0):
             return True
+        if self._keys.wants_checkpoint:
+            return True
         too_many = self._wal.count_after(self._checkpointed) > FLUSH_FILES
         return too_many or self._wal.bytes_unwritten >= self._checkpoint_bytes
 
@@ -265,6 +279,9 @@ class DiskStore:
         times = self._writer.sync_seconds.copy(), self._checkpoint_seconds.copy()
         return StoreFigures(*times, self._wal.bytes_after(0), segments, self.disk.free_bytes())
 
+    def keys(self) -> DiskKeys:
+        return self._keys
+
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         self._check_owner()
         number, written = self._wal.next_number - 1, self._wal.bytes_total
@@ -275,40 +292,54 @@ class DiskStore:
             self._checkpoint_failed(error)
             return
         staged = self._catalog.staged.needed(self._wal.files)
+        waiting = self._keys.begin_checkpoint()
         cut = take_cut(self._catalog, self.ring, number, written, snapshot, at, secrets or {}, staged)
         if self._flusher is None:
-            await self._run_checkpoint(cut)
+            await self._run_checkpoint(cut, waiting)
         else:
-            self._checkpointing = asyncio.create_task(self._run_checkpoint(cut), name="ortoo-checkpoint")
+            self._checkpointing = asyncio.create_task(self._run_checkpoint(cut, waiting), name="ortoo-checkpoint")
 
-    async def _run_checkpoint(self, cut: Cut) -> None:
+    async def _run_checkpoint(self, cut: Cut, waiting: Reencryptor | None) -> None:
+        """`waiting`: who needs everything flushed, and has more to write with it."""
         catalog, began = self._catalog, perf_counter()
+        failure: Exception | None = UnavailableError("the checkpoint was interrupted")
         try:
-            await self._refresh_keys()
-            await self._flush(cut)
-            checkpoint = await self._compose(cut)
-            self._flushed = (cut.lowest_logged() or cut.number + 1) - 1
-            self._room.checkpoint_bytes = await self._in(self._flusher, write_checkpoint, self.disk, checkpoint)
-            self._wal.bytes_written, self._checkpointed = cut.bytes, cut.number
-            self._failing.pop("checkpoint", None)
-            await self._clean_up(cut, checkpoint)
-            await self._seal_old()
+            async with self._changing_files:
+                await self._write_checkpoint(cut, waiting)
+            failure = None
         except Exception as error:  # the write-ahead log still has it all; the next checkpoint tries again
+            failure = error
             self._checkpoint_failed(error)
             cut.give_back(catalog)
         finally:
             self._checkpointing = None
             self._checkpoint_seconds.observe(perf_counter() - began)
+            if waiting is not None:
+                waiting.checkpointed(failure)
 
-    async def _flush(self, cut: Cut) -> None:
-        everything = self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS
+    async def _write_checkpoint(self, cut: Cut, waiting: Reencryptor | None) -> None:
+        await self._refresh_keys()
+        self._is_settled = False
+        await self._flush(cut, everything=waiting is not None)
+        if waiting is not None:
+            await waiting.rewrite_histories()
+        checkpoint = await self._compose(cut)
+        self._flushed = (cut.lowest_logged() or cut.number + 1) - 1
+        self._room.checkpoint_bytes = await self._beside(write_checkpoint, self.disk, checkpoint)
+        self._wal.bytes_written, self._checkpointed, self._is_settled = cut.bytes, cut.number, True
+        self._failing.pop("checkpoint", None)
+        await self._cleaner.clean_up(cut, checkpoint)
+        await self._cleaner.seal_old()
+
+    async def _flush(self, cut: Cut, everything: bool) -> None:
+        everything = everything or self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS
         plan = FlushPlan(self._flush_bytes, everything)
         for files in plan.passes(self._wal, cut.lowest_logged(), cut.number):
             await self._flush_files(cut, files)
 
     async def _flush_files(self, cut: Cut, files: list[int]) -> None:
         flush = Flush(self.disk, self.ring, cut.logs, cut.histories, self._wal.last_of(files[-1]))
-        await self._in(self._flusher, flush.run, files)
+        await self._beside(flush.run, files)
         for log in flush.stuck:
             self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
         for history in flush.lost:
@@ -326,58 +357,11 @@ class DiskStore:
 
     async def _refresh_keys(self) -> None:
         try:
-            await self._in(self._flusher, self.ring.refresh)
+            await self._beside(self.ring.refresh)
         except (OrtooError, OSError) as error:  # the keys known so far go on
             self._failing["keys"] = f"the encryption keys could not be read again: {error}"
         else:
             self._failing.pop("keys", None)
-
-    async def _clean_up(self, cut: Cut, checkpoint: Checkpoint) -> None:
-        """The checkpoint is durable: what it does not name may go. What cannot be removed is tried again with the next."""
-        for log, start, _ in cut.logs:
-            self._garbage += log.drop_before(start)
-        for history, start, _ in cut.histories:
-            self._garbage += history.drop_before(start)
-        self._garbage += cut.doomed
-        try:
-            await self._in(self._flusher, self._wal.trim, checkpoint.number, checkpoint.kept())
-            await self._in(self._flusher, self._remove_garbage)
-        except OSError as error:
-            self._failing["removal"] = f"files that are not needed any more cannot be removed: {error}"
-        else:
-            self._failing.pop("removal", None)
-
-    def _remove_garbage(self) -> None:
-        while self._garbage:
-            path = self._garbage[-1]
-            if path.endswith("/"):
-                self._catalog.close_files(path)
-                self.disk.remove_dir(path[:-1])
-            else:
-                self.disk.remove(path)
-            self._garbage.pop()
-
-    async def _seal_old(self) -> None:
-        try:
-            for log in list(self._catalog.logs.values()):
-                for segment in log.to_seal():
-                    await self._seal(log, segment)
-        except OSError as error:
-            self._failing["sealing"] = f"a segment could not be compressed: {error}"
-        else:
-            self._failing.pop("sealing", None)
-
-    async def _seal(self, log: DiskLog, segment: Segment) -> None:
-        try:
-            sealed = await self._in(self._flusher, segment.seal)
-        except CorruptionError as error:
-            segment.is_damaged = True
-            self._report(f"a segment stays as it is: {error}")
-            return
-        log.replace(segment, sealed)
-        segment.close()
-        self._garbage.append(segment.path)
-        await self._in(self._flusher, self._remove_garbage)
 
     def _report(self, problem: str) -> None:
         if problem not in self._found and len(self._found) < PROBLEMS_MAX:
@@ -388,6 +372,7 @@ class DiskStore:
     async def close(self) -> None:
         if self._lock is not None and self._lock.is_parents:
             return  # with everything in it
+        await self._keys.stop()
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
         await self._writer.close()
