@@ -64,6 +64,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     special = {"http.port": "80", "tcp.port": "80", "log.level": "debug", "log.format": "json"} | {
         "encryption_keys": "file:keys",
         "limits.connections": "7",
+        "auth.jwks_refresh_seconds": "60",
+        "auth.default_scope": "read,write",
     }
     for option in options().values():
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
@@ -155,7 +157,8 @@ def test_variables_of_others_are_left_alone() -> None:
         "ORTOO_SERVICE_HOST": "10.0.0.1",
         "ORTOO_PORT_7632_TCP_PORT": "1",
     }
-    ours = {"ORTOO_URL": "ortoo://x", "ORTOO_NAMESPACE": "n", "ORTOO_DEPLOYMENT_COLOUR": "green", "PATH": "/bin"}
+    ours = {"ORTOO_URL": "ortoo://x", "ORTOO_NAMESPACE": "n", "ORTOO_TOKEN_FILE": "f"}
+    ours |= {"ORTOO_DEPLOYMENT_COLOUR": "green", "PATH": "/bin"}
     assert load(environ=kubernetes | ours).settings == Settings()
 
 
