@@ -16,6 +16,7 @@ from .forking import tell_of_forks
 from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
+from .token import token_source
 
 _TIMEOUT_MAX = limits.PRODUCER_REMEMBERED_MS // 2000
 
@@ -37,16 +38,17 @@ def connect(
     async with ortoo.connect("ortoo://localhost:7632") as queue: ...
 
     Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before
-    an @. `tls`: the CA certificate to trust, as a file, or an SSLContext. `timeout`: seconds for which a server that went
-    away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0 sends what is
-    published in one turn of the event loop together, at once.
+    an @, in $ORTOO_TOKEN, or in the file $ORTOO_TOKEN_FILE, which is read for each connection. `tls`: the CA certificate to
+    trust, as a file, or an SSLContext. `timeout`: seconds for which a server that went away is waited for, before calls
+    fail. `linger`: seconds for which single publishes wait for company; 0 sends what is published in one turn of the event
+    loop together, at once.
     """
     address = parse_url(url)
     context = _context(tls) if address.is_tls else None
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
-    link = RemoteLink(address, token or address.token, context, timeout, f"ortoo-python/{__version__}")
+    link = RemoteLink(address, token_source(token or address.token), context, timeout, f"ortoo-python/{__version__}")
     queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
     tell_of_forks(link)
     tell_of_forks(queue)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
@@ -41,7 +42,12 @@ class RemoteLink:
     """Satisfies Link. One connection at a time, to whichever of the servers answers."""
 
     def __init__(
-        self, address: Address, token: str | None, tls: ssl.SSLContext | None, timeout: float, client: str
+        self,
+        address: Address,
+        token: Callable[[], str | None],
+        tls: ssl.SSLContext | None,
+        timeout: float,
+        client: str,
     ) -> None:
         self._address = address
         self._token = token
@@ -93,13 +99,13 @@ class RemoteLink:
         self._end_subscriptions(refusal())
 
     async def _connect(self) -> None:
+        hello = p.Hello(p.PROTOCOL, self._client, self._token(), list(self._consumers))
         errors: list[OrtooError] = []
         for host, port in self._address.servers:
             try:
                 connection = await connect_to(
                     host, port, self._tls, lambda: Connection(self._receive, self._on_lost), _CONNECT_SECONDS
                 )
-                hello = p.Hello(p.PROTOCOL, self._client, self._token, list(self._consumers))
                 await connection.greet(hello, _CONNECT_SECONDS)
             except OrtooError as error:
                 errors.append(error)
