@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 
-from . import bench, consume, directory, dlq, groups, messages, pipeline, publish, serve, show, top, topics
+from . import bench, consume, directory, dlq, groups, messages, pipeline, publish, serve, show, token, top, topics
 from .help import examples, exit_codes, unwrap
 
 app = typer.Typer(
@@ -44,6 +44,7 @@ app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
+app.add_typer(token.app, name="token", rich_help_panel=_SERVER)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data"))(directory.check)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo repair ./data"))(directory.repair)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo backup ./data ./backup"))(directory.backup)
