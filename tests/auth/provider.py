@@ -13,7 +13,7 @@ class Provider:
         self.status = "200 OK"
         self.headers: list[str] = []
         self.is_silent = False  # takes requests and answers nothing
-        self.drips = False  # a byte at a time, for ever
+        self.drips = b""  # begins so, then a byte at a time, for ever
         self.requests = 0
         self.port = 0
         self._server: asyncio.Server | None = None
@@ -60,9 +60,9 @@ class Provider:
         if self.is_silent:
             await reader.read()
         if self.drips:
-            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            writer.write(self.drips)
             while not reader.at_eof():
-                writer.write(b"x")
+                writer.write(b" ")
                 await writer.drain()
                 try:
                     async with asyncio.timeout(0.02):

@@ -159,7 +159,9 @@ async def test_a_provider_that_is_away_does_not_keep_the_server_from_starting() 
     ("fault", "told"),
     [
         ({"is_silent": True}, "no answer within 0.3 s"),
-        ({"drips": True}, "no answer within 0.3 s"),
+        ({"drips": b"HTTP/1.1 200 OK\r\nX: "}, "no answer within 0.3 s"),
+        ({"drips": b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"}, "no answer within 0.3 s"),
+        ({"drips": b"HTTP/1.1 200 OK\r\n\r\n" + jwks(OF_TWO)}, "no answer within 0.3 s"),  # cut off, it looks whole
         ({"body": b" " * (SET_BYTES_MAX + 1)}, f"more than {SET_BYTES_MAX} bytes"),
         (
             {"status": "302 Found", "headers": ["Location: http://127.0.0.1/"]},

@@ -295,7 +295,6 @@ def test_a_token_must_say_whose_it_is() -> None:
         {"grants": [{"scopes": ["read"]}], "admin": True},
         {"grants": [{"scopes": ["read"]}] * (GRANTS_MAX + 1)},
     ],
-    ids=str,
 )
 def test_grants_that_make_no_sense_are_refused(ours: Any) -> None:
     assert "`ortoo` is wrong" in refusal(crafted(HS256, {**claims(), "ortoo": ours}))

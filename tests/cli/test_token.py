@@ -229,3 +229,13 @@ def test_a_backup_leaves_the_keys_out(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "auth" / "signing.key").exists()
     assert call("restore", "copy", "again").code == 0
     assert call("check", "again").code == 0
+
+
+@pytest.mark.parametrize("arguments", [["check", "data"], ["repair", "data"], ["backup", "data", "copy"]])
+def test_a_directory_with_keys_alone_is_no_queue_yet_and_is_left_alone(arguments: list[str], tmp_path: Path) -> None:
+    token = ok("create").out.strip()
+    done = call(*arguments)
+    assert done.code != 0
+    assert "is not a data directory" in done.out + done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert admitted(token).name == "client"

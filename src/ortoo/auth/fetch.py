@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from threading import Event, Timer
 from urllib.parse import SplitResult, urlsplit
@@ -41,7 +43,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def fetch(url: str, seconds: float, bytes_max: int) -> bytes:
-    """For a thread. FetchError after `seconds` at the latest, however slowly the other side speaks."""
+    """For a thread. `seconds` are for connecting, and again for the answer, however slowly the other side speaks."""
     parts = check_url(url)
     host, port = parts.hostname or "", parts.port
     connection: HTTPConnection
@@ -50,22 +52,40 @@ def fetch(url: str, seconds: float, bytes_max: int) -> bytes:
     else:
         connection = HTTPConnection(host, port, timeout=seconds)
     is_late = Event()
-    end = Timer(seconds, _hang_up, [connection, is_late])  # a timeout of the socket is one between two bytes
+    try:
+        connection.connect()
+        with _ending(connection.sock, seconds, is_late):
+            body = _get(connection, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), bytes_max)
+    except TimeoutError:
+        is_late.set()
+    except (OSError, HTTPException, ValueError) as error:
+        if not is_late.is_set():
+            raise FetchError(str(error) or type(error).__name__) from None
+    finally:
+        connection.close()
+    if is_late.is_set():  # also when nothing was raised: what we cut off may look like a whole answer
+        raise FetchError(f"no answer within {seconds:g} s")
+    return body
+
+
+@contextmanager
+def _ending(sock: socket.socket, seconds: float, is_late: Event) -> Iterator[None]:
+    """Hangs up when the time is over. The timeout of a socket is only one between two bytes."""
+
+    def hang_up() -> None:
+        is_late.set()
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is closed already
+
+    end = Timer(seconds, hang_up)
     end.daemon = True
     end.start()
-    late = FetchError(f"no answer within {seconds:g} s")
     try:
-        body = _get(connection, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), bytes_max)
-    except TimeoutError:
-        raise late from None
-    except (OSError, HTTPException, ValueError) as error:
-        raise FetchError(str(error) or type(error).__name__) if not is_late.is_set() else late from None
+        yield
     finally:
         end.cancel()
-        connection.close()
-    if is_late.is_set():  # what was cut off by us may look like a whole answer
-        raise late
-    return body
 
 
 def _get(connection: HTTPConnection, target: str, bytes_max: int) -> bytes:
@@ -78,12 +98,3 @@ def _get(connection: HTTPConnection, target: str, bytes_max: int) -> bytes:
     if len(body) > bytes_max:
         raise FetchError(f"the answer has more than {bytes_max} bytes")
     return body
-
-
-def _hang_up(connection: HTTPConnection, is_late: Event) -> None:
-    is_late.set()
-    if connection.sock is not None:
-        try:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it is closed already
