@@ -98,9 +98,9 @@ def create(
     epilog=examples("cat billing.token | ortoo token inspect -", "ortoo token inspect eyJ… --data ./data --json")
 )
 def inspect(token: Given, data: Data = None, json: Json = False) -> None:
-    """Show what a token says. With --data also whether the keys there verify it; the exit code is 1 if they do not.
+    """Show what a token says, and with --data whether the server there takes it.
 
-    Tokens that an identity provider signed are shown as well, but not verified.
+    The exit code is 1 if it does not. Tokens that an identity provider signed are shown as well, but not verified.
     """
     from ortoo.auth.claims import ClaimRules, Claims, read_grants
     from ortoo.auth.jws import digest_of, payload_of, read_header
@@ -141,9 +141,10 @@ def revoke(
     ],
     data: Data = None,
 ) -> None:
-    """Refuse a token from now on. Running servers notice it within about a second, and close its connections.
+    """Refuse a token from now on.
 
-    An entry of a token goes when the token would have expired; one of an id, whose end is not known, stays for ever.
+    Running servers notice it within about a second, and close its connections. An entry of a token goes when the token would
+    have expired; one of an id, whose end is not known, stays for ever.
     """
     from ortoo.auth.claims import Claims
     from ortoo.auth.jws import digest_of, payload_of
@@ -178,10 +179,10 @@ def rotate(
     retire: Annotated[bool, typer.Option("--retire", help="older keys verify nothing any more, from now on")] = False,
     json: Json = False,
 ) -> None:
-    """Make a new signing key. Tokens of older keys are good until they expire, at most for the grace period.
+    """Make a new signing key. Older ones verify their tokens for a grace period.
 
-    With --retire they are refused at once, and their connections are closed: use it when a key became known. Running servers
-    notice either within about a second.
+    Their tokens are good until they expire, and no longer than for that time. With --retire they are refused at once, and
+    their connections are closed: use it when a key became known. Running servers notice either within about a second.
     """
     from ortoo.auth.signing import rotate as rotate_keys
 
