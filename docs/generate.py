@@ -105,6 +105,7 @@ CONFIGURATION_CLOSING = """\
 | `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
 | `ORTOO_URL`, `ORTOO_NAMESPACE` | the server and namespace that client commands use |
 | `ORTOO_TLS_CA` | the CA that clients trust; see [TLS](tls.md#clients) |
+| `ORTOO_TOKEN`, `ORTOO_TOKEN_FILE` | for clients: the token, or a file that has it; see [tokens](tokens.md#use-a-token) |
 
 If a Kubernetes service is named `ortoo`, Kubernetes sets variables such as `ORTOO_PORT` and `ORTOO_SERVICE_HOST` in other
 containers; Ortoo ignores those. If such a variable has the name of a setting, such as `ORTOO_HTTP_PORT` for a service named
@@ -116,6 +117,7 @@ CONFIGURATION_SECTIONS = {
     "tcp": "TCP",
     "http": "HTTP",
     "tls": "TLS",
+    "auth": "Authentication",
     "limits": "Limits",
     "audit": "Audit",
     "log": "Log",

@@ -65,12 +65,16 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         "encryption_keys": "file:keys",
         "limits.connections": "7",
         "tls.client_auth": "optional",
+        "auth.jwks_refresh_seconds": "60",
+        "auth.default_scope": "read,write",
+        "auth.certificate_scope": "read",
+        "audit.enabled": "true",
     }
     for option in options().values():
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
         if option.name in special:
             as_text = special[option.name]
-            in_file = as_text if as_text.isdigit() else f"'{as_text}'"
+            in_file = as_text if as_text.isdigit() or as_text == "true" else f"'{as_text}'"
         all_of_tls = {"tls.certificate": "x", "tls.key": "x", "tls.client_ca": "x"}
         both = all_of_tls if option.name.startswith("tls.") else {}
         found = [
@@ -160,7 +164,8 @@ def test_variables_of_others_are_left_alone() -> None:
         "ORTOO_SERVICE_HOST": "10.0.0.1",
         "ORTOO_PORT_7632_TCP_PORT": "1",
     }
-    ours = {"ORTOO_URL": "ortoo://x", "ORTOO_NAMESPACE": "n", "ORTOO_DEPLOYMENT_COLOUR": "green", "PATH": "/bin"}
+    ours = {"ORTOO_URL": "ortoo://x", "ORTOO_NAMESPACE": "n", "ORTOO_TOKEN_FILE": "f"}
+    ours |= {"ORTOO_DEPLOYMENT_COLOUR": "green", "PATH": "/bin"}
     assert load(environ=kubernetes | ours).settings == Settings()
 
 

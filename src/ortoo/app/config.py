@@ -24,7 +24,7 @@ FILE_VARIABLE = "ORTOO_CONFIG"
 FILE_NAME = "ortoo.toml"
 
 # Read by other parts of Ortoo.
-OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE", "ORTOO_TLS_CA"})
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE", "ORTOO_TLS_CA", "ORTOO_TOKEN_FILE"})
 
 _KEYS = "encryption_keys"
 # What Kubernetes sets in every container beside a service whose name begins with "ortoo".

@@ -129,5 +129,6 @@ def _takes(kind: types.Type) -> str:
 
 _PATTERNS = {
     r"^(file|command):.": "`file:PATH` or `command:CMD`",
+    r"^(read|write|admin)(,(read|write|admin))*$": "`read`, `write` or `admin`, or several, with commas",
     r"^[!-~]+$": "a text of visible ASCII characters, without spaces",
 }

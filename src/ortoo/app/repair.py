@@ -13,6 +13,7 @@ import shutil
 from glob import escape
 from pathlib import Path
 
+from ortoo.auth.files import FOLDER as AUTH_FOLDER
 from ortoo.engine import Engine
 from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, OrtooError, UnavailableError
 from ortoo.stores.disk import KeyRing, RealDisk, open_ring
@@ -47,6 +48,7 @@ def repair_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> 
     draft, aside = _beside(path, REPAIRING), _beside(path, DAMAGED)
     try:
         repair = _rebuild(path, draft, open_ring(keys))
+        _keep_auth(path, draft)
         _exchange(path, draft, aside)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -80,6 +82,14 @@ def _beside(path: Path, word: str) -> Path:
         if not candidate.exists():
             return candidate
     raise ExistsError(f"there are too many {word} directories beside {path}; remove some")
+
+
+def _keep_auth(path: Path, draft: Path) -> None:
+    """Without its keys, a server would let everybody in."""
+    if (path / AUTH_FOLDER).is_dir():
+        shutil.copytree(path / AUTH_FOLDER, draft / AUTH_FOLDER)
+        for copied in [*(draft / AUTH_FOLDER).iterdir(), draft / AUTH_FOLDER, draft]:
+            sync(copied)
 
 
 def _exchange(path: Path, draft: Path, aside: Path) -> None:

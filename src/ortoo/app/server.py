@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import Access, Broker, Budget, Gate, Presence
+from ortoo.broker import Broker, Budget, Gate, Presence
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
@@ -29,6 +29,7 @@ from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_fi
 from ortoo.stores.memory import MemoryStore
 
 from .audit import Audit
+from .authentication import make_authenticator
 from .certificates import Certificates
 from .clock import SystemClock
 from .garbage import Collector
@@ -63,6 +64,8 @@ class Server:
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
+        self.authenticator = make_authenticator(settings)
+        self.broker.meters.on_problems.append(self.authenticator.problems)
         self.audit: Audit | None = None
         self._gates = self._make_gates()
         self.certificates: Certificates | None = None  # with TLS, once it has started
@@ -100,6 +103,8 @@ class Server:
         if self.certificates is not None:
             self.certificates.start()
             undo.push_async_callback(self.certificates.stop)
+        undo.push_async_callback(self.authenticator.stop)
+        await self.authenticator.start()
         if self.audit is not None:
             self.audit.start()
             undo.push_async_callback(self.audit.stop)
@@ -139,7 +144,7 @@ class Server:
                 _log.error("a door did not close", exc_info=error)
 
     def _make_gates(self) -> dict[str, Gate]:
-        access, budget = Access(self.settings.token), Budget(self.settings.limits.in_flight_bytes)
+        access, budget = self.authenticator, Budget(self.settings.limits.in_flight_bytes)
         enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
         doors = sum(enabled.values())
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
@@ -174,7 +179,7 @@ class Server:
     def _tell_address(self, door: str, host: str, port: int) -> None:
         is_tls = self.settings.tls.certificate is not None
         _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
-        if self.settings.token is None and not _is_loopback(host):
+        if not self.authenticator.needs_token and not _is_loopback(host):
             _log.warning(
                 "open to everybody who can reach it: set a token, or listen on 127.0.0.1",
                 extra={"door": door, "host": host, "port": port},

@@ -14,7 +14,23 @@ from rich.markup import escape
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 
-from . import bench, cert, consume, directory, dlq, groups, keys, messages, pipeline, publish, serve, show, top, topics
+from . import (
+    bench,
+    cert,
+    consume,
+    directory,
+    dlq,
+    groups,
+    keys,
+    messages,
+    pipeline,
+    publish,
+    serve,
+    show,
+    token,
+    top,
+    topics,
+)
 from .help import examples, exit_codes, unwrap
 
 app = typer.Typer(
@@ -46,6 +62,7 @@ app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVER)
 app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=_SERVER)
+app.add_typer(token.app, name="token", rich_help_panel=_SERVER)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data"))(directory.check)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo repair ./data"))(directory.repair)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo backup ./data ./backup"))(directory.backup)

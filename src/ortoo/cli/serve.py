@@ -93,7 +93,7 @@ def banner(server: Server) -> list[str]:
         else escape(str(Path(settings.data).resolve()))
     )
     lines = [f"[bold]ortoo {__version__}[/bold]", f"  data   {kept}"]
-    token = settings.token is not None
+    token = server.authenticator.needs_token
     tries = []
     if "http" in server.addresses:
         url = f"http{tls}://{_reachable(*server.addresses['http'])}"

@@ -14,6 +14,7 @@ from .queue import Queue
 from .remote import RemoteLink
 from .sync import SyncQueue
 from .tls import Contexts, TlsOption
+from .token import token_source
 
 _TIMEOUT_MAX = limits.PRODUCER_REMEMBERED_MS // 2000
 
@@ -33,10 +34,11 @@ def connect(
     async with ortoo.connect("ortoo://localhost:7632") as queue: ...
 
     Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before
-    an @. `tls`: the CA certificate to trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or
-    an SSLContext. What it does not say, the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`:
-    seconds for which a server that went away is waited for, before calls fail. `linger`: seconds for which single
-    publishes wait for company; 0 sends what is published in one turn of the event loop together, at once.
+    an @, in $ORTOO_TOKEN, or in the file $ORTOO_TOKEN_FILE, which is read for each connection. `tls`: the CA certificate to
+    trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or an SSLContext. What it does not say,
+    the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`: seconds for which a server that went
+    away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0 sends what is
+    published in one turn of the event loop together, at once.
     """
     address = parse_url(url)
     if tls is not None and not address.is_tls:  # whoever names a CA thinks that nobody can listen
@@ -45,7 +47,8 @@ def connect(
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
-    link = RemoteLink(address, token or address.token, contexts, timeout, f"ortoo-python/{__version__}")
+    source = token_source(token or address.token)
+    link = RemoteLink(address, source, contexts, timeout, f"ortoo-python/{__version__}")
     queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
     tell_of_forks(link)
     tell_of_forks(queue)

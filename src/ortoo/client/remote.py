@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
@@ -40,7 +41,9 @@ A = TypeVar("A")
 class RemoteLink:
     """Satisfies Link. One connection at a time, to whichever of the servers answers."""
 
-    def __init__(self, address: Address, token: str | None, tls: Contexts | None, timeout: float, client: str) -> None:
+    def __init__(
+        self, address: Address, token: Callable[[], str | None], tls: Contexts | None, timeout: float, client: str
+    ) -> None:
         self._address = address
         self._token = token
         self._tls = tls
@@ -91,6 +94,7 @@ class RemoteLink:
         self._end_subscriptions(refusal())
 
     async def _connect(self) -> None:
+        hello = p.Hello(p.PROTOCOL, self._client, self._token(), list(self._consumers))
         errors: list[OrtooError] = []
         for host, port in self._address.servers:
             try:
@@ -101,7 +105,6 @@ class RemoteLink:
                     lambda: Connection(self._receive, self._on_lost),
                     _CONNECT_SECONDS,
                 )
-                hello = p.Hello(p.PROTOCOL, self._client, self._token, list(self._consumers))
                 await connection.greet(hello, _CONNECT_SECONDS)
             except OrtooError as error:
                 errors.append(error)

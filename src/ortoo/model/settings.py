@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from .names import DEFAULT_NAMESPACE
+
 LOOPBACK = "127.0.0.1"
 MEMORY = "memory"  # as `data`: nothing is kept on disk
 
@@ -81,6 +83,60 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
+class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens that others signed (JWT). Those of `ortoo token create` need no setting."""
+
+    secret: Annotated[
+        Annotated[str, Meta(pattern=r"^[!-~]+$")] | None,
+        Meta(description="The secret of tokens signed with HS256, of at least 32 bytes.", extra={"secret": True}),
+    ] = None
+    key_file: Annotated[
+        Text | None,
+        Meta(description="A PEM file with the public keys of tokens signed with RS256, ES256 or EdDSA."),
+    ] = None
+    jwks: Annotated[
+        Text | None,
+        Meta(description="The JSON Web Key Set of an identity provider: an `https://` URL, or a file."),
+    ] = None
+    jwks_refresh_seconds: Annotated[
+        float, Meta(ge=30, le=86_400, description="How often the URL of the key set is asked for new keys.")
+    ] = 300.0
+    issuer: Annotated[Text | None, Meta(description="The `iss` that a token must have.")] = None
+    audience: Annotated[
+        Text | None,
+        Meta(description="The `aud` that a token must have. Without it, tokens that have one are refused."),
+    ] = None
+    require_expiry: Annotated[bool, Meta(description="Whether tokens without `exp` are refused.")] = True
+    leeway_seconds: Annotated[
+        float, Meta(ge=0, le=300, description="How far the clocks of this server and of issuers may differ.")
+    ] = 30.0
+    default_scope: Annotated[
+        Annotated[str, Meta(pattern=r"^(read|write|admin)(,(read|write|admin))*$")] | None,
+        Meta(description="What a token without the claim `ortoo` allows. Without it, nothing."),
+    ] = None
+    default_namespace: Annotated[
+        Text, Meta(description="The namespace in which `auth.default_scope` holds. `*` means all.")
+    ] = DEFAULT_NAMESPACE
+    certificate_scope: Annotated[
+        Annotated[str, Meta(pattern=r"^(read|write|admin)(,(read|write|admin))*$")] | None,
+        Meta(
+            description=(
+                "What a client without a token may do that shows a certificate of `tls.client_ca`. Without it, certificates "
+                "open nothing by themselves."
+            )
+        ),
+    ] = None
+    certificate_namespace: Annotated[
+        Text,
+        Meta(
+            description=(
+                "The namespace in which `auth.certificate_scope` holds. `*` means all; `{name}` stands for the common name of "
+                "the certificate."
+            )
+        ),
+    ] = DEFAULT_NAMESPACE
+
+
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Maximum concurrent connections, per door.")] = (
         10_000
@@ -137,7 +193,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: Annotated[
         Annotated[str, Meta(pattern=r"^[!-~]+$")] | None,  # what fits into an HTTP header
         Meta(
-            description="The token every client must present. Without one, anyone can do anything.",
+            description="A token that allows everything. Without one, and without other authentication, anyone can do anything.",
             extra={"secret": True},
         ),
     ] = None
@@ -148,6 +204,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tcp: TcpSettings = TcpSettings()
     http: HttpSettings = HttpSettings()
     tls: TlsSettings = TlsSettings()
+    auth: AuthSettings = AuthSettings()
     limits: LimitSettings = LimitSettings()
     audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()

@@ -19,6 +19,7 @@ NEWEST = 3
 NAME = "FORMAT"
 UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
 _WAL = "wal"
+_AUTH = "auth"  # keys of tokens: not the store's, and there before it when a token was made first
 _FIRST = f"{_WAL}/{1:020d}.wal"
 PIN_PREFIX, PIN_SUFFIX = "backup-", ".tmp"  # folders of links, in which a backup holds what it needs
 
@@ -65,7 +66,7 @@ def refuse_strangers(disk: Disk) -> None:
             raise CorruptionError("the file FORMAT of the data directory is damaged; repair it")
         return
     logs = list_files(disk, _WAL, WAL_FILES)
-    is_new = set(present) <= {"LOCK", f"{NAME}.tmp", _WAL} and disk.list(_WAL) == logs
+    is_new = set(present) <= {"LOCK", f"{NAME}.tmp", _WAL, _AUTH} and disk.list(_WAL) == logs
     if not is_new or any(read_file(disk, f"{_WAL}/{name}").data for name in logs):
         raise UnavailableError(f"{disk} has files, but none of Ortoo's; give an empty or a new one")
 

@@ -1,0 +1,33 @@
+"""What the certificate of a client is good for, where it shows no token."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ortoo.model.access import Principal, Scope, make_grant
+from ortoo.model.errors import InvalidError, UnauthenticatedError
+from ortoo.model.peer import PeerCertificate
+
+NAME = "{name}"
+
+
+class CertificateRules(msgspec.Struct, frozen=True):
+    scopes: tuple[Scope, ...]
+    namespace: str  # `{name}` stands for the common name
+
+    def to_principal(self, certificate: PeerCertificate) -> Principal:
+        """Its name cannot be that of somebody who has a token, and its rights end with it."""
+        name = certificate.common_name
+        if name is None:
+            raise UnauthenticatedError(
+                "the certificate has no common name, or several: get one with one, or use a token"
+            )
+        try:
+            grant = make_grant(self.scopes, self.namespace.replace(NAME, name))
+        except InvalidError as error:
+            raise UnauthenticatedError(f"the common name of the certificate cannot be used: {error}") from None
+        if NAME in self.namespace and grant.namespace == "*":
+            raise UnauthenticatedError(
+                "the common name of the certificate cannot be used: it would mean all namespaces"
+            )
+        return Principal(f"cert:{name}", (grant,), expires=certificate.not_after)
