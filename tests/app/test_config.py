@@ -67,6 +67,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     }
     for option in options().values():
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
+        if option.default is False:
+            in_file = as_text = "true"
         if option.name in special:
             as_text = special[option.name]
             in_file = as_text if as_text.isdigit() else f"'{as_text}'"

@@ -244,15 +244,6 @@ async def test_stopping_tells_webhooks_what_is_left() -> None:
             assert len(receiver.letters) == 1
 
 
-async def test_being_open_to_everybody_is_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    everywhere = change(ANY_PORT, http=HttpSettings(host="0.0.0.0", port=0))
-    async with serving(change(everywhere, token="s3cret")):
-        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    async with serving(everywhere):
-        warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-        assert ["open to everybody" in record.message for record in warnings] == [True]
-
-
 async def test_the_log_tells_the_life_of_a_server(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ortoo")
     async with serving():

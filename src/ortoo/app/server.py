@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_fi
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
+from .exposure import check_exposure, risk_of
 from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
@@ -56,6 +56,7 @@ class Door(Protocol):
 class Server:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        check_exposure(settings)
         raise_file_limit()
         self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
@@ -143,11 +144,8 @@ class Server:
     def _tell_address(self, door: str, host: str, port: int) -> None:
         is_tls = self.settings.tls.certificate is not None
         _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
-        if self.settings.token is None and not _is_loopback(host):
-            _log.warning(
-                "open to everybody who can reach it: set a token, or listen on 127.0.0.1",
-                extra={"door": door, "host": host, "port": port},
-            )
+        if (risk := risk_of(self.settings, host)) is not None:
+            _log.warning(risk, extra={"door": door, "host": host, "port": port})
 
 
 def _open_store(settings: Settings) -> Store:
@@ -183,13 +181,6 @@ def _tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
             f"the certificate {settings.certificate} with the key {settings.key} cannot be used: {error}"
         ) from None
     return context
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def run(settings: Settings, listening: Callable[[Server], None] = lambda server: None) -> int:

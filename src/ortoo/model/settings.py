@@ -46,8 +46,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Text],
         Meta(
             description=(
-                "Host names that clients may use for this server while no token is set, besides `localhost` and IP addresses. "
-                "`*` means any name."
+                "Host names that clients may use for this server, besides `localhost` and IP addresses. `*` means any name."
             )
         ),
     ] = []
@@ -111,6 +110,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"secret": True},
         ),
     ] = None
+    insecure: Annotated[
+        bool,
+        Meta(
+            description="Whether to listen on addresses that other machines can reach although no client has to authenticate."
+        ),
+    ] = False
     drain_seconds: Annotated[
         float,
         Meta(ge=0, le=3600, description="How long requests and webhooks may take to finish when the server stops."),
