@@ -134,7 +134,9 @@ async def test_with_a_certificate_every_door_speaks_tls(tmp_path: Path) -> None:
     trust = ssl.create_default_context(cafile=tls.certificate)
     async with serving(change(ANY_PORT, tls=tls)) as server:
         async with httpx.AsyncClient(base_url=http_url(server, "https"), verify=trust) as http:
-            assert (await http.get("/health")).status_code == 200
+            answer = await http.get("/health")
+            assert answer.status_code == 200
+            assert answer.headers["strict-transport-security"] == "max-age=31536000"
         with pytest.raises(httpx.HTTPError):
             async with httpx.AsyncClient(base_url=http_url(server)) as http:
                 await http.get("/health")

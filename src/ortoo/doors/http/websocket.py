@@ -181,6 +181,8 @@ class Socket(WebSocketsSansIOProtocol):
             await self.writable.wait()
         if self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
+        if message["type"] == "websocket.http.response.start":
+            message["headers"] = [*self.default_headers, *message["headers"]]  # as every answer has them
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True  # it was refused, and that is the end of it
