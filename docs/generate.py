@@ -116,6 +116,7 @@ CONFIGURATION_SECTIONS = {
     "http": "HTTP",
     "tls": "TLS",
     "limits": "Limits",
+    "webhooks": "Webhooks",
     "log": "Log",
 }
 

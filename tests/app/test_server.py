@@ -17,7 +17,7 @@ import ortoo
 from ortoo.app.server import Server
 from ortoo.broker.meters import Peak
 from ortoo.model.records import Record
-from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings
+from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings, WebhookSettings
 from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk.outside import Outside
 from ortoo.testing.clock import settle
@@ -236,7 +236,8 @@ async def test_a_client_that_dawdles_is_cut_off_after_the_grace() -> None:
 async def test_stopping_tells_webhooks_what_is_left() -> None:
     async with receiving() as receiver:
         receiver.answers = [503]
-        async with serving() as server, remote(server) as queue:
+        here = WebhookSettings(allow=["127.0.0.1"])
+        async with serving(change(ANY_PORT, webhooks=here)) as server, remote(server) as queue:
             await queue.create_topic("payments", dlq_webhook=receiver.url)
             await queue.publish("payments", b"x")
             [message] = await queue.lease("payments", wait=5)

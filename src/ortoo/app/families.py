@@ -158,7 +158,10 @@ SECTIONS: dict[str, list[Family]] = {
     ],
     "Webhooks": [
         *_counters(
-            ("outcome",), {"ortoo_webhook_letters_total": "webhook notifications: delivered, failed or dropped"}
+            ("outcome",),
+            {
+                "ortoo_webhook_letters_total": "webhook notifications: delivered, failed, dropped, or refused by webhooks.allow"
+            },
         ),
         *_counters((), {"ortoo_webhook_retries_total": "failed webhook calls that were retried"}),
         *_gauges((), {"ortoo_webhook_pending": "webhook notifications waiting to be sent"}),

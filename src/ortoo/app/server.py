@@ -28,6 +28,7 @@ from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_fi
 from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
+from .destinations import Destinations
 from .exposure import check_exposure, risk_of
 from .garbage import Collector
 from .logs import configure_logs
@@ -57,9 +58,10 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         check_exposure(settings)
+        destinations = Destinations(settings.webhooks.allow)
         raise_file_limit()
         self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
-        self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
+        self.webhook = _make_webhook(self.broker, destinations, settings.webhooks.secrets)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
         self._gates = self._make_gates()
@@ -152,6 +154,12 @@ def _open_store(settings: Settings) -> Store:
     if settings.data == MEMORY:
         return MemoryStore()
     return open_directory(Path(settings.data), settings.encryption_keys)
+
+
+def _make_webhook(broker: Broker, destinations: Destinations, secrets: list[str]) -> Webhook:
+    webhook = Webhook(broker, broker.on_dead_letters, destinations=destinations, secrets=secrets)
+    broker.problem_sources.append(webhook.problems)
+    return webhook
 
 
 def _fit_connections(limits: LimitSettings, doors: int) -> LimitSettings:

@@ -65,6 +65,7 @@ class Broker:
         self._leasing = Leasing(self, self._reader.read, self._arm)
         self.waiters = self._leasing.waiters
         self.on_dead_letters: list[Listener] = []  # told of those of a commit whose topics have a webhook
+        self.problem_sources: list[Callable[[], list[str]]] = []  # of what runs beside the queue, for its operator
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
         self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
@@ -202,7 +203,8 @@ class Broker:
 
     def problems(self) -> list[str]:
         own = (self._time.problems(), self.engine.problems(), self._coordinator.problems())
-        return [*self.store.status().problems, *self._reader.missing, *chain.from_iterable(own)]
+        around = (source() for source in self.problem_sources)
+        return [*self.store.status().problems, *self._reader.missing, *chain.from_iterable((*own, *around))]
 
     def full(self) -> str | None:
         """Why the store takes no more messages; None while it does."""

@@ -72,6 +72,36 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 512 * 1024 * 1024
 
 
+Secret = Annotated[str, Meta(pattern=r"^[!-~]{16,}$")]
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    allow: Annotated[
+        list[Text],
+        Meta(
+            description=(
+                "Where webhooks may lead: names, `*.NAMES`, addresses and networks. Without a list, any public address, and none "
+                "that is private, local, or for cloud metadata."
+            )
+        ),
+    ] = []
+    secret: Annotated[
+        Secret | None,
+        Meta(description="Signs webhooks, in the header `Ortoo-Signature`.", extra={"secret": True}),
+    ] = None
+    previous_secret: Annotated[
+        Secret | None,
+        Meta(
+            description="Signs webhooks as well, until all receivers know the new secret.",
+            extra={"secret": True},
+        ),
+    ] = None
+
+    @property
+    def secrets(self) -> list[str]:
+        return [secret for secret in (self.secret, self.previous_secret) if secret is not None]
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="The lowest level that is logged.")
@@ -124,4 +154,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     http: HttpSettings = HttpSettings()
     tls: TlsSettings = TlsSettings()
     limits: LimitSettings = LimitSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
