@@ -64,6 +64,7 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     special = {"http.port": "80", "tcp.port": "80", "log.level": "debug", "log.format": "json"} | {
         "encryption_keys": "file:keys",
         "limits.connections": "7",
+        "limits.connections_per_ip": "7",
         "webhooks.secret": "sixteen-or-more-characters",
         "webhooks.previous_secret": "sixteen-or-more-characters",
     }

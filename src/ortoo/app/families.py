@@ -92,7 +92,7 @@ SECTIONS: dict[str, list[Family]] = {
             ("door",),
             {
                 "ortoo_connections_opened_total": "clients that connected",
-                "ortoo_connections_refused_total": "clients refused because limits.connections was reached",
+                "ortoo_connections_refused_total": "clients refused because of limits.connections or connections_per_ip",
             },
         ),
         *_counters(("door", "operation"), {"ortoo_requests_total": "requests, including failed ones"}),

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import Access, Broker, Budget, Gate, Presence
+from ortoo.broker import Access, AddressLimits, Broker, Budget, Gate, Presence
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
@@ -125,8 +125,9 @@ class Server:
         enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
         limits = _fit_connections(self.settings.limits, sum(enabled.values()))
         presence = Presence(self.broker)
+        addresses = AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         names = [name for name, is_on in enabled.items() if is_on]
-        return {name: Gate(name, self.broker, access, limits, budget, presence) for name in names}
+        return {name: Gate(name, self.broker, access, limits, budget, presence, addresses) for name in names}
 
     def _make_doors(self, tls: ssl.SSLContext | None) -> dict[str, Door]:
         doors: dict[str, Door] = {}

@@ -66,6 +66,25 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Maximum concurrent connections, per door.")] = (
         10_000
     )
+    connections_per_ip: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description=(
+                "Maximum concurrent connections from one address, for all doors together; an IPv6 address counts as its /64. "
+                "Loopback is not limited. 0 means no limit."
+            ),
+        ),
+    ] = 1_000
+    requests_per_second_per_ip: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Maximum requests per second from one address, counted in the same way. 0 means no limit.",
+        ),
+    ] = 0.0
     in_flight_bytes: Annotated[
         int,
         Meta(ge=1024 * 1024, le=1 << 40, description="Maximum bytes of requests in flight, for all doors together."),

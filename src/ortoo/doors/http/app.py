@@ -42,6 +42,7 @@ log = logging.getLogger("ortoo.http")
 
 STREAM_PATH = b"/v1/stream"
 SUBPROTOCOL = "ortoo"
+_UNCOUNTED = (b"/health", b"/ready")  # a balancer asks from the address that its clients come from
 _TOKEN_PREFIX = "bearer."
 _END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
 
@@ -85,6 +86,8 @@ class App:
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], body_reader: BodyReader
     ) -> Answer | Streaming:
         method: str = scope["method"]
+        if scope["raw_path"] not in _UNCOUNTED:
+            scope["state"]["visit"].ask()
         self._origins.check(method, headers)
         endpoints, params = self._router.find(scope["raw_path"])
         if method == "OPTIONS":
@@ -246,7 +249,8 @@ class Handshake:
         await session.run()
 
     def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
-        headers = read_head(scope)
+        headers, visit = read_head(scope), scope["state"]["visit"]
+        visit.ask()
         self._origins.check("GET", headers)
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
@@ -254,7 +258,7 @@ class Handshake:
         link = self._services.gate.admit(token)
         if self._services.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._services, link, f"ws-{uuid4().hex}", receive, send)
+        return Session(self._services, link, visit, f"ws-{uuid4().hex}", receive, send)
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

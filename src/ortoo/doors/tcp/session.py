@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.broker.presence import Presence
@@ -19,7 +20,7 @@ from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Settle
-from ortoo.model.errors import InvalidError, OrtooError, ProtocolError, TooManyError
+from ortoo.model.errors import CapacityError, InvalidError, OrtooError, ProtocolError, TooManyError
 from ortoo.model.queries import Query
 from ortoo.model.replies import LeasedRun
 from ortoo.model.runs import runs_of
@@ -29,7 +30,7 @@ from ortoo.wire.outbox import Outbox
 
 from .answer import answer
 from .cutting import Cutter
-from .errors import problem_of
+from .errors import HTTP_METHODS, NOT_HTTP, problem_of
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
@@ -42,12 +43,6 @@ HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
 PROGRESS_BYTES = 64 * 1024  # of a frame that is not whole yet: so many more are a sign of life, fewer are none
-
-_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
-_NOT_HTTP = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This is Ortoo's TCP port, for its own protocol. HTTP has a port of its own, usually 6632.\n"
-)
 
 
 class TcpServices(Protocol):
@@ -74,7 +69,7 @@ class Session(asyncio.Protocol):
         self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._link: AuthorizedLink | None = None
-        self._is_counted = False
+        self._visit: Visit = None  # type: ignore[assignment]  # until it was let in
         self._is_fresh = True  # nothing was heard yet
         self._is_leaving = False  # goodbye was said
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,8 +92,7 @@ class Session(asyncio.Protocol):
         self._outbox = Outbox(asyncio.get_running_loop().call_soon, self._transport.write)
         self._services.begun(self)
         try:
-            self._gate.enter()
-            self._is_counted = True
+            self._visit = self._gate.enter((transport.get_extra_info("peername") or (None,))[0])
         except OrtooError as error:
             self._end(error)  # the gate has logged it
 
@@ -112,16 +106,16 @@ class Session(asyncio.Protocol):
         self._services.cutter.cut(self._tasks)
         self._share.give_back(self._held)
         self._share.leave()
-        if self._is_counted:
-            self._gate.leave()
+        if self._visit is not None:
+            self._visit.leave()
         self._services.presence.went(self._consumers)
         self._services.ended(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:
             return  # the client asks again, elsewhere or later
-        if self._is_fresh and data[:4] in _HTTP:
-            self._transport.write(_NOT_HTTP)
+        if self._is_fresh and data[:4] in HTTP_METHODS:
+            self._transport.write(NOT_HTTP)
             self._leave()
             return
         self._is_fresh = False
@@ -255,13 +249,12 @@ class Session(asyncio.Protocol):
             raise ProtocolError("the first frame of a client must be its hello")
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
+        self._visit.ask()
         self._link = self._gate.admit(hello.token)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
-            if self._services.presence.is_known(
-                consumer
-            ):  # else it may be one of another door, which is not ours to end
+            if self._services.presence.is_known(consumer):  # else it may be another door's, and is not ours to end
                 self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
@@ -286,8 +279,12 @@ class Session(asyncio.Protocol):
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
         may_wait = isinstance(request, Lease | p.PublishOrWait) and request.wait_ms > 0
-        if may_wait and len(self._polls) - len(self._subscriptions) >= POLLS_MAX:
-            error = TooManyError(f"{POLLS_MAX} requests of this connection wait already; open another")
+        try:
+            if type(request) is not p.Ping:
+                self._visit.ask()
+            if may_wait and len(self._polls) - len(self._subscriptions) >= POLLS_MAX:
+                raise TooManyError(f"{POLLS_MAX} requests of this connection wait already; open another")
+        except CapacityError as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         if isinstance(request, p.PublishOrWait):
@@ -351,12 +348,13 @@ class Session(asyncio.Protocol):
     def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
         assert self._link is not None
         try:
+            self._visit.ask()
             check_command(request.lease)
             if request_id in self._polls or not 1 <= request.credit <= CREDIT_MAX:
                 raise InvalidError(f"a subscription needs an id of its own and a credit of 1 to {CREDIT_MAX}")
             if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
                 raise TooManyError(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions; open another")
-        except (InvalidError, TooManyError) as error:
+        except (InvalidError, CapacityError) as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         self._note_consumer(request.lease.consumer)
