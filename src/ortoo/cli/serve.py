@@ -35,7 +35,7 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="any setting, e.g. log.level=debug", show_default=False),
 ]
-_EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # the hosts that stand for all
+_EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # noqa: S104  hosts that stand for all, to be shown
 
 
 def serve(

@@ -43,7 +43,7 @@ log = logging.getLogger("ortoo.http")
 STREAM_PATH = b"/v1/stream"
 SUBPROTOCOL = "ortoo"
 _UNCOUNTED = (b"/health", b"/ready")  # a balancer asks from the address that its clients come from
-_TOKEN_PREFIX = "bearer."
+_TOKEN_PREFIX = "bearer."  # noqa: S105  what stands before a token
 _END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
 
 _encode = msgspec.json.Encoder().encode
