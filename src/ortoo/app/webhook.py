@@ -192,7 +192,7 @@ class Webhook:
         self.tally.failed += 1
         _log.error(
             "a webhook did not take a dead letter",
-            extra={"url": _without_secrets(letter.webhook), "dead_letter": str(letter.id), "error": error},
+            extra={"receiver": _receiver(letter.webhook), "dead_letter": str(letter.id), "error": error},
         )
 
     async def _to_json(self, letter: DeadLetterNotice) -> dict[str, object]:
@@ -247,14 +247,10 @@ class Webhook:
 
 
 def _receiver(url: str) -> str:
+    """Host and port. That is also all that is logged: logins, queries, and with many services paths, are secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _to_iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _without_secrets(url: str) -> str:
-    """An address for the log: logins and queries may hold keys."""
-    return _receiver(url) + urlsplit(url).path
