@@ -120,6 +120,7 @@ CONFIGURATION_SECTIONS = {
     "auth": "Authentication",
     "limits": "Limits",
     "audit": "Audit",
+    "webhooks": "Webhooks",
     "log": "Log",
 }
 

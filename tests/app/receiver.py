@@ -15,12 +15,14 @@ class Receiver:
         self.letters: list[dict[str, Any]] = []  # that were taken
         self.requests = 0
         self.heads: list[str] = []
+        self.bodies: list[bytes] = []
         self.at_once = self.most_at_once = 0
         self.gate = asyncio.Event()  # nothing is answered while it is shut
         self.gate.set()
         self._changed = asyncio.Condition()
         self._server: asyncio.Server | None = None
         self.port = 0
+        self.redirect = ""  # where answers of 3xx lead
 
     @property
     def url(self) -> str:
@@ -44,6 +46,7 @@ class Receiver:
         size = next(int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length"))
         body = await reader.readexactly(size)
         self.heads.append(head)
+        self.bodies.append(body)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await self._tell(requests=1)
@@ -51,7 +54,8 @@ class Receiver:
         self.at_once -= 1
         status = self.answers.pop(0) if self.answers else 200
         if status:
-            writer.write(f"HTTP/1.1 {status} So\r\nContent-Length: 0\r\n\r\n".encode())
+            where = f"Location: {self.redirect}\r\n" if 300 <= status < 400 else ""
+            writer.write(f"HTTP/1.1 {status} So\r\n{where}Content-Length: 0\r\n\r\n".encode())
         if 200 <= status < 300:
             self.letters.append(json.loads(body))
         writer.close()

@@ -200,7 +200,7 @@ async def test_a_certificate_that_expires_soon_is_a_warning_and_a_problem(
             await look(server)
         [problem] = (await server.broker.ask(GetStats())).problems
         assert word in problem
-    [warned] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    [warned] = [record for record in caplog.records if record.message == "the certificate has a problem"]
     assert (warned.levelno, warned.__dict__["problem"]) == (logging.WARNING, problem)
 
 

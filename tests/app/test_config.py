@@ -69,9 +69,14 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         "auth.default_scope": "read,write",
         "auth.certificate_scope": "read",
         "audit.enabled": "true",
+        "limits.connections_per_ip": "7",
+        "webhooks.secret": "sixteen-or-more-characters",
+        "webhooks.previous_secret": "sixteen-or-more-characters",
     }
     for option in options().values():
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
+        if option.default is False:
+            in_file = as_text = "true"
         if option.name in special:
             as_text = special[option.name]
             in_file = as_text if as_text.isdigit() or as_text == "true" else f"'{as_text}'"

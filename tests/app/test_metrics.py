@@ -364,12 +364,12 @@ async def test_the_delivery_latency_counts_from_publishing_to_the_first_delivery
 
 async def test_a_client_beyond_the_limit_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with world(connections=2) as here:
-        here.gate.enter()
+        visit = here.gate.enter()
         here.gate.enter()
         for _ in range(5):
             with pytest.raises(TooManyError):
                 here.gate.enter()
-        here.gate.leave()
+        visit.leave()
         found = await here.scrape()
     assert found.value("ortoo_connections", door="tcp") == 1
     assert found.value("ortoo_connections_opened_total", door="tcp") == 2

@@ -30,7 +30,7 @@ class HalfStore(DiskStore):
 
 
 async def half_committed(path: Path, checkpoint: bool) -> None:
-    path.mkdir()
+    path.mkdir(0o700)
     store = HalfStore(RealDisk(path))
     broker = Broker(store, SystemClock())
     queue = Queue(broker)

@@ -18,7 +18,7 @@ from ortoo.client.link import Link
 from ortoo.model.audit import AUDIT_TOPIC, AuditEvent
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import CreateTopic, Publish
-from ortoo.model.errors import ExistsError, OrtooError
+from ortoo.model.errors import ExistsError
 from ortoo.model.topic import TopicConfig
 
 BUFFERED_MAX = 10_000  # events that wait to be written
@@ -61,8 +61,9 @@ class Audit:
         try:
             while self._buffer:
                 await self._write()
-        except OrtooError as error:
-            _log.warning("audit events were not written", extra={"events": len(self._buffer), "error": str(error)})
+        except Exception as error:  # whatever it is, the server stops
+            extra = {"events": len(self._buffer), "error": type(error).__name__}
+            _log.warning("audit events were not written", extra=extra)
 
     def problems(self) -> list[str]:
         if not self._lost:
@@ -115,7 +116,7 @@ class Audit:
                 while self._buffer:
                     await self._write()
             except Exception as error:  # nobody would be told, and what is audited goes on
-                _log.warning("the audit topic cannot be written", extra={"error": str(error)})
+                _log.warning("the audit topic cannot be written", extra={"error": type(error).__name__})
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._wake.set()
 

@@ -92,7 +92,7 @@ SECTIONS: dict[str, list[Family]] = {
             ("door",),
             {
                 "ortoo_connections_opened_total": "clients that connected",
-                "ortoo_connections_refused_total": "clients refused because limits.connections was reached",
+                "ortoo_connections_refused_total": "clients refused because of limits.connections or connections_per_ip",
             },
         ),
         *_counters(("door", "operation"), {"ortoo_requests_total": "requests, including failed ones"}),
@@ -159,7 +159,10 @@ SECTIONS: dict[str, list[Family]] = {
     ],
     "Webhooks": [
         *_counters(
-            ("outcome",), {"ortoo_webhook_letters_total": "webhook notifications: delivered, failed or dropped"}
+            ("outcome",),
+            {
+                "ortoo_webhook_letters_total": "webhook notifications: delivered, failed, dropped, or refused by webhooks.allow"
+            },
         ),
         *_counters((), {"ortoo_webhook_retries_total": "failed webhook calls that were retried"}),
         *_gauges((), {"ortoo_webhook_pending": "webhook notifications waiting to be sent"}),

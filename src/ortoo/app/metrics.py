@@ -155,7 +155,7 @@ def _read_store(readings: Readings, store: StoreFigures) -> None:
 
 
 def _read_webhook(readings: Readings, webhook: Webhook) -> None:
-    for outcome in ("delivered", "failed", "dropped"):
+    for outcome in ("delivered", "failed", "dropped", "refused"):
         readings.add("ortoo_webhook_letters_total", getattr(webhook.tally, outcome), outcome)
     readings.add("ortoo_webhook_retries_total", webhook.tally.retried)
     readings.add("ortoo_webhook_pending", webhook.pending)

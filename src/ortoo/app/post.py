@@ -1,4 +1,7 @@
-"""One HTTP POST: enough to hand a small JSON document to a webhook. No redirects, no proxies, no kept connections."""
+"""One HTTP POST: enough to hand a small JSON document to a webhook. No redirects, no proxies, no kept connections.
+
+A name is resolved once, and what it leads to is connected to if it is allowed: see destinations.py.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ import ssl
 from functools import cache
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from .destinations import ANYWHERE, Destinations
+
+SIGNATURE_HEADER = "Ortoo-Signature"
 _LINE_BYTES_MAX = 8 * 1024
 _INFORMATION_MAX = 10  # interim answers (1xx) before the real one
 _HEADERS_MAX = 100  # of an interim answer
@@ -17,11 +23,13 @@ class PostError(Exception):
     """The receiver did not take it; the message says why."""
 
 
-async def post_json(url: str, body: bytes, seconds: float) -> None:
-    """Returns when the receiver answered with a status of 2xx."""
+async def post_json(
+    url: str, body: bytes, seconds: float, destinations: Destinations = ANYWHERE, signature: str | None = None
+) -> None:
+    """Returns when the receiver answered with a status of 2xx. DestinationError when it may not be asked."""
     try:
         async with asyncio.timeout(seconds):
-            status = await _exchange(urlsplit(url), body)
+            status = await _exchange(urlsplit(url), body, destinations, signature)
     except TimeoutError:
         raise PostError(f"no answer within {seconds:g} s") from None
     except (OSError, ValueError, EOFError) as error:  # also certificates, names that cannot be resolved, cut answers
@@ -30,21 +38,36 @@ async def post_json(url: str, body: bytes, seconds: float) -> None:
         raise PostError(f"it answered {status}")
 
 
-async def _exchange(url: SplitResult, body: bytes) -> int:
-    is_tls = url.scheme == "https"
-    port = url.port or (443 if is_tls else 80)
-    reader, writer = await asyncio.open_connection(
-        url.hostname, port, ssl=_tls() if is_tls else None, limit=_LINE_BYTES_MAX
-    )
+async def _exchange(url: SplitResult, body: bytes, destinations: Destinations, signature: str | None) -> int:
+    assert url.hostname is not None, "a webhook without a host is refused by its topic"
+    port = url.port or (443 if url.scheme == "https" else 80)
+    addresses = await destinations.addresses(url.hostname, port)
+    reader, writer = await _connect(addresses, port, url.hostname if url.scheme == "https" else None)
     try:
-        writer.write(_head(url, len(body)) + body)
+        writer.write(_head(url, len(body), signature) + body)
         await writer.drain()
         return await _status(reader)
     finally:
         writer.transport.abort()  # nothing more is of interest, and nobody should wait for a proper end
 
 
-def _head(url: SplitResult, size: int) -> bytes:
+async def _connect(
+    addresses: list[str], port: int, tls_name: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first that takes it. They are addresses: nothing is looked up again."""
+    tls = _tls() if tls_name is not None else None
+    for number, address in enumerate(addresses, start=1):
+        try:
+            return await asyncio.open_connection(
+                address, port, ssl=tls, server_hostname=tls_name, limit=_LINE_BYTES_MAX
+            )
+        except OSError:
+            if number == len(addresses):
+                raise
+    raise OSError("its name leads nowhere")
+
+
+def _head(url: SplitResult, size: int, signature: str | None) -> bytes:
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     host = url.netloc.rpartition("@")[2]
     lines = [
@@ -55,6 +78,8 @@ def _head(url: SplitResult, size: int) -> bytes:
         f"Content-Length: {size}",
         "Connection: close",
     ]
+    if signature is not None:
+        lines.append(f"{SIGNATURE_HEADER}: {signature}")
     if url.username is not None:
         login = f"{unquote(url.username)}:{unquote(url.password or '')}"
         lines.append(f"Authorization: Basic {base64.b64encode(login.encode()).decode()}")

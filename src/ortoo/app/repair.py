@@ -19,7 +19,7 @@ from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, Orto
 from ortoo.stores.disk import KeyRing, RealDisk, open_ring
 from ortoo.stores.disk.check import Directory
 from ortoo.stores.disk.directory import DAMAGED, REPAIRING, refuse_interrupted_repair
-from ortoo.stores.disk.files import sync
+from ortoo.stores.disk.files import PRIVATE, sync
 from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.stores.disk.view import ViewDisk
@@ -107,7 +107,7 @@ def _rebuild(path: Path, draft: Path, ring: KeyRing) -> Repair:
     """With the state, if what is left agrees with it; otherwise from the messages alone."""
     problem = ""
     for keep_state in (True, False):
-        draft.mkdir()
+        draft.mkdir(PRIVATE)
         try:
             repair = Rebuild(ViewDisk(path), RealDisk(draft), ring, keep_state).run()
             _open(draft, ring)

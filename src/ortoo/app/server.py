@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import Broker, Budget, Gate, Presence
+from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
@@ -32,6 +31,8 @@ from .audit import Audit
 from .authentication import make_authenticator
 from .certificates import Certificates
 from .clock import SystemClock
+from .destinations import Destinations
+from .exposure import check_exposure, risk_of
 from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
@@ -59,13 +60,15 @@ class Door(Protocol):
 class Server:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.authenticator = make_authenticator(settings)
+        check_exposure(settings, self.authenticator.needs_token)
+        destinations = Destinations(settings.webhooks.allow)
         raise_file_limit()
         self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
-        self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
+        self.webhook = _make_webhook(self.broker, destinations, settings.webhooks.secrets)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
-        self.authenticator = make_authenticator(settings)
-        self.broker.meters.on_problems.append(self.authenticator.problems)
+        self.broker.problem_sources.append(self.authenticator.problems)
         self.audit: Audit | None = None
         self._gates = self._make_gates()
         self.certificates: Certificates | None = None  # with TLS, once it has started
@@ -91,7 +94,7 @@ class Server:
     async def _start(self, undo: AsyncExitStack) -> None:
         if self.settings.tls.certificate is not None:
             self.certificates = Certificates(self.settings.tls)
-            self.broker.meters.on_problems.append(self.certificates.problems)
+            self.broker.problem_sources.append(self.certificates.problems)
         doors = self._make_doors()
         began = perf_counter()
         undo.push_async_callback(self.broker.close, checkpoint=True)
@@ -150,13 +153,14 @@ class Server:
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
         limits = _fit_connections(self.settings.limits, doors, handshakes)
         presence = Presence(self.broker)
+        addresses = AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         wanted = self.settings.audit.enabled
         if access.needs_token if wanted is None else wanted:
             self.audit = Audit(self.broker)
-            self.broker.meters.on_problems.append(self.audit.problems)
+            self.broker.problem_sources.append(self.audit.problems)
         audited = None if self.audit is None else self.audit.note
         names = [name for name, is_on in enabled.items() if is_on]
-        return {name: Gate(name, self.broker, access, limits, budget, presence, audited) for name in names}
+        return {name: Gate(name, self.broker, access, limits, budget, presence, addresses, audited) for name in names}
 
     def _make_doors(self) -> dict[str, Door]:
         tls = None
@@ -179,17 +183,20 @@ class Server:
     def _tell_address(self, door: str, host: str, port: int) -> None:
         is_tls = self.settings.tls.certificate is not None
         _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
-        if not self.authenticator.needs_token and not _is_loopback(host):
-            _log.warning(
-                "open to everybody who can reach it: set a token, or listen on 127.0.0.1",
-                extra={"door": door, "host": host, "port": port},
-            )
+        if (risk := risk_of(self.settings, host, self.authenticator.needs_token)) is not None:
+            _log.warning(risk, extra={"door": door, "host": host, "port": port})
 
 
 def _open_store(settings: Settings) -> Store:
     if settings.data == MEMORY:
         return MemoryStore()
     return open_directory(Path(settings.data), settings.encryption_keys)
+
+
+def _make_webhook(broker: Broker, destinations: Destinations, secrets: list[str]) -> Webhook:
+    webhook = Webhook(broker, broker.on_dead_letters, destinations=destinations, secrets=secrets)
+    broker.problem_sources.append(webhook.problems)
+    return webhook
 
 
 def _files_per_door(doors: int) -> int:
@@ -215,13 +222,6 @@ def _fit_connections(limits: LimitSettings, doors: int, handshakes: int = 0) -> 
         extra={"connections": room, "wanted": limits.connections, "files": file_limit()},
     )
     return msgspec.structs.replace(limits, connections=room)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def run(settings: Settings, listening: Callable[[Server], None] = lambda server: None) -> int:

@@ -5,6 +5,9 @@
 A receiver is a host and port. The broker never waits for one. While it is down its letters stand in line; those at the head are
 tried again with growing pauses and then given up. The lines together are bounded, and none takes all the room; so are the posts,
 each of which is an open file. The dead-letter topic has every letter in any case.
+
+Where webhooks may lead is decided at each try, in destinations.py. A letter that may not be sent is not tried again: the operator
+is told, as a problem that goes when nothing more of it was seen for a while.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,7 +28,9 @@ from ortoo.model.notices import DeadLetterNotice
 from ortoo.model.queries import GetTrace
 from ortoo.model.records import Origin
 
+from .destinations import ANYWHERE, DestinationError, Destinations
 from .post import PostError, post_json
+from .signature import sign
 
 LETTERS_MAX = 10_000  # standing in line, all receivers together
 POSTS_AT_ONCE = 4  # to one receiver
@@ -34,6 +39,8 @@ PAUSES_S = (1.0, 4.0, 16.0, 40.0)  # after each try but the last
 CLOSING_PAUSE_S = 0.25  # instead of those, once the queue is closing
 ANSWER_S = 10.0  # how long a receiver may take
 DROPS_PAUSE_S = 60.0  # between two lines in the log that tell of dropped letters
+REFUSALS_MAX = 100  # receivers that are told of as a problem
+REFUSAL_S = 3600.0  # how long they are, after the last letter that could not be sent
 
 _log = logging.getLogger("ortoo.webhook")
 
@@ -45,6 +52,7 @@ class Tally(msgspec.Struct):
     retried: int = 0  # tries that failed and were followed by another
     failed: int = 0  # given up after the last try, or at the end
     dropped: int = 0  # never tried: too many stood in line
+    refused: int = 0  # never tried: their address is not allowed
 
 
 class Line:
@@ -65,13 +73,20 @@ class Webhook:
         announced: list[Callable[[list[DeadLetterNotice]], None]],
         pauses: Sequence[float] = PAUSES_S,
         letters_max: int = LETTERS_MAX,
+        destinations: Destinations = ANYWHERE,
+        secrets: Sequence[str] = (),
     ) -> None:
-        """`announced`: who is told of dead letters; it enters itself there. The link is asked what happened before."""
+        """`announced`: who is told of dead letters; it enters itself there. The link is asked what happened before.
+
+        Letters are signed with each of the secrets."""
         self.tally = Tally()
         self._link = link
         self._announced = announced
         self._pauses = pauses
         self._letters_max = letters_max
+        self._destinations = destinations
+        self._secrets = secrets
+        self._refusals: dict[str, float] = {}  # when each receiver was refused last, the latest at the end
         self._lines: dict[str, Line] = {}  # by receiver
         self._pending = 0  # in line, or being posted
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,7 +148,11 @@ class Webhook:
         for pause in (*self._pauses, None):
             try:
                 async with self._posts:
-                    await post_json(letter.webhook, body, ANSWER_S)
+                    signature = sign(self._secrets, body, round(time()))
+                    await post_json(letter.webhook, body, ANSWER_S, self._destinations, signature)
+            except DestinationError as error:
+                self._refuse(_receiver(letter.webhook), str(error))
+                return
             except PostError as error:
                 if pause is None:
                     self._give_up(letter, str(error))
@@ -143,6 +162,21 @@ class Webhook:
             else:
                 self.tally.delivered += 1
                 return
+
+    def _refuse(self, receiver: str, error: str) -> None:
+        self.tally.refused += 1
+        told = self._refusals.pop(receiver, None)
+        if told is None:
+            _log.error("a webhook may not be sent there", extra={"receiver": receiver, "error": error})
+            if len(self._refusals) >= REFUSALS_MAX:
+                del self._refusals[next(iter(self._refusals))]
+        self._refusals[receiver] = monotonic()
+
+    def problems(self) -> list[str]:
+        """Without what their names lead to: whoever may read this need not know the server's network."""
+        for receiver in [name for name, at in self._refusals.items() if monotonic() - at > REFUSAL_S]:
+            del self._refusals[receiver]
+        return [f"webhooks to {receiver} are not sent: webhooks.allow does not allow it" for receiver in self._refusals]
 
     async def _pause(self, seconds: float) -> None:
         if self._closing.is_set():
@@ -158,7 +192,7 @@ class Webhook:
         self.tally.failed += 1
         _log.error(
             "a webhook did not take a dead letter",
-            extra={"url": _without_secrets(letter.webhook), "dead_letter": str(letter.id), "error": error},
+            extra={"receiver": _receiver(letter.webhook), "dead_letter": str(letter.id), "error": error},
         )
 
     async def _to_json(self, letter: DeadLetterNotice) -> dict[str, object]:
@@ -213,14 +247,10 @@ class Webhook:
 
 
 def _receiver(url: str) -> str:
+    """Host and port. That is also all that is logged: logins, queries, and with many services paths, are secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _to_iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _without_secrets(url: str) -> str:
-    """An address for the log: logins and queries may hold keys."""
-    return _receiver(url) + urlsplit(url).path

@@ -1,10 +1,22 @@
 """The shell around the engine: time, storage, waiting. One writer, no locks, no await between reading state and changing it."""
 
 from .access import Access, Authenticator
+from .addresses import AddressLimits
 from .broker import Broker
 from .budget import Budget, Share
 from .gate import AuthorizedLink, Gate
 from .presence import Presence
 from .subscription import Subscription
 
-__all__ = ["Access", "Authenticator", "AuthorizedLink", "Broker", "Budget", "Gate", "Presence", "Share", "Subscription"]
+__all__ = [
+    "Access",
+    "AddressLimits",
+    "Authenticator",
+    "AuthorizedLink",
+    "Broker",
+    "Budget",
+    "Gate",
+    "Presence",
+    "Share",
+    "Subscription",
+]

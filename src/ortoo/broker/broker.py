@@ -66,6 +66,7 @@ class Broker:
         self._leasing = Leasing(self, self._reader.read, self._arm)
         self.waiters = self._leasing.waiters
         self.on_dead_letters: list[Listener] = []  # told of those of a commit whose topics have a webhook
+        self.problem_sources: list[Callable[[], list[str]]] = []  # of what runs beside the queue, for its operator
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
         self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
@@ -193,7 +194,6 @@ class Broker:
     # -- queries
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
-        """`view`: of somebody who may not see everything."""
         return await self._reader.ask(query, view)
 
     def find_topic(self, name: TopicName) -> Topic | None:
@@ -205,8 +205,8 @@ class Broker:
         return self._time.now()
 
     def problems(self) -> list[str]:
-        own = (self._time.problems(), self.engine.problems(), self._coordinator.problems())
-        return [*self.store.status().problems, *self._reader.missing, *chain.from_iterable(own)]
+        sources = (self._time.problems, self.engine.problems, self._coordinator.problems, *self.problem_sources)
+        return [*self.store.status().problems, *self._reader.missing, *chain.from_iterable(ask() for ask in sources)]
 
     def full(self) -> str | None:
         """Why the store takes no more messages; None while it does."""

@@ -182,7 +182,7 @@ def _broker(broker: Measured, total: Counters) -> m.BrokerFigures:
         waiters=len(broker.waiters),
         transactions=len(state.transactions),
         epoch=state.epoch,
-        problems=len(broker.problems()) + len(meters.problems()),
+        problems=len(broker.problems()),
         recoveries=meters.recoveries,
         longest_stall_seconds=meters.longest_stall.largest(monotonic()),
         longest_turn_seconds=meters.longest_turn.largest(monotonic()),

@@ -24,6 +24,7 @@ from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
 
 from .access import HOST, Authenticator
+from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters
@@ -41,7 +42,7 @@ R = TypeVar("R")
 
 
 class Gate:
-    """One per door, which keeps count of its connections with `enter` and `leave`."""
+    """One per door. Each of its connections is let in with `enter`, and leaves with what that gives."""
 
     def __init__(
         self,
@@ -51,9 +52,11 @@ class Gate:
         limits: LimitSettings,
         budget: Budget,
         presence: Presence | None = None,
+        addresses: AddressLimits | None = None,
         audited: Audited | None = None,
     ) -> None:
-        """`presence` is that of all doors; the only door needs to give none. `audited` is told what an auditor should know."""
+        """`presence` and `addresses` are those of all doors; the only door needs to give none. `audited` is told what an auditor
+        should know."""
         self.door = door
         self.budget = budget
         self.presence = presence or Presence(broker)
@@ -61,6 +64,7 @@ class Gate:
         self._access = access
         self._audited = audited
         self._connections_max = limits.connections
+        self._addresses = addresses or AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         self._meters = broker.meters.door(door)
         broker.meters.budget = budget
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
@@ -73,23 +77,29 @@ class Gate:
     def needs_token(self) -> bool:
         return self._access.needs_token
 
-    def enter(self) -> None:
-        if self.connections >= self._connections_max:
-            self._refused()
-            raise TooManyError(f"{self._connections_max} clients are connected already; try again later")
+    def enter(self, address: str | None = None) -> Visit:
+        """A connection from there. TooManyError when there are too many; whoever was let in leaves."""
+        try:
+            if self.connections >= self._connections_max:
+                raise TooManyError(
+                    f"{self._connections_max} clients are connected already (limits.connections); try again later"
+                )
+            key = self._addresses.enter(address)
+        except TooManyError as error:
+            self._refused(error)
+            raise
         self._meters.connections += 1
         self._meters.connections_total += 1
+        return Visit(self._addresses, key, self._meters)
 
-    def leave(self) -> None:
-        self._meters.connections -= 1
-
-    def _refused(self) -> None:
+    def _refused(self, error: TooManyError) -> None:
         """Counted each time, logged now and then: whoever is turned away comes again at once."""
         self._meters.refused += 1
         if monotonic() - self._told >= _REFUSALS_PAUSE_S:
             self._told = monotonic()
             _log.warning(
-                "connections refused: limits.connections is reached",
+                "connections refused: %s",
+                error,
                 extra={"door": self.door, "connections": self.connections, "refused": self._meters.refused},
             )
 

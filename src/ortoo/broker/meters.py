@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Container
 from time import monotonic, perf_counter
 from typing import TypeVar
 
@@ -68,7 +68,6 @@ class Meters:
     def __init__(self) -> None:
         self.doors: dict[str, DoorMeters] = {}
         self.budget: Budget | None = None  # that all doors share
-        self.on_problems: list[Callable[[], list[str]]] = []  # who may know of some beside the broker itself
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was
@@ -77,10 +76,6 @@ class Meters:
         self.recoveries = 0  # after a store had failed
         self.deliveries: dict[TopicName, Histogram] = {}  # from publishing to the first delivery
         self._others = Histogram()
-
-    def problems(self) -> list[str]:
-        """What an operator should know beside the broker's own problems."""
-        return [problem for source in self.on_problems for problem in source()]
 
     def commit(self, seconds: float, records: int) -> None:
         self.commit_seconds.observe(seconds)

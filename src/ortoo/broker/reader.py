@@ -136,7 +136,7 @@ class Reader:
             transactions=len(state.transactions) if view is None else 0,
             epoch=state.epoch,
             counters=counters,
-            problems=[*self._broker.problems(), *self._broker.meters.problems()] if view is None else [],
+            problems=self._broker.problems() if view is None else [],
         )
 
     async def metrics(self, view: View | None = None) -> MetricFigures:

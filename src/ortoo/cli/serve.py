@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "ortoo serve",
-    "ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
+    "ORTOO_TOKEN=choose-a-long-one ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
     "ortoo serve --memory --http-port 0 --tcp-port 0",
     "ortoo serve --config ortoo.toml --set log.level=debug",
     "ortoo serve --set tls.certificate=server.pem --set tls.key=server-key.pem",
@@ -36,7 +36,7 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="any setting, e.g. log.level=debug", show_default=False),
 ]
-_EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # the hosts that stand for all
+_EVERYWHERE = {"0.0.0.0": "localhost", "::": "localhost"}  # noqa: S104  hosts that stand for all, to be shown
 
 
 def serve(
@@ -51,13 +51,16 @@ def serve(
     host: Annotated[str | None, typer.Option(help="listen on this address", show_default="127.0.0.1")] = None,
     http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 picks a free one", show_default="6632")] = None,
     tcp_port: Annotated[int | None, typer.Option(help="TCP port; 0 picks a free one", show_default="7632")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="allow --host to be reachable by other machines without a token")
+    ] = False,
     set_: Set = None,
 ) -> None:
     """Run the server.
 
-    It serves HTTP and Ortoo's own TCP protocol, only on this machine unless --host is set. Ctrl-C stops it gracefully: requests
-    in flight finish first. Every setting can also be set in a file or in the environment (ORTOO_HTTP_PORT …); config show lists
-    them.
+    It serves HTTP and Ortoo's own TCP protocol, only on this machine unless --host is set; that needs a token, or --insecure.
+    Ctrl-C stops it gracefully: requests in flight finish first. Every setting can also be set in a file or in the environment
+    (ORTOO_HTTP_PORT …); config show lists them.
     """
     from ortoo.app.config import load_settings
     from ortoo.app.server import run
@@ -70,6 +73,7 @@ def serve(
         "tcp.host": host,
         "http.port": http_port,
         "tcp.port": tcp_port,
+        "insecure": "true" if insecure else None,
     }
     flags = {name: str(value) for name, value in chosen.items() if value is not None}
     loaded = load_settings(config, {**flags, **parse.pairs(set_ or (), "a setting")}, os.environ)

@@ -222,7 +222,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _given(token: str) -> str:
-    return (sys.stdin.read(_STDIN_CHARS_MAX) if token == "-" else token).strip()
+    return (sys.stdin.read(_STDIN_CHARS_MAX) if token == "-" else token).strip()  # noqa: S105  # where it is read from
 
 
 def _refusal(token: str, folder: Path) -> str | None:

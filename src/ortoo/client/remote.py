@@ -32,7 +32,7 @@ log = logging.getLogger("ortoo.client")
 _CONNECT_SECONDS = 5.0
 _BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 2.0
 _PINGS_PER_SILENCE = 3  # before a server is taken for gone
-_jitter = Random()  # of our own: a program's seeded `random` is not ours to advance
+_jitter = Random()  # noqa: S311  pauses, not secrets; of our own: a program's seeded `random` is not ours to advance
 _CONSUMERS_MAX = 50  # that a hello names; those used last
 
 A = TypeVar("A")

@@ -48,8 +48,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Text],
         Meta(
             description=(
-                "Host names that clients may use for this server while no token is set, besides `localhost` and IP addresses. "
-                "`*` means any name."
+                "Host names that clients may use for this server, besides `localhost` and IP addresses. `*` means any name."
             )
         ),
     ] = []
@@ -141,6 +140,25 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Maximum concurrent connections, per door.")] = (
         10_000
     )
+    connections_per_ip: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description=(
+                "Maximum concurrent connections from one address, for all doors together; an IPv6 address counts as its /64. "
+                "Loopback is not limited. 0 means no limit."
+            ),
+        ),
+    ] = 1_000
+    requests_per_second_per_ip: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Maximum requests per second from one address, counted in the same way. 0 means no limit.",
+        ),
+    ] = 0.0
     in_flight_bytes: Annotated[
         int,
         Meta(ge=1024 * 1024, le=1 << 40, description="Maximum bytes of requests in flight, for all doors together."),
@@ -157,6 +175,36 @@ class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
+
+
+Secret = Annotated[str, Meta(pattern=r"^[!-~]{16,}$")]
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    allow: Annotated[
+        list[Text],
+        Meta(
+            description=(
+                "Where webhooks may lead: names, `*.NAMES`, addresses and networks. Without a list, any public address, and none "
+                "that is private, local, or for cloud metadata."
+            )
+        ),
+    ] = []
+    secret: Annotated[
+        Secret | None,
+        Meta(description="Signs webhooks, in the header `Ortoo-Signature`.", extra={"secret": True}),
+    ] = None
+    previous_secret: Annotated[
+        Secret | None,
+        Meta(
+            description="Signs webhooks as well, until all receivers know the new secret.",
+            extra={"secret": True},
+        ),
+    ] = None
+
+    @property
+    def secrets(self) -> list[str]:
+        return [secret for secret in (self.secret, self.previous_secret) if secret is not None]
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,6 +245,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"secret": True},
         ),
     ] = None
+    insecure: Annotated[
+        bool,
+        Meta(
+            description="Whether to listen on addresses that other machines can reach although no client has to authenticate."
+        ),
+    ] = False
     drain_seconds: Annotated[
         float,
         Meta(ge=0, le=3600, description="How long requests and webhooks may take to finish when the server stops."),
@@ -207,4 +261,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auth: AuthSettings = AuthSettings()
     limits: LimitSettings = LimitSettings()
     audit: AuditSettings = AuditSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()

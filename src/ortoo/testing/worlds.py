@@ -98,9 +98,8 @@ class DiskWorld:
         self._has_damage = False
         self._store: FoldedStore | None = None
         self._keys = dict(KEY)
-        self._key_random = Random(
-            random.getstate()[1][0]
-        )  # of its own, so that the rest of a run is as it was without it
+        seed = random.getstate()[1][0]
+        self._key_random = Random(seed)  # noqa: S311  # of its own, so that the rest of a run is as it was without it
         self.journal = Journal()
         self.crashed = asyncio.Event()
         self.disk = SimulatedDisk(random, self._plan)

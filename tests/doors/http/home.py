@@ -15,6 +15,7 @@ from ortoo import Queue
 from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
 from ortoo.broker.access import Access
+from ortoo.broker.addresses import AddressLimits
 from ortoo.broker.budget import Budget
 from ortoo.broker.gate import Gate
 from ortoo.doors.http import HttpDoor
@@ -95,11 +96,12 @@ async def serving(
     auto_create: bool = True,
     tls: ssl.SSLContext | None = None,
     lake: str | None = None,
+    addresses: AddressLimits | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
     await broker.open()
     limits = limits or LimitSettings()
-    gate = Gate("http", broker, Access(token), limits, Budget(limits.in_flight_bytes))
+    gate = Gate("http", broker, Access(token), limits, Budget(limits.in_flight_bytes), addresses=addresses)
     settings = msgspec.structs.replace(settings or HttpSettings(), port=0)
     secured = None if tls is None else ServerTls(lambda: tls)
     door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=secured, lake=lake)

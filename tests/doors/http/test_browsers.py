@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 
 import pytest
 
@@ -43,7 +46,7 @@ async def test_without_being_configured_no_other_site_may_call(home: Home) -> No
 
 @pytest.mark.parametrize("authorization", [{}, {"authorization": "Bearer x"}, {"authorization": "Basic eDp4"}])
 @pytest.mark.parametrize("origin", [{}, {"origin": f"http://{EVIL}"}])
-async def test_without_a_token_a_name_that_points_here_opens_nothing(
+async def test_a_name_that_points_here_opens_nothing(
     home: Home, authorization: dict[str, str], origin: dict[str, str]
 ) -> None:
     """DNS rebinding: the browser takes the attacker's name for this server, and tells its page everything."""
@@ -80,14 +83,20 @@ async def test_names_may_be_configured() -> None:
         assert (await home.client.get("/v1/stats", headers={"host": EVIL})).status_code == 200
 
 
-async def test_with_a_token_every_name_is_good_and_only_the_token_opens() -> None:
-    async with serving(token="s3cret") as home:
+async def test_a_token_changes_nothing_about_names_and_sites() -> None:
+    async with serving(token="s3cret", settings=HttpSettings(allowed_hosts=["queue.example"])) as home:
+        holder = {"authorization": "Bearer s3cret"}
         rebound = {"host": EVIL, "origin": f"http://{EVIL}"}
-        problem(await home.client.get("/v1/stats", headers=rebound), 401, "unauthenticated")
-        problem(await home.post(PUBLISH, ONE, headers=rebound), 401, "unauthenticated")
-        holder = {**rebound, "authorization": "Bearer s3cret"}
-        assert (await home.post(PUBLISH, ONE, headers=holder)).status_code == 201
-        foreign = {**holder, "origin": "http://other.example"}
+        for path in ("/v1/stats", "/health", "/docs"):
+            detail = problem(await home.client.get(path, headers={**rebound, **holder}), 421, "forbidden")
+            assert "http.allowed_hosts" in detail
+        problem(await home.post(PUBLISH, ONE, headers={**rebound, **holder}), 421, "forbidden")
+        assert await socket_status(home, {**rebound, **holder}) == 421
+        known = {"host": "queue.example", "origin": "https://queue.example"}
+        problem(await home.client.get("/v1/stats", headers=known), 401, "unauthenticated")
+        assert (await home.post(PUBLISH, ONE, headers={**known, **holder})).status_code == 201
+        assert await socket_status(home, {**known, **holder}) == 101
+        foreign = {**known, **holder, "origin": "http://other.example"}
         problem(await home.post(PUBLISH, ONE, headers=foreign), 403, "forbidden")
 
 
@@ -116,3 +125,47 @@ async def test_configured_sites_may_call_and_read() -> None:
     async with serving(settings=HttpSettings(cors_origins=["*"])) as home:
         response = await home.client.get("/v1/stats", headers={"origin": "https://any.example"})
         assert response.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("origins", [[], ["*"], ["https://app.example"]])
+async def test_no_site_is_ever_given_the_logins_that_a_browser_keeps(origins: list[str]) -> None:
+    async with serving(settings=HttpSettings(cors_origins=origins)) as home:
+        headers = {"origin": "https://app.example", "access-control-request-method": "POST"}
+        answers = [await home.client.options(PUBLISH, headers=headers), await home.client.get("/docs", headers=headers)]
+        answers.append(await home.client.get("/v1/stats", headers=headers))
+        assert not [answer for answer in answers if "access-control-allow-credentials" in answer.headers]
+
+
+GUARDS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "x-frame-options": "DENY",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/topics/none", "/nowhere", "/health", "/docs", "/metrics"])
+async def test_every_answer_says_what_browsers_must_not_do_with_it(home: Home, path: str) -> None:
+    headers = (await home.client.get(path)).headers
+    assert {name: headers.get_list(name) for name in GUARDS} == {name: [value] for name, value in GUARDS.items()}
+    assert "strict-transport-security" not in headers
+
+
+async def test_so_do_answers_to_what_could_not_be_read(home: Home) -> None:
+    upgrade = "\r\n".join([*UPGRADE, "host: localhost", "origin: http://evil.example", "", ""])
+    for data in (b"garbage\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", upgrade.encode()):
+        head = (await home.raw(data)).partition(b"\r\n\r\n")[0].decode().lower()
+        assert head.startswith("http/1.1 4")
+        assert [f"{name}: {value}".lower() in head for name, value in GUARDS.items()] == [True] * len(GUARDS)
+
+
+async def test_the_page_runs_its_own_style_and_nothing_else(home: Home) -> None:
+    answer = await home.client.get("/docs")
+    policy = answer.headers["content-security-policy"]
+    [style] = re.findall("<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert f"style-src 'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"<script|<link|<img|<form|\sstyle=|\son\w+=|javascript:", answer.text) == []
+    assert "content-security-policy" not in (await home.client.get("/v1/topics")).headers

@@ -13,7 +13,7 @@ import msgspec
 import ortoo
 from ortoo import Queue
 from ortoo.app.clock import SystemClock
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.broker import Access, AddressLimits, Broker, Budget, Gate
 from ortoo.doors.listening import ServerTls
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import LimitSettings, TcpSettings
@@ -40,8 +40,8 @@ class Home:
         return ortoo.connect(self.url, **options)
 
     @asynccontextmanager
-    async def wire(self, *, greets: bool = True) -> AsyncIterator[Wire]:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+    async def wire(self, *, greets: bool = True, source: str = "127.0.0.1") -> AsyncIterator[Wire]:
+        reader, writer = await asyncio.open_connection(self.host, self.port, local_addr=(source, 0))
         wire = Wire(reader, writer)
         try:
             if greets:
@@ -113,10 +113,12 @@ async def serving(
     clock: Clock | None = None,
     store: Store | None = None,
     tls: ssl.SSLContext | None = None,
+    addresses: AddressLimits | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock())
     await broker.open()
-    gate = Gate("tcp", broker, Access(token), LimitSettings(connections=connections), Budget(budget))
+    limits = LimitSettings(connections=connections)
+    gate = Gate("tcp", broker, Access(token), limits, Budget(budget), addresses=addresses)
     door = TcpDoor(gate, TcpSettings(port=port), tls=None if tls is None else ServerTls(lambda: tls))
     await door.open()
     try:

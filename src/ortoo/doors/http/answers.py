@@ -21,6 +21,19 @@ _THREAD_BYTES = 256 * 1024  # above, compressing would keep everybody else waiti
 _GZIP_WBITS = 31
 
 
+def guarding_headers(is_tls: bool) -> Headers:
+    """What every answer tells browsers: guess no type, tell no other site, keep nothing, show it in no other page."""
+    headers = [
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cache-control", b"no-store"),
+        (b"x-frame-options", b"DENY"),
+    ]
+    if is_tls:
+        headers.append((b"strict-transport-security", b"max-age=31536000"))
+    return headers
+
+
 class Answer:
     """An answer that is complete. `body` is what goes out, before any compression."""
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import binascii
 import logging
-import re
 from base64 import urlsafe_b64decode
-from ipaddress import ip_address
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from ortoo.model.errors import ClosedError, ForbiddenError, InvalidError, OrtooError, UnauthenticatedError
-from ortoo.model.settings import HttpSettings
+from ortoo.model.errors import ClosedError, InvalidError, OrtooError, UnauthenticatedError
 
 from .answers import (
     PROBLEM_TYPE,
@@ -37,6 +34,7 @@ from .answers import (
 from .body import BodyReader, check_content_type, check_nests, parse_body
 from .call import Call, ClientGone, HttpServices, Receive, Scope, Send
 from .connection import Connection
+from .origins import Origins
 from .routing import Endpoint, Router, parse_query
 from .stream import Session
 
@@ -44,9 +42,9 @@ log = logging.getLogger("ortoo.http")
 
 STREAM_PATH = b"/v1/stream"
 SUBPROTOCOL = "ortoo"
-_TOKEN_PREFIX = "bearer."
+_UNCOUNTED = (b"/health", b"/ready")  # a balancer asks from the address that its clients come from
+_TOKEN_PREFIX = "bearer."  # noqa: S105  what stands before a token
 _END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
-_AUTHORITY = re.compile(r"(\[[^\[\]@/]*\]|[^:\[\]@/]*)(?::\d*)?")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -57,7 +55,7 @@ class App:
     def __init__(self, services: HttpServices, router: Router) -> None:
         self._services = services
         self._router = router
-        self._origins = Origins(services.settings, services.gate.needs_token)
+        self._origins = Origins(services.settings)
         self._stream = Handshake(services, self._origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,6 +86,8 @@ class App:
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], body_reader: BodyReader
     ) -> Answer | Streaming:
         method: str = scope["method"]
+        if scope["raw_path"] not in _UNCOUNTED:
+            scope["state"]["visit"].ask()
         self._origins.check(method, headers)
         endpoints, params = self._router.find(scope["raw_path"])
         if method == "OPTIONS":
@@ -232,91 +232,6 @@ def offered_token(subprotocols: list[str]) -> str | None:
     return None
 
 
-class Origins:
-    """Browsers: which sites' pages may call (CORS), under which names this server answers, and keeping out everyone else.
-
-    Without a token, whoever can reach this server may call it, and every browser of the machine can. Two things keep the pages of
-    other sites out. `Origin` tells whose page it is; but a name may have been pointed here by someone else (DNS rebinding), and
-    then a page of theirs is, to the browser, a page of this server. So `Host` must be an address, which nobody else can point
-    here, or a name that was configured. With a token neither matters: a page that has it was given it.
-    """
-
-    def __init__(self, settings: HttpSettings, needs_token: bool) -> None:
-        self._everyone = "*" in settings.cors_origins
-        self._allowed = frozenset(origin.rstrip("/").encode() for origin in settings.cors_origins)
-        self._any_name = needs_token or "*" in settings.allowed_hosts
-        self._names = frozenset(map(_canonical, ("localhost", settings.host, *settings.allowed_hosts)))
-        self._known: bytes | None = None  # the host that was checked last: most often it is the same
-
-    def is_allowed(self, origin: bytes) -> bool:
-        return self._everyone or origin in self._allowed
-
-    def check(self, method: str, headers: dict[bytes, bytes]) -> None:
-        """Browsers send the requests of any page, even if it cannot read the answer; so they are refused before they act."""
-        host, origin = headers.get(b"host"), headers.get(b"origin")
-        if host is not None and host != self._known:  # no browser leaves it out
-            self._check_host(host)
-            self._known = host
-        if origin is None or method == "OPTIONS" or self.is_allowed(origin) or _is_own(origin, host):
-            return
-        raise ForbiddenError(
-            f"pages of {origin.decode('latin-1')} may not call this server; http.cors_origins lists those that may"
-        )
-
-    def _check_host(self, host: bytes) -> None:
-        text = host.decode("latin-1")
-        match = _AUTHORITY.fullmatch(text)
-        if match is None:
-            raise Refusal(400, f"the header host is a name or an address, and a port, not {text!r}")
-        name = _canonical(match[1])
-        if not (self._any_name or name in self._names or _is_address(name)):
-            raise Refusal(
-                421,
-                f"this server does not answer to the name {name!r}: add it to http.allowed_hosts, set a token, or use "
-                "an address",
-                code=ForbiddenError.code,
-            )
-
-    def headers(self, headers: dict[bytes, bytes]) -> Headers:
-        """What tells a browser that the page may read the answer; nothing unless it is configured."""
-        origin = headers.get(b"origin")
-        if origin is None or not self._allowed:
-            return []
-        if not self.is_allowed(origin):
-            return [(b"vary", b"origin")]
-        return [
-            (b"access-control-allow-origin", b"*" if self._everyone else origin),
-            (b"access-control-expose-headers", b"retry-after, www-authenticate"),
-            (b"vary", b"origin"),
-        ]
-
-    def preflight(self, headers: dict[bytes, bytes], methods: str) -> Headers:
-        if b"access-control-request-method" not in headers or not self.is_allowed(headers.get(b"origin", b"")):
-            return []
-        return [
-            (b"access-control-allow-methods", methods.encode()),
-            (b"access-control-allow-headers", b"authorization, content-type, content-encoding, accept"),
-            (b"access-control-max-age", b"600"),
-        ]
-
-
-def _is_own(origin: bytes, host: bytes | None) -> bool:
-    """Whether the page came from this very server, as the browser sees it."""
-    return bool(host) and origin.partition(b"://")[2] == host
-
-
-def _canonical(name: str) -> str:
-    return name.lower().removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
-
-
 # -- WebSockets
 
 
@@ -339,7 +254,8 @@ class Handshake:
         await session.run()
 
     def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
-        headers = read_head(scope)
+        headers, visit = read_head(scope), scope["state"]["visit"]
+        visit.ask()
         self._origins.check("GET", headers)
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
@@ -347,7 +263,7 @@ class Handshake:
         link = self._services.gate.admit(token, _address(scope), scope["state"]["peer"])
         if self._services.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._services, link, f"ws-{uuid4().hex}", receive, send)
+        return Session(self._services, link, visit, f"ws-{uuid4().hex}", receive, send)
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

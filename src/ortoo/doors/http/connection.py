@@ -20,6 +20,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from ortoo.broker.addresses import Visit
 from ortoo.broker.gate import Gate
 from ortoo.doors.peer import peer_certificate
 from ortoo.doors.unsent import unsent
@@ -120,6 +121,7 @@ class Connection(HttpToolsProtocol):
         self.access_log = False
         self._gate = gate
         self._entered = False
+        self._visit: Visit = None  # type: ignore[assignment]  # until it has entered
         self._running: RequestResponseCycle | None = None
         self._bare_bytes = 0  # of the request being read, since its beginning or the last piece of its body
         self._rest = b""  # of what was read: parsed once the requests ahead of it are answered
@@ -155,7 +157,8 @@ class Connection(HttpToolsProtocol):
         self.app_state["peer"] = self.peer  # of every request, also of the one that becomes a WebSocket
         self._quiet_since = self.loop.time()
         try:
-            self._gate.enter()
+            self._visit = self._gate.enter(self.client[0] if self.client else None)
+            self.app_state["visit"] = self._visit  # for its requests, and the WebSocket that it may become
             self._entered = True
         except TooManyError as error:
             self._refuse(error)
@@ -167,7 +170,7 @@ class Connection(HttpToolsProtocol):
             self._running.message_event.set()
         if self._entered:
             self._entered = False
-            self._gate.leave()
+            self._visit.leave()
 
     # -- reading
 

@@ -15,6 +15,7 @@ from ortoo.doors.listening import Listening, ServerTls, listen
 from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.settings import HttpSettings
 
+from .answers import guarding_headers
 from .app import App
 from .call import HttpServices, Metrics, Ready, Receive, Scope, Send
 from .connection import Connection, to_answer
@@ -46,6 +47,7 @@ class HttpDoor:
         self._gate = gate
         self._settings = settings
         self._tls = tls
+        self._headers = [(b"server", b"ortoo"), *guarding_headers(tls is not None)]
         description = Description(ROUTES, version("ortoo"))
         self._services = HttpServices(
             gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host())
@@ -104,7 +106,7 @@ class HttpDoor:
 
     def _tick(self) -> None:
         """Once a second: the date for answers, and now and then a look at who sits there idle."""
-        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), (b"server", b"ortoo")]
+        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), *self._headers]
         self._ticks += 1
         loop = asyncio.get_running_loop()
         if self._ticks % _SWEEP_TICKS == 0:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from uvicorn.protocols.utils import ClientDisconnected
 
+from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink
 from ortoo.broker.subscription import Subscription
@@ -58,10 +59,17 @@ class PushSubscription:
 
 class Session:
     def __init__(
-        self, services: HttpServices, link: AuthorizedLink, consumer: str, receive: Receive, send: Callable[[Any], Any]
+        self,
+        services: HttpServices,
+        link: AuthorizedLink,
+        visit: Visit,
+        consumer: str,
+        receive: Receive,
+        send: Callable[[Any], Any],
     ) -> None:
         self._services = services
         self._link = link
+        self._visit = visit
         self._consumer = consumer
         self._receive = receive
         self._send = send
@@ -143,6 +151,8 @@ class Session:
     # -- what a client says
 
     async def _do(self, command: said.Command) -> None:
+        if not isinstance(command, said.Grant | said.Unsubscribe):  # these are of what is under way
+            self._visit.ask()
         match command:
             case said.Subscribe():
                 self._subscribe(command)

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from websockets.exceptions import SecurityError
 from websockets.frames import CloseCode, Frame
 
+from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import Gate
 from ortoo.doors.unsent import unsent
@@ -46,6 +47,7 @@ class Socket(WebSocketsSansIOProtocol):
         self.conn.logger = self.logger
         self.conn.debug = False  # it would log headers and frames, and with them tokens and messages
         self._gate: Gate = app_state["gate"]
+        self._visit: Visit = app_state["visit"]
         self._unread = Unread()
         self._unread_bytes = 0  # when the last ping was sent
         self._has_read = False  # since then
@@ -60,7 +62,7 @@ class Socket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._gate.leave()
+        self._visit.leave()
         self._share.give_back(self._share.bytes)
         self._share.leave()
 
@@ -181,6 +183,8 @@ class Socket(WebSocketsSansIOProtocol):
             await self.writable.wait()
         if self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
+        if message["type"] == "websocket.http.response.start":
+            message["headers"] = [*self.default_headers, *message["headers"]]  # as every answer has them
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True  # it was refused, and that is the end of it

@@ -7,6 +7,20 @@ import logging
 from ortoo.model.errors import OrtooError
 from ortoo.wire.protocol import Problem, to_problem
 
+HTTP_METHODS = (
+    b"GET ",
+    b"POST",
+    b"HEAD",
+    b"PUT ",
+    b"DELE",
+    b"PATC",
+    b"OPTI",
+)  # the first bytes of who has the wrong port
+NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This is Ortoo's TCP port, for its own protocol. HTTP has a port of its own, usually 6632.\n"
+)
+
 log = logging.getLogger("ortoo.tcp")
 
 

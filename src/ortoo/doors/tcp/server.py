@@ -12,7 +12,8 @@ from ortoo.wire import protocol as p
 from ortoo.wire.frames import encode_frame
 
 from .cutting import Cutter
-from .session import HTTP, NOT_HTTP, Session
+from .errors import HTTP_METHODS, NOT_HTTP
+from .session import Session
 
 _SWEEP_SECONDS = 5.0
 _NOT_PLAIN = encode_frame((p.ERROR, 0, p.to_problem(ProtocolError("this port speaks TLS: use an ortoos:// URL"))))
@@ -92,4 +93,4 @@ class TcpDoor:
 
 def _answer_plain(first: bytes) -> bytes:
     """To a client that does not speak TLS."""
-    return NOT_HTTP if first.startswith(HTTP) else bytes(_NOT_PLAIN)
+    return NOT_HTTP if first.startswith(HTTP_METHODS) else bytes(_NOT_PLAIN)

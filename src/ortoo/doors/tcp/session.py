@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.broker.presence import Presence
@@ -20,7 +21,7 @@ from ortoo.doors.unsent import unsent
 from ortoo.model import limits
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Settle
-from ortoo.model.errors import InvalidError, OrtooError, ProtocolError, TooManyError
+from ortoo.model.errors import CapacityError, InvalidError, OrtooError, ProtocolError, TooManyError
 from ortoo.model.queries import Query
 from ortoo.model.replies import LeasedRun
 from ortoo.model.runs import runs_of
@@ -30,7 +31,7 @@ from ortoo.wire.outbox import Outbox
 
 from .answer import answer
 from .cutting import Cutter
-from .errors import problem_of
+from .errors import HTTP_METHODS, NOT_HTTP, problem_of
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
@@ -43,12 +44,6 @@ HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
 PROGRESS_BYTES = 64 * 1024  # of a frame that is not whole yet: so many more are a sign of life, fewer are none
-
-HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"PATC", b"OPTI")
-NOT_HTTP = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This is Ortoo's TCP port, for its own protocol. HTTP has a port of its own, usually 6632.\n"
-)
 
 
 class TcpServices(Protocol):
@@ -75,7 +70,7 @@ class Session(asyncio.Protocol):
         self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._link: AuthorizedLink | None = None
-        self._is_counted = False
+        self._visit: Visit = None  # type: ignore[assignment]  # until it was let in
         self._is_fresh = True  # nothing was heard yet
         self._is_leaving = False  # goodbye was said
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,8 +94,7 @@ class Session(asyncio.Protocol):
         self._outbox = Outbox(asyncio.get_running_loop().call_soon, self._transport.write)
         self._services.begun(self)
         try:
-            self._gate.enter()
-            self._is_counted = True
+            self._visit = self._gate.enter(address_of(transport))
         except OrtooError as error:
             self._end(error)  # the gate has logged it
 
@@ -114,8 +108,8 @@ class Session(asyncio.Protocol):
         self._services.cutter.cut(self._tasks)
         self._share.give_back(self._held)
         self._share.leave()
-        if self._is_counted:
-            self._gate.leave()
+        if self._visit is not None:
+            self._visit.leave()
         if self._link is not None:
             self._services.presence.went(map(self._link.who, self._consumers))
         self._services.ended(self)
@@ -123,7 +117,7 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:
             return  # the client asks again, elsewhere or later
-        if self._is_fresh and data.startswith(HTTP):
+        if self._is_fresh and data.startswith(HTTP_METHODS):
             self._transport.write(NOT_HTTP)
             self._leave()
             return
@@ -258,13 +252,12 @@ class Session(asyncio.Protocol):
             raise ProtocolError("the first frame of a client must be its hello")
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
+        self._visit.ask()
         self._link = self._gate.admit(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
-            if self._services.presence.is_known(
-                self._link.who(consumer)
-            ):  # else another door's, which is not ours to end
+            if self._services.presence.is_known(self._link.who(consumer)):  # else of another door, and not ours to end
                 self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
@@ -289,8 +282,12 @@ class Session(asyncio.Protocol):
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
         may_wait = isinstance(request, Lease | p.PublishOrWait) and request.wait_ms > 0
-        if may_wait and len(self._polls) - len(self._subscriptions) >= POLLS_MAX:
-            error = TooManyError(f"{POLLS_MAX} requests of this connection wait already; open another")
+        try:
+            if type(request) is not p.Ping:
+                self._visit.ask()
+            if may_wait and len(self._polls) - len(self._subscriptions) >= POLLS_MAX:
+                raise TooManyError(f"{POLLS_MAX} requests of this connection wait already; open another")
+        except CapacityError as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         if isinstance(request, p.PublishOrWait):
@@ -355,12 +352,13 @@ class Session(asyncio.Protocol):
     def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
         assert self._link is not None
         try:
+            self._visit.ask()
             check_command(request.lease)
             if request_id in self._polls or not 1 <= request.credit <= CREDIT_MAX:
                 raise InvalidError(f"a subscription needs an id of its own and a credit of 1 to {CREDIT_MAX}")
             if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
                 raise TooManyError(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions; open another")
-        except (InvalidError, TooManyError) as error:
+        except (InvalidError, CapacityError) as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         self._note_consumer(request.lease.consumer)

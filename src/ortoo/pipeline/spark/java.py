@@ -91,7 +91,8 @@ def ask(java: Path) -> Java | None:
 def _settings(java: Path, *options: str) -> str | None:
     command = [str(java), *options, "-XshowSettings:properties", "-version"]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)
+        # The program is the Java that the user, or the system, has installed; nobody else names it.
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
     return ran.stderr if ran.returncode == 0 else None

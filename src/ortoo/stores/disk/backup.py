@@ -23,7 +23,7 @@ from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, Unav
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .contents import WAL_FILES, list_files
-from .files import make_durable_dir, sync, telling_unreadable
+from .files import PRIVATE, make_durable_dir, make_private_dir, sync, telling_unreadable
 from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
 from .frame import UnreadableError
 from .keys import NAME as KEYS
@@ -137,7 +137,7 @@ def _make_pins(source: Path) -> Path | None:
     for number in count():
         pins = source / f"{PIN_PREFIX}{os.getpid()}-{number}{PIN_SUFFIX}"
         try:
-            pins.mkdir(0o700)
+            pins.mkdir(PRIVATE)
         except FileExistsError:
             continue
         except OSError:
@@ -194,7 +194,7 @@ def _files(source: Path, checkpoint: Checkpoint) -> Iterator[_Part]:
 
 def _copy(source: Path, target: Path, path: str, size: int | None = None) -> None:
     place = target / path
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dir(place.parent)
     # Nobody else may read a copy either, so it is made with the permissions of the original.
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     left = sys.maxsize if size is None else size
@@ -214,7 +214,7 @@ def _read(reader: BinaryIO, size: int, path: str) -> bytes:
 
 def _link(source: Path, target: Path, path: str) -> None:
     place = target / path
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private_dir(place.parent)
     os.link(source / path, place)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ortoo.model.errors import UnavailableError
 
-from .crypto import open_ring
-from .files import RealDisk, make_durable_dir
+from .crypto import KeyRing, open_ring
+from .files import PRIVATE, RealDisk, make_durable_dir
 from .lock import DirectoryLock
 from .store import DiskStore
 
@@ -23,7 +23,31 @@ def open_directory(path: Path, keys: str | dict[str, bytes] | None = None) -> Di
         make_durable_dir(path)
     except OSError as error:
         raise UnavailableError(f"the data directory {path} cannot be made: {error}") from None
-    return DiskStore(RealDisk(path), open_ring(keys), lock=DirectoryLock(path))
+    return DirectoryStore(path, open_ring(keys))
+
+
+class DirectoryStore(DiskStore):
+    """Tells when others may look into its directory. Its mode is left alone: whoever gave it may have had a reason."""
+
+    def __init__(self, path: Path, ring: KeyRing) -> None:
+        super().__init__(RealDisk(path), ring, lock=DirectoryLock(path))
+        self._path = path
+        self._is_shared = _is_shared(path)
+
+    @property
+    def problems(self) -> list[str]:
+        self._is_shared = self._is_shared and _is_shared(self._path)  # until somebody changes that
+        found = super().problems
+        if self._is_shared:
+            found.append(f"other users of this machine may look into {self._path}: run `chmod 700 {self._path}`")
+        return found
+
+
+def _is_shared(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & ~PRIVATE & 0o777)
+    except OSError:  # that is told elsewhere
+        return False
 
 
 def refuse_interrupted_repair(path: Path) -> None:

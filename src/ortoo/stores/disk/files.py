@@ -18,6 +18,7 @@ from .scratch import MappedScratch
 
 PAGE_BYTES = 4_096  # the system reads whole pages, so what it cannot read is some of these
 HEAD_GUESS_BYTES = 512  # most heads are no longer, with the bytes before them
+PRIVATE = 0o700  # the mode of folders; that of files is 0o600
 CHUNK_BYTES = 1 << 30  # it reads no more than 2 GiB at a time
 
 # What means that this place cannot be read, and others perhaps can: a bad sector, or a checksum of the file system.
@@ -202,12 +203,19 @@ def read_at(fd: int, position: int, size: int) -> bytes:
     return data
 
 
+def make_private_dir(path: Path) -> None:
+    """Makes the folder and those above it, for nobody else to look in, whatever the process gives to others by default."""
+    if not path.is_dir():
+        make_private_dir(path.parent)
+        path.mkdir(PRIVATE, exist_ok=True)
+
+
 def make_durable_dir(path: Path) -> None:
-    """Makes the folder and those above it. A folder's name is in the one above, which is synced for it: also when it is there
+    """The same, durably. A folder's name is in the one above, which is synced for it: also when it is there
     already, for whoever made it may have come no further."""
     if not path.is_dir():
         make_durable_dir(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(PRIVATE, exist_ok=True)
     elif not os.access(path.parent, os.R_OK):
         return  # not ours, and we may not
     sync(path.parent)
@@ -316,7 +324,7 @@ class RealDisk:
         if folder in self._durable:
             return
         if not durably:
-            (self.root / folder).mkdir(parents=True, exist_ok=True)
+            make_private_dir(self.root / folder)
             return
         above, _, _ = folder.rpartition("/")
         if above:
@@ -325,7 +333,7 @@ class RealDisk:
         known = [folder]
         if path.is_dir():  # then so are its neighbours, and one sync is enough for all
             known = [f"{above}/{name}".lstrip("/") for name in self.list(above)]
-        path.mkdir(exist_ok=True)
+        path.mkdir(PRIVATE, exist_ok=True)
         sync(path.parent)
         self._durable.update(known)
 
