@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from websockets.asyncio.client import connect
 
 from ortoo.doors.http.routing import Route
 from ortoo.doors.http.table import ROUTES
@@ -390,3 +391,45 @@ async def test_a_worker_may_ask_and_be_answered(home: Shared) -> None:
 )
 def test_a_grant_is_for_the_topics_its_patterns_match(patterns: tuple[str, ...], name: str, matches: bool) -> None:
     assert Grant(("read",), OURS, patterns).allows("read", TopicName(OURS, name)) == matches
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_command_over_a_websocket(role: str, home: Shared) -> None:
+    place = await furnish(home)
+    needs: list[tuple[Scope, dict[str, Any]]] = [
+        ("read", {"type": "subscribe", "id": "s", "topic": "orders", "namespace": OURS, "group": "g3"}),
+        ("write", {"type": "publish", "topic": "orders", "namespace": OURS, **NEW}),
+    ]
+    settling = [{"type": how, "receipts": [place.receipt]} for how in ("extend", "nack", "ack")]
+    url = home.base.replace("http", "ws") + "/v1/stream"
+    async with connect(url, additional_headers={"authorization": f"Bearer {role}"}) as socket:
+
+        async def say(message: dict[str, Any]) -> dict[str, Any]:
+            await socket.send(msgspec.json.encode({"ref": "r", **message}).decode())
+            told: dict[str, Any] = msgspec.json.decode(await socket.recv())
+            return told
+
+        for scope, message in needs:
+            told = await say(message)
+            if grants(role, scope):
+                assert told["type"] != "error", told
+            else:
+                assert (told["type"], told["code"]) == ("error", FORBIDDEN), message
+        for message in settling:
+            [result] = (await say(message))["results"]
+            assert not (result["ok"] and not grants(role, "read")), message
+    if not grants(role, "read"):
+        assert (await home.queue.group("orders", "g", namespace=OURS)).leased == 1
+
+
+async def test_a_subscription_ends_once_its_token_is_revoked(home: Shared) -> None:
+    await home.queue.create_topic("orders", namespace=OURS)
+    url = home.base.replace("http", "ws") + "/v1/stream"
+    async with connect(url, additional_headers={"authorization": "Bearer reader"}) as socket:
+        subscribe = {"type": "subscribe", "id": "s", "topic": "orders", "namespace": OURS, "credit": 9}
+        await socket.send(msgspec.json.encode(subscribe).decode())
+        assert msgspec.json.decode(await socket.recv())["type"] == "subscribed"
+        await home.waiters(1)
+        home.roles.revoked.add("reader")
+        await home.queue.publish("orders", b"secret", namespace=OURS)
+        assert msgspec.json.decode(await socket.recv())["code"] == "unauthenticated"
