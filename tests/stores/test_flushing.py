@@ -13,12 +13,13 @@ import pytest
 from ortoo import Message, Queue
 from ortoo.broker import Broker
 from ortoo.model.batch import Batch
-from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published, TopicCreated, TopicDeleted
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk, flushing, recent
 from ortoo.stores.disk.catalog import Catalog
+from ortoo.stores.disk.crypto import Sealed
 from ortoo.stores.disk.flushing import FlushPlan
 from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.logged import CommitReader
@@ -40,11 +41,11 @@ class Site:
         self.broker: Broker | None = None
         self.syncs = 0
 
-    async def open(self, flush_bytes: int = NEVER) -> Queue:
+    async def open(self, keys: dict[str, bytes] | None = None) -> Queue:
         if self.broker is not None:
             await kill(self.broker)
         self.store = DiskStore(
-            self.disk, KeyRing({}), checkpoint_bytes=NEVER, flush_bytes=flush_bytes, reserve_bytes=0, in_threads=False
+            self.disk, KeyRing(keys or {}), checkpoint_bytes=NEVER, flush_bytes=NEVER, reserve_bytes=0, in_threads=False
         )
         self.broker = Broker(self.store, ManualClock())
         return await Queue(self.broker, consumer="tester").open()
@@ -261,6 +262,92 @@ async def test_history_that_cannot_be_decrypted_now_is_not_lost_by_a_flush() -> 
             told.append(len((await store.read_history(TopicId(1), 0, 0, 100)).records))
         await kill(broker)
     assert told == [2, 2, 2]
+
+
+A, B, OTHER = b"a" * 32, b"b" * 32, b"c" * 32
+
+
+async def sealed_with_an_old_key(site: Site) -> dict[str, bytes]:
+    """In the write-ahead log alone; returns keys of which the newest is not what it was."""
+    queue = await site.open({"a": A, "b": B})
+    await queue.create_topic("before", encrypted=True)
+    await queue.publish("before", b"with b, so that b is known")
+    await queue.delete_topic("before")
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1, encrypted=True)
+    await queue.publish_many("secret", [b"one", b"two"])
+    await queue.ack(await queue.lease("secret", group="g"))
+    await site.checkpoint()
+    return {"a": A, "b": OTHER}
+
+
+async def encrypted_later(site: Site) -> dict[str, bytes]:
+    """What was plain at first; returns no keys."""
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1)
+    await queue.publish_many("secret", [b"one", b"two"])
+    await queue.ack(await queue.lease("secret", group="g"))
+    await queue.update_topic("secret", encrypted=True)
+    await site.checkpoint()
+    return {}
+
+
+@pytest.mark.parametrize("prepare", [sealed_with_an_old_key, encrypted_later])
+async def test_a_topic_that_cannot_be_encrypted_stays_and_the_others_are_flushed(
+    prepare: Callable[[Site], Awaitable[dict[str, bytes]]],
+) -> None:
+    site = Site()
+    queue = await site.open(await prepare(site))
+    await queue.create_topic("plain", partitions=1)
+    for number in range(2):
+        await queue.publish("plain", b"%d" % number)
+        await queue.ack(await queue.lease("plain", group="g"))
+        await site.checkpoint(flush=True)
+        assert not [problem for problem in site.store.problems if "checkpoint failed" in problem]
+    [plain] = {log.topic for log in site.store._catalog.logs.values() if log.segments}
+    assert site.files("logs/") == [f"logs/{plain}/0/{0:020d}.log"]
+    assert site.files("history/") == [f"history/{plain}/0/{1:010d}.hist"]
+    assert [problem for problem in site.store.problems if "stays in the write-ahead log" in problem]
+    for flush in (False, True):
+        queue = await site.open({"a": A, "c": bytes(32)})
+        assert await read(queue, "secret") == [b"one", b"two"]
+        assert await read(queue, "plain") == [b"0", b"1"]
+        [secret] = {log.topic for log in site.store._catalog.logs.values()} - {plain}
+        assert len((await site.store.read_history(secret, 0, 0, 100)).records) == 2
+        await site.checkpoint(flush)
+    assert len(site.files("logs/")) == len(site.files("history/")) == 2
+    assert len(site.files("wal/")) == 1
+
+
+async def test_a_key_that_goes_during_a_flush_costs_nothing() -> None:
+    """One frame is encrypted already, of the messages and of what happened to them."""
+    site = Site()
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1, encrypted=True)
+    for number in range(4):
+        await queue.publish("secret", b"%d" % number)
+        await queue.ack(await queue.lease("secret", group="g"))
+    await queue.publish("plain", b"x")
+    whole, left = KeyRing.seal, [3]
+
+    def seal(self: KeyRing, plain: bytes, context: bytes) -> tuple[Sealed, bytes]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise ConfigError("the key is gone")
+        return whole(self, plain, context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyRing, "seal", seal)
+        patch.setattr("ortoo.stores.disk.log.FRAME_MESSAGES", 2)
+        patch.setattr("ortoo.stores.disk.history.FRAME_RECORDS", 2)
+        await site.checkpoint(flush=True)
+    assert not [problem for problem in site.store.problems if "checkpoint failed" in problem]
+    queue = await site.open({"a": A})
+    assert await read(queue, "secret") == [b"0", b"1", b"2", b"3"]
+    history = await site.store.read_history(TopicId(1), 0, 0, 100)
+    assert (len(history.records), history.end) == (8, 8)
+    await site.checkpoint(flush=True)
+    assert len(site.files("wal/")) == 1
 
 
 class FailingDisk(RealDisk):

@@ -221,7 +221,7 @@ class DiskHistory:
             places = self._write(file, number, records, ring)
             if not synced:
                 file.sync()
-        except OSError:
+        except (OSError, OrtooError):
             with suppress(OSError):
                 file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
             raise

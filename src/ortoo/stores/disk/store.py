@@ -309,8 +309,8 @@ class DiskStore:
     async def _flush_files(self, cut: Cut, files: list[int]) -> None:
         flush = Flush(self.disk, self.ring, cut.logs, cut.histories, self._wal.last_of(files[-1]))
         await self._in(self._flusher, flush.run, files)
-        for log in flush.stuck:
-            self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
+        for reason in flush.stuck.values():
+            self._report(reason)
         for history in flush.lost:
             self._report(f"{history.folder}: some history was damaged in the write-ahead log, and is lost")
         await in_turns(flush.steps())
