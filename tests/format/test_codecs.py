@@ -222,8 +222,8 @@ def test_checkpoints(
     snapshot: bytes,
     number: int,
 ) -> None:
-    logs = [LogEntry(TopicId(1), 2, 3, 4, segments)]
-    histories = [HistoryEntry(TopicId(1), 2, [(1, 500), (2, 70)])]
+    logs = [LogEntry(TopicId(topic.id), 2, 3, 4, segments) for topic in topics]
+    histories = [HistoryEntry(TopicId(topic.id), 2, [(1, 500), (2, 70)]) for topic in topics]
     checkpoint = Checkpoint(number, Manifest(123, topics, logs, histories, transactions), snapshot)
     disk = SimulatedDisk(Random(1))
     write_checkpoint(disk, checkpoint)

@@ -237,6 +237,53 @@ async def test_damage_that_a_flush_is_the_first_to_find() -> None:
         log.read([1], KeyRing({}))
 
 
+@pytest.mark.parametrize("where", ["the same file", "a later file"])
+async def test_a_damaged_commit_that_holds_a_copy_of_an_earlier_one_is_not_made_up_for_by_it(where: str) -> None:
+    """Somebody queues a backup of the queue, in the queue."""
+    site = Site()
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1)
+    for value in (b"first", b"second"):
+        await queue.publish("t", value)
+        await queue.ack(await queue.lease("t", group="g"))
+    if where == "a later file":
+        await site.checkpoint()
+    frames = [
+        bytes(content.now)[frame.position : frame.position + frame.fixed.size]
+        for path, content in site.disk.names.items()
+        for frame in (scan_frames(bytes(content.now)) if path.startswith("wal/") else ())
+        if isinstance(frame, Frame)
+    ]
+    copies = b"".join(frame for frame in frames if b"first" in frame or b"Acked" in frame)
+    await queue.publish("t", b"copy: " + copies)
+    await queue.ack(await queue.lease("t", group="g"))
+    await queue.publish("t", b"last")
+    await site.checkpoint()
+    path, hurt = next(
+        (path, frame.position)
+        for path, content in site.disk.names.items()
+        for frame in (scan_frames(bytes(content.now)) if path.startswith("wal/") else ())
+        if isinstance(frame, Frame) and b"copy: " in (frame.body or b"")
+    )
+    site.disk.names[path].now[hurt + 50] ^= 0xFF  # its head: what is in it is searched for the next frame
+    await site.checkpoint(flush=True)
+    assert [problem for problem in site.store.problems if "stays in the write-ahead log" in problem]
+    assert path in site.files("wal/")
+    log = site.store._catalog.logs[TopicId(1), 0]
+    log.recent.clear()
+    assert log.read([0, 1, 3], KeyRing({})).values == [b"first", b"second", b"last"]
+    with pytest.raises(CorruptionError, match=path):
+        log.read([2], KeyRing({}))
+    history = await site.store.read_history(TopicId(1), 0, 0, 100)
+    assert [list(record.offsets) for record in history.records] == [[0], [0], [1], [1], [2], [2]]
+    await queue.publish("other", b"x")
+    await site.checkpoint()
+    site.disk.names[path].durable = bytes(site.disk.names[path].now)
+    queue = await site.open()
+    assert await read(queue, "other") == [b"x"]
+    assert any("partition 0 of topic 1 is quarantined" in problem for problem in site.store.problems)
+
+
 async def test_history_that_cannot_be_decrypted_now_is_not_lost_by_a_flush() -> None:
     disk, ring = SimulatedDisk(Random(1)), {"k": bytes(32)}
     told: list[int] = []
@@ -445,18 +492,43 @@ async def test_a_publish_is_read_by_itself_out_of_a_large_commit(partitions: int
         log[TopicId(1), 0].scan(0, 10_000, KeyRing({}))
 
 
-async def test_damage_to_the_head_of_an_old_commit_costs_its_partition_and_no_other() -> None:
+@pytest.mark.parametrize("how", ["the head", "the end of its file"])
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_damage_to_an_old_commit_costs_its_partition_and_no_other(how: str, is_last: bool) -> None:
     site, queue = await good_and_bad()
-    [path] = [path for path in site.files("wal/") if DAMAGED in site.disk.names[path].now]
+    if is_last:  # of its file
+        await queue.publish("bad", DAMAGED + b", too")
+        await site.checkpoint()
+    path = [path for path in site.files("wal/") if DAMAGED in site.disk.names[path].now][-1]
     content = site.disk.names[path]
     frames = [item for item in scan_frames(bytes(content.now)) if isinstance(item, Frame)]
     hurt = next(frame for frame in frames if DAMAGED in (frame.body or b""))
-    content.now[hurt.position + 50] ^= 0xFF  # in its head
+    if how == "the head" or not is_last:
+        content.now[hurt.position + 50] ^= 0xFF
+    else:
+        del content.now[hurt.position + 60 :]
     content.durable = bytes(content.now)
     queue = await site.open()
     assert await read(queue, "good") == [b"good"]
     assert any("partition 0 of topic 2 is quarantined" in problem for problem in site.store.problems)
     await queue.publish("good", b"more")
+    await site.checkpoint(flush=True)
+    assert path in site.files("wal/")
+    queue = await site.open()
+    assert await read(queue, "good") == [b"good", b"more"]
+
+
+async def test_a_missing_file_of_the_write_ahead_log_is_not_taken_for_damage() -> None:
+    """Somebody may bring it back, with the history that is only there."""
+    site, queue = await good_and_bad()
+    await queue.publish("bad", b"in a file of its own")
+    await site.checkpoint()
+    await queue.publish("good", b"more")
+    await site.checkpoint()
+    files = site.files("wal/")
+    del site.disk.names[files[1]]
+    with pytest.raises(CorruptionError, match="are missing"):
+        await site.open()
 
 
 # -- what is freed

@@ -41,14 +41,22 @@ OfHistories = Sequence[tuple[DiskHistory, int, KeyRing | None]]
 class Messages:
     """Of one log. What fills a frame is encoded at once, for it takes less memory then."""
 
-    def __init__(self, log: DiskLog, ring: KeyRing | None) -> None:
+    def __init__(self, log: DiskLog, start: int, ring: KeyRing | None) -> None:
         self.log = log
         self.count = 0  # of publishes
+        self._start = start
+        self._first = max(0, log.blocks.find(start))  # the block that comes first
         self._ring = ring
         self._records: list[LoggedPublish] = []
         self._size = 0
         self._frames: list[NewFrame] = []
         self.error: OrtooError | None = None  # why it cannot be written: there is no key for it, say
+
+    def is_next(self, record: LoggedPublish, number: int) -> bool:
+        """Behind one that is missing, the others are of no use. And none may be taken twice for the one that is."""
+        at = self._first + self.count
+        is_it = at < len(self.log.blocks) and self.log.blocks[at][:2] == (record.base, number)
+        return is_it and record.end > self._start
 
     def add(self, record: LoggedPublish) -> None:
         self.count += 1
@@ -156,17 +164,19 @@ class Flush:
         of_history: dict[Place, list[HistoryRecord]] = defaultdict(list)
         for record in records:
             if isinstance(record, LoggedPublish):
-                place = (record.topic, record.partition)
-                log, start, _ = self._logs.get(place, (None, 0, None))
-                if log is not None and record.end > start and log.blocks.has(record.base, number):
-                    if place not in self._messages:
-                        self._messages[place] = Messages(*self._logs[place][::2])
-                    self._messages[place].add(record)
+                self._take_publish((record.topic, record.partition), record, number)
             elif isinstance(record, HISTORY_RECORDS):
                 of_history[record.topic, record.partition].append(record)
         for place, found in of_history.items():
             if place in self._histories:
                 self._number(place, number, found)
+
+    def _take_publish(self, place: Place, record: LoggedPublish, number: int) -> None:
+        if place in self._logs:
+            messages = self._messages.get(place) or Messages(*self._logs[place])
+            if messages.is_next(record, number):
+                messages.add(record)
+                self._messages[place] = messages
 
     def _number(self, place: Place, number: int, records: list[HistoryRecord]) -> None:
         """A commit may have records of a partition in two sections, if its topic was not encrypted at first."""
