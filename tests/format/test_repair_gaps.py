@@ -197,6 +197,37 @@ async def test_what_was_trimmed_does_not_come_back_without_the_state(path: Path,
         assert [message.value for message in leased] == numbered(b"new", 5)
 
 
+@pytest.mark.parametrize("which", [b"victim", b"staged 1", b"staged 2", b"begin"])
+@pytest.mark.parametrize("how", ["head", "body"])
+async def test_an_open_transaction_is_kept_unless_something_is_lost_that_it_staged(
+    path: Path, which: bytes, how: str
+) -> None:
+    """Its own commits are whole; that of somebody else between or behind them is not, and the checkpoint has it."""
+    async with opened(RealDisk(path), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=1)
+        transaction = await one.queue.begin("job", part="0", timeout=86_400.0)
+        await one.broker.flush()
+        for staged in (b"staged 1", b"staged 2"):
+            await transaction.publish("orders", staged)
+            await one.broker.flush()
+        for value in (b"victim", b"other"):
+            await publish(one, "orders", value)
+        await one.checkpoint(flush=False)
+    [file] = [file for file in (path / "wal").iterdir() if b"victim" in file.read_bytes()]
+    text = b"TransactionBegan" if which == b"begin" else which
+    frames = [frame for frame in scan_frames(file.read_bytes()) if isinstance(frame, Frame)]
+    hurt = next(frame for frame in frames if text in (frame.body or b""))
+    data = bytearray(file.read_bytes())
+    data[hurt.position + (SIZE + 2 if how == "head" else hurt.fixed.size - 2)] ^= 1
+    file.write_bytes(data)
+    repair = await asyncio.to_thread(repaired, path)
+    is_staged = which.startswith(b"staged")
+    assert repair.transactions == (["default/job"] if is_staged else [])
+    async with opened(RealDisk(path), clock=ManualClock(START + 1)) as one:
+        if not is_staged:
+            assert await one.queue.named("job").commit() == 2
+
+
 async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(path: Path) -> None:
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1)

@@ -61,6 +61,7 @@ class Rebuild:
         ] = {}  # by partition, the commits where its history lies, and its numbers
         self._ends: dict[Place, int] = {}  # by partition, the number after that of the last record in the checkpoint
         self._has_state = False  # that of the checkpoint
+        self._staged: list[Run] | None = None  # commits with what its transactions staged; None: not known
 
     def run(self) -> Repair:
         self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
@@ -83,6 +84,7 @@ class Rebuild:
 
     def _restore(self, saved: SavedCheckpoint, snapshot: bytes) -> None:
         manifest, self._has_state = saved.manifest, True
+        self._staged = manifest.staged
         self._learn_topics(manifest)
         self._messages.look(manifest, saved.number)
         indexes = []
@@ -240,7 +242,9 @@ class Rebuild:
     # -- what is lost
 
     def _lose_commits(self, lost: LostCommits, after: int) -> None:
-        if lost.touched is None or any(topic == 0 for topic, _ in lost.touched):
+        if (lost.touched is None or any(topic == 0 for topic, _ in lost.touched)) and self._may_have_staged(
+            lost, after
+        ):
             self._transactions.lose(lost.last)
         if lost.touched is None and self._messages.are_in_files and not self._needed[0]:
             self._repair.state_kept = False  # a checkpoint may have had those commits, with whatever they changed
@@ -255,6 +259,12 @@ class Rebuild:
         for topic, partition in touched or ():
             if partition >= 0:
                 self._messages.suspect(TopicId(topic), partition)
+
+    def _may_have_staged(self, lost: LostCommits, after: int) -> bool:
+        """The state has what became of transactions up to the checkpoint, and that tells where all lies which they staged."""
+        if lost.last > after or self._staged is None:
+            return True
+        return any(first <= lost.last and lost.first <= last for first, last in self._staged)
 
     def _missed(self, lost: LostCommits) -> list[tuple[int, int]]:
         """What of it the checkpoint does not have, though it has the commits: it was quarantined."""
