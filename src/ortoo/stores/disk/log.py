@@ -64,6 +64,11 @@ class Shared:
         self.recent = Recent()
         self.frames = FrameCache()
 
+    def spend(self, size: int) -> None:
+        """So many bytes of a segment were read."""
+        if self._commits is not None:
+            self._commits.spent += size
+
     @property
     def commits(self) -> CommitReader:
         assert self._commits is not None  # there are no blocks without a write-ahead log
@@ -103,26 +108,32 @@ class DiskLog:
 
     def read(self, offsets: Sequence[int], ring: KeyRing) -> Columns:
         """Ascending offsets; those that are not there are left out."""
-        parts: list[Columns] = []
+        return join_columns(list(self.parts(offsets, ring)))
+
+    def parts(self, offsets: Sequence[int], ring: KeyRing) -> Iterator[Columns]:
+        """The same one after the other: each is read when it is asked for."""
         at = bisect_left(offsets, self.start)
         while at < len(offsets):
             stretch = self._in_memory(offsets[at])
             if stretch is not None:
                 upto = bisect_right(offsets, stretch.end - 1, lo=at)
-                parts.append(stretch.read(offsets[at:upto]))
+                yield stretch.read(offsets[at:upto])
             else:
                 frame = self._on_disk(offsets[at], ring)
                 if frame is None or offsets[at] > frame.offsets[-1]:
                     at += 1
                     continue
                 upto = bisect_right(offsets, frame.offsets[-1], lo=at)
-                parts.append(_pick(frame, offsets[at:upto]))
+                yield _pick(frame, offsets[at:upto])
             at = upto
-        return join_columns(parts)
 
     def scan(self, start: int, count: int, ring: KeyRing) -> Columns:
+        return self.read(self.span(start, count), ring)
+
+    def span(self, start: int, count: int) -> range:
+        """So many offsets from that one on, or from where the log begins."""
         start = max(start, self.start)
-        return self.read(range(start, min(start + count, self.end)), ring)
+        return range(start, min(start + count, self.end))
 
     def _in_memory(self, offset: int) -> RecentStretch | None:
         recent = self.recent
@@ -148,6 +159,7 @@ class DiskLog:
             segment = self.segments[index]
             base, head, body = segment.read(segment.frame_of(offset), self.topic, self.partition, ring)
             found, size = to_columns(base, head, body), head.size
+            self._shared.spend(size)
         frames.put(self, found, size)
         return found
 

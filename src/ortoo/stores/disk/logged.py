@@ -32,6 +32,7 @@ CACHED_BYTES = 16 << 20  # of commits that were read last
 _LARGE_COMMIT_BYTES = 64 << 10  # worth to be read in part
 _SLICES_MAX = 100_000  # about 300 bytes each
 _RECORD_BYTES = 1_000  # what a record takes beside its bytes, at most
+_READ_BYTES = 8_000  # so many are decoded in the time that it takes to read anything at all
 _LARGE_BYTES = 16 << 20
 _NIL = b"\xc0"
 _ABSENT = msgspec.Raw()
@@ -175,7 +176,7 @@ class CommitReader:
         self._cached: OrderedDict[int, _Cached] = OrderedDict()
         self._slices: OrderedDict[int, dict[PublishPlace, Slice]] = OrderedDict()
         self._slices_count = 0
-        self.bytes_read = 0  # since somebody last set it back
+        self.spent = 0  # bytes, or what takes as long, that were read since somebody last set it back
 
     def publish(self, number: int, position: int, place: PublishPlace) -> LoggedPublish | None:
         """The publish of that commit with that topic, partition and first offset. CorruptionError, or UnavailableError without
@@ -188,6 +189,7 @@ class CommitReader:
         return commit.publishes.get(place)
 
     def _read_slice(self, number: int, known: Slice) -> LoggedPublish:
+        self.spent += known.size + _READ_BYTES
         data = self._wal.read_part(number, known.start, known.size)
         if xxh3_64_intdigest(data) != known.sum:
             where = f"{self._wal.path_of(number)} is damaged at byte {known.start}"
@@ -213,9 +215,9 @@ class CommitReader:
             self._cached.move_to_end(number)
             return cached
         commit, start = self._wal.read(number, position)
-        self.bytes_read += len(commit.body)
         sections = list(decode_logged(*commit, self._ring))
-        if commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices:
+        is_sliced = commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices
+        if is_sliced:
             self._note_slices(number, commit.body, start)
         records = [record for _, section in sections if isinstance(section, list) for record in section]
         cached = _Cached(
@@ -224,6 +226,7 @@ class CommitReader:
             {record.place: record for record in records if isinstance(record, LoggedPublish)},
             {topic: section for topic, section in sections if isinstance(section, OrtooError)},
         )
+        self.spent += cached.size * (2 if is_sliced else 1) + _READ_BYTES
         if cached.errors:  # a key may come back
             return cached
         self._cached[number] = cached

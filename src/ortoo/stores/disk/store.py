@@ -19,7 +19,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from ortoo.model import records as r
-from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
@@ -210,9 +210,7 @@ class DiskStore:
         end = history.end
         if len(history.blocks) and not self._wal.is_synced:
             await self._writer.sync()
-            if self._catalog.histories.get((topic, partition)) is not history:
-                raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
-        return history.read_history(start, count, end, self.ring, self._report)
+        return await self._reader.read_history(history, start, count, end)
 
     # -- checkpoints
 
