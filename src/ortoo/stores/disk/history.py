@@ -142,10 +142,13 @@ class DiskHistory:
             if isinstance(record, HISTORY_RECORDS) and record.partition == self.partition and record.topic == self.topic
         ]
 
-    def check_blocks(self) -> None:
-        """Reads them all."""
+    def check_blocks(self, complain: Callable[[OrtooError], None]) -> None:
+        """Reads them all, whatever is damaged among them."""
         for index in range(len(self.blocks)):
-            self._logged(index)
+            try:
+                self._logged(index)
+            except OrtooError as error:
+                complain(error)
 
     def read_history(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> StoredHistory:
         """Records from `start` to before `end`, until some are missing. Where the first ones are, it starts behind them."""

@@ -7,12 +7,12 @@ segments (listed in the checkpoint) | blocks (where each publish lies in the wri
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ortoo.model.errors import CorruptionError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
@@ -193,9 +193,15 @@ class DiskLog:
             )
         return record
 
-    def check_blocks(self) -> int:
-        """Reads them all; returns how many messages they have."""
-        return sum(self.logged(self.blocks[at]).count for at in range(len(self.blocks)))
+    def check_blocks(self, complain: Callable[[OrtooError], None]) -> int:
+        """Reads them all, whatever is damaged among them; returns how many messages they have."""
+        count = 0
+        for at in range(len(self.blocks)):
+            try:
+                count += self.logged(self.blocks[at]).count
+            except OrtooError as error:
+                complain(error)
+        return count
 
     # -- flushing
 
