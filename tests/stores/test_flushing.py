@@ -4,6 +4,7 @@ what cannot be flushed."""
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -12,16 +13,18 @@ import pytest
 
 from ortoo import Message, Queue
 from ortoo.broker import Broker
-from ortoo.model.batch import Batch
+from ortoo.model.batch import Batch, content_bytes
 from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Published, TopicCreated, TopicDeleted
+from ortoo.model.records import Published, TopicCreated, TopicDeleted, decode_records, encode_records
+from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk, flushing, recent
 from ortoo.stores.disk.catalog import Catalog
 from ortoo.stores.disk.crypto import Sealed
 from ortoo.stores.disk.flushing import FlushPlan
 from ortoo.stores.disk.frame import Frame, scan_frames
+from ortoo.stores.disk.log import DiskLog
 from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.wal import Wal
 from ortoo.testing import ManualClock
@@ -186,6 +189,33 @@ async def test_memory_is_bounded_and_what_is_not_in_it_is_read(monkeypatch: pyte
     assert sorted(await read(queue, "one") + await read(queue, "two")) == wanted
     assert sorted(await read(queue, "three")) == wanted
     assert site.store._catalog._shared.frames._bytes <= 5_000 + 70_000  # the frame that was read last is always there
+
+
+@pytest.mark.parametrize("headers", [0, 1, 2, 8])
+def test_what_messages_take_in_memory_is_known_about(headers: int) -> None:
+    """Also where half of them have none."""
+    count = 4_000
+    given = [
+        {f"name {at}": f"{number}.{at}" for at in range(headers)} if number % 2 else None for number in range(count)
+    ]
+    batch = Batch([b"%d" % number * 20 for number in range(count)], headers=given if headers else None)
+    size = content_bytes(batch.values, None, batch.headers)
+    data = encode_records([Published(0, TopicId(1), 0, 0, count, size, batch)])
+    tracemalloc.start()
+    try:
+        [record] = decode_records(data)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(record, Published)
+    assert 0.7 < recent.memory_of(count, size, record.batch.headers) / taken < 1.5
+    log = DiskLog(SimulatedDisk(Random(1)), TopicId(1), 0)
+    log.append(record, 1, 0)
+    assert log._shared.recent._bytes >= 0.7 * taken
+    log._shared.frames.put(
+        log, Columns(range(count), record.batch.values, [0] * count, headers=record.batch.headers), size
+    )
+    assert log._shared.frames._bytes >= 0.7 * taken
 
 
 # -- what cannot be flushed
