@@ -109,6 +109,17 @@ def decode_logged(
         yield topic, data if isinstance(data, OrtooError) else decode_stored(_decoder, data, "a list of records")
 
 
+def publishes_in(data: bytes) -> Iterator[tuple[LoggedPublish, int, int]]:
+    """Those in a list of records, each with where it begins there and where it ends."""
+    raws = decode_stored(_raw_decoder, data, "a list of records")
+    start = len(data) - sum(map(len, raws))  # behind the head of the list
+    for raw in raws:
+        record = decode_stored(_record_decoder, raw, "a record")
+        if isinstance(record, LoggedPublish):
+            yield record, start, start + len(raw)
+        start += len(raw)
+
+
 def as_logged(record: Published) -> LoggedPublish:
     """A record that is in no log, as it would be in one."""
     [found] = decode_stored(_decoder, encode_records([record]), "a record")
@@ -236,14 +247,9 @@ class CommitReader:
         return cached
 
     def _note_slices(self, number: int, body: bytes, start: int) -> None:
-        raws = decode_stored(_raw_decoder, body, "a list of records")
-        records = [decode_stored(_record_decoder, raw, "a record") for raw in raws]
-        start += len(body) - sum(map(len, raws))  # behind the head of the list
         found: dict[PublishPlace, Slice] = {}
-        for raw, record in zip(raws, records, strict=True):
-            if isinstance(record, LoggedPublish):
-                found[record.place] = Slice(start, len(raw), xxh3_64_intdigest(raw))
-            start += len(raw)
+        for record, first, end in publishes_in(body):
+            found[record.place] = Slice(start + first, end - first, xxh3_64_intdigest(memoryview(body)[first:end]))
         self._slices[number] = found
         self._slices_count += len(found)
         while self._slices_count > _SLICES_MAX and len(self._slices) > 1:

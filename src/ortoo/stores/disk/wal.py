@@ -115,16 +115,21 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
 
 
 def read_commits(disk: Disk, first: int) -> Iterator[Body]:
-    """Each commit in the file that can be read, one after the other: one at a time is in memory. Numbers ascend: what is
-    damaged may hold a message with bytes of this very directory, and so an earlier commit."""
+    """Each commit in the file that can be read, one after the other: one at a time is in memory."""
+    return (commit for _, commit in located_commits(disk, first))
+
+
+def located_commits(disk: Disk, first: int) -> Iterator[tuple[int, Body]]:
+    """The same, each with where its body begins in the file. Numbers ascend: what is damaged may hold a message with bytes of
+    this very directory, and so an earlier commit."""
     last = first - 1
-    for commit in _commits_in(disk, file_name(first)):
+    for begin, commit in _commits_in(disk, file_name(first)):
         if commit.number > last:
             last = commit.number
-            yield commit
+            yield begin, commit
 
 
-def _commits_in(disk: Disk, path: str) -> Iterator[Body]:
+def _commits_in(disk: Disk, path: str) -> Iterator[tuple[int, Body]]:
     position = 0
     try:
         file = disk.open(path)
@@ -136,12 +141,12 @@ def _commits_in(disk: Disk, path: str) -> Iterator[Body]:
             body = file.read(position + fixed.body_at, fixed.body_size)
             check_body(fixed, body)
             if fixed.kind == COMMIT:
-                yield Body(fixed.number, body, fixed.flags)
+                yield position + fixed.body_at, Body(fixed.number, body, fixed.flags)
             position += fixed.size
     except BadFrameError:  # what lies behind the damage is worth having
         for item in scan_commits(*read_file(disk, path)):
             if isinstance(item, Frame) and item.body is not None and item.position > position:
-                yield Body(item.fixed.number, item.body, item.fixed.flags)
+                yield item.position + item.fixed.body_at, Body(item.fixed.number, item.body, item.fixed.flags)
     finally:
         file.close()
 
