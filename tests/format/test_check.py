@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ortoo.model.errors import CorruptionError
 from ortoo.stores.disk import File, KeyRing, RealDisk, backup
 from ortoo.stores.disk.backup import back_up
 from ortoo.stores.disk.check import check_directory
@@ -247,3 +248,35 @@ async def test_a_backup_does_not_mix_two_checkpoints_of_one_name(
         assert (report.problems, report.messages) == ([], 6), f"before step {when}"
         when, steps = when + 1, max(steps, interruption.steps)
     assert steps > 4
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+async def test_a_backup_of_a_directory_without_a_file_that_it_needs_is_refused(tmp_path: Path, which: int) -> None:
+    """Whichever file of the write-ahead log it is."""
+    source = tmp_path / "data"
+    source.mkdir()
+    async with opened(RealDisk(source), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=1)
+        for number in range(3):
+            await one.queue.publish("orders", b"%d" % number)
+            await one.checkpoint(flush=False)
+        await one.queue.publish("orders", b"last")
+        await one.broker.flush()
+        logs = sorted((source / "wal").iterdir())
+        assert len(logs) == 4
+        back_up(source, tmp_path / "good")
+        data = logs[which].read_bytes()
+        logs[which].unlink()
+        with pytest.raises(CorruptionError, match="missing"):
+            back_up(source, tmp_path / "bad")
+        assert not (tmp_path / "bad").exists()
+        logs[which].write_bytes(data)
+    assert check_directory(ViewDisk(tmp_path / "good"), KeyRing({})).problems == []
+
+
+async def test_a_backup_does_without_files_that_nobody_needs(worn: Worn, tmp_path: Path) -> None:
+    """An open transaction keeps an old file, when those behind it are gone."""
+    for number, files in enumerate([*worn.stages, worn.files]):
+        source = put(files, tmp_path / f"data {number}")
+        back_up(source, tmp_path / f"backup {number}")
+        assert check(tmp_path / f"backup {number}") == []
