@@ -19,6 +19,7 @@ from ortoo.stores.disk.checkpoint import Checkpoint, read_checkpoint, write_chec
 from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.history import HistoryEntry
 from ortoo.stores.disk.log import LogEntry
+from ortoo.stores.disk.outside import Outside
 from ortoo.testing import ManualClock
 from tests.turns import counting_turns
 
@@ -37,7 +38,8 @@ class Opened:
             reserve_bytes=0,
             in_threads=False,
         )
-        self.broker = Broker(self.store, ManualClock())
+        self.clock = ManualClock()
+        self.broker = Broker(self.store, self.clock)
         self.queue = Queue(self.broker, consumer="tester")
 
     async def __aenter__(self) -> Opened:
@@ -257,3 +259,26 @@ async def test_history_by_number_takes_as_many_turns_as_it_needs(
                 found = await one.store.read_history(TopicId(1), 0, start, count)
                 assert found == StoredHistory(wanted.records[start : start + count], start, 0, wanted.end)
                 assert turns.count >= len(found.records) // 30
+
+
+# -- from outside
+
+
+async def test_a_time_is_found_from_outside_though_messages_were_flushed_meanwhile(tmp_path: Path) -> None:
+    async with Opened(tmp_path) as one:
+        await one.queue.create_topic("t", partitions=1)
+        for number in range(20):
+            await one.queue.publish("t", b"%d" % number)
+            await one.clock.advance(1)
+        begun = one.broker.now() - 20_000
+        await one.checkpoint()
+        outside = Outside(tmp_path, {})
+        assert outside.first_at(TopicId(1), 0, begun + 10_000) == 10
+        for wanted in (0, 7, 19, 20):
+            outside = Outside(tmp_path, {})
+            await one.queue.publish("t", b"more")
+            await one.checkpoint()
+            late = Outside(tmp_path, {})
+            await one.checkpoint(flush=True)
+            assert outside.first_at(TopicId(1), 0, begun + 1_000 * wanted) == wanted
+            assert late.first_at(TopicId(1), 0, begun + 1_000 * wanted) == wanted
