@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,14 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ortoo.stores.disk import File, KeyRing
+from ortoo.model.errors import CorruptionError
+from ortoo.stores.disk import File, KeyRing, RealDisk, backup
+from ortoo.stores.disk.backup import back_up
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.checkpoint import read_checkpoint, write_checkpoint
 from ortoo.stores.disk.format import refuse_strangers
-from ortoo.stores.disk.frame import scan_frames
+from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.view import ViewDisk
+from ortoo.testing.clock import ManualClock
 from ortoo.testing.simulated_disk import SimulatedDisk
-from tests.format.directory import KEYS
+from tests.format.directory import KEYS, START, opened
 from tests.format.worn import Files, Worn, files_of, wear
 
 
@@ -156,3 +160,123 @@ def test_a_checkpoint_that_comes_in_between_is_no_damage(worn: Worn, tmp_path: P
         assert check_directory(disk, KeyRing(KEYS)).problems == [], f"before look {when}"
         when, looks = when + 2, max(looks, disk.looks)
     assert looks > 20
+
+
+async def write(path: Path) -> list[Files]:
+    """The same commits in two checkpoints, so of one name: what the second brings to files takes the write-ahead log away."""
+    stages = []
+    async with opened(RealDisk(path), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=2)
+        await one.queue.create_group("orders", "workers")
+        for number in range(6):
+            await one.queue.publish("orders", b"%d" % number)
+            await one.queue.ack(await one.queue.lease("orders", group="workers"))
+            await one.broker.flush()
+        for flush in (False, True):
+            await one.checkpoint(flush)
+            found = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+            stages.append({name: file.read_bytes() for name, file in found.items()})
+    first, second = ({name for name in files if name.startswith("checkpoint/")} for files in stages)
+    assert first == second
+    return stages
+
+
+async def test_damage_to_history_in_the_write_ahead_log_is_found_all_of_it(tmp_path: Path) -> None:
+    files, _ = await write(tmp_path)
+    [path] = [path for path, data in files.items() if path.startswith("wal/") and data]
+    frames = [frame for frame in scan_frames(files[path]) if isinstance(frame, Frame)]
+    acked = [frame for frame in frames if b"Acked" in (frame.body or b"")]
+    assert len(acked) == 6
+    data = bytearray(files[path])
+    for frame in acked[1:4]:
+        data[frame.position + frame.fixed.size - 3] ^= 1
+    put(files | {path: bytes(data)}, tmp_path)
+    for problems in (check(tmp_path), await problems_of(tmp_path)):
+        for frame in acked[1:4]:
+            assert any(f"{path} is damaged at byte {frame.position}:" in problem for problem in problems)
+
+
+async def problems_of(path: Path) -> list[str]:
+    async with opened(RealDisk(path), clock=ManualClock(START)) as one:
+        return one.store.problems
+
+
+async def test_a_checkpoint_that_takes_the_place_of_another_under_its_name_is_no_damage(tmp_path: Path) -> None:
+    before, after = await write(tmp_path)
+    when, looks = 1, 2
+    while when <= looks:
+        disk = BusyDisk(put(before, tmp_path), when, lambda: put(after, tmp_path))
+        assert check_directory(disk, KeyRing(KEYS)).problems == [], f"before look {when}"
+        when, looks = when + 1, max(looks, disk.looks)
+    assert looks > 20
+
+
+class Interruption:
+    """Something happens before one of the steps of a backup."""
+
+    def __init__(self, when: int, work: Callable[[], object]) -> None:
+        self._when = when
+        self._work = work
+        self.steps = 0
+
+    def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        self.steps += 1
+        if self.steps == self._when:
+            self._work()
+        return step(*arguments)
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+async def test_a_backup_does_not_mix_two_checkpoints_of_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    """Where nothing can be held by links, it begins anew."""
+    source = tmp_path / "data"
+    source.mkdir()
+    before, after = await write(source)
+    when, steps = 1, 2
+    while when <= steps:
+        put(before, source)
+        interruption = Interruption(when, partial(put, after, source))
+        with monkeypatch.context() as patch:
+            for name in ("_copy", "read_checkpoint", "list_files", *(["_link"] if can_link else [])):
+                patch.setattr(backup, name, partial(interruption, getattr(backup, name)))
+            if not can_link:
+                patch.setattr(backup, "_make_pins", lambda _: None)
+            back_up(source, tmp_path / f"backup {when}")
+        report = check_directory(ViewDisk(tmp_path / f"backup {when}"), KeyRing(KEYS))
+        assert (report.problems, report.messages) == ([], 6), f"before step {when}"
+        when, steps = when + 1, max(steps, interruption.steps)
+    assert steps > 4
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+async def test_a_backup_of_a_directory_without_a_file_that_it_needs_is_refused(tmp_path: Path, which: int) -> None:
+    """Whichever file of the write-ahead log it is."""
+    source = tmp_path / "data"
+    source.mkdir()
+    async with opened(RealDisk(source), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=1)
+        for number in range(3):
+            await one.queue.publish("orders", b"%d" % number)
+            await one.checkpoint(flush=False)
+        await one.queue.publish("orders", b"last")
+        await one.broker.flush()
+        logs = sorted((source / "wal").iterdir())
+        assert len(logs) == 4
+        back_up(source, tmp_path / "good")
+        data = logs[which].read_bytes()
+        logs[which].unlink()
+        with pytest.raises(CorruptionError, match="missing"):
+            back_up(source, tmp_path / "bad")
+        assert not (tmp_path / "bad").exists()
+        logs[which].write_bytes(data)
+    assert check_directory(ViewDisk(tmp_path / "good"), KeyRing({})).problems == []
+
+
+async def test_a_backup_does_without_files_that_nobody_needs(worn: Worn, tmp_path: Path) -> None:
+    """An open transaction keeps an old file, when those behind it are gone."""
+    for number, files in enumerate([*worn.stages, worn.files]):
+        source = put(files, tmp_path / f"data {number}")
+        back_up(source, tmp_path / f"backup {number}")
+        assert check(tmp_path / f"backup {number}") == []

@@ -19,21 +19,40 @@ from ortoo.app.losses import LostCommit
 from ortoo.app.repair import Repair, repair_directory
 from ortoo.engine.state import State
 from ortoo.model.errors import OrtooError
-from ortoo.model.names import MessageRef
+from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
 from ortoo.model.records import Record
 from ortoo.stores.disk import KeyRing, RealDisk, draft
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.frame import scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
-from tests.format.directory import KEYS, Truth, opened
+from tests.format.directory import KEYS, Opened, Truth, opened
 from tests.format.whole import whole_messages
-from tests.format.worn import END, STAGED, Files, Worn, go_on, quarantine_some, readable, wear
+from tests.format.worn import (
+    END,
+    STAGED,
+    Files,
+    Worn,
+    checkpointed_history,
+    go_on,
+    numbered_history,
+    quarantine_some,
+    readable,
+    wear,
+)
 
 
 @pytest.fixture(scope="module")
 def worn() -> Worn:
     return asyncio.run(wear())
+
+
+@pytest.fixture(scope="module")
+def unflushed() -> Worn:
+    """Its messages and its history are in the write-ahead log alone, also what the checkpoint contains."""
+    worn = asyncio.run(wear(flush=False))
+    assert not any(path.startswith(("logs/", "history/")) for path in worn.files)
+    return worn
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +183,7 @@ async def check_repaired(worn: Worn, hurt: Damaged, repair: Repair, path: Path) 
             assert is_listed(repair, ref, ends.get((ref.topic, ref.partition), 0)), f"{ref} is gone without a word"
         for ref in found.keys() - worn.truth.keys():  # was removed; only what told so may have been lost
             assert is_cut or repair.commits or not repair.state_kept, f"{ref} came back"
+        await check_history(worn, hurt, one)
         await check_transaction(one.queue, repair, is_cut)
         for topic in await one.queue.topics():
             for partition in range(len(topic.partitions)):
@@ -173,6 +193,27 @@ async def check_repaired(worn: Worn, hurt: Damaged, repair: Repair, path: Path) 
             await one.queue.ack(await one.queue.lease(topic.name, group="another", max_messages=1000))
         await one.checkpoint()
     assert check(path) == []
+
+
+async def check_history(worn: Worn, hurt: Damaged, one: Opened) -> None:
+    """What happened keeps its number, as far as a checkpoint tells it. And what only history tells is heeded, where the files
+    that may have it are whole: what was deleted, and which numbers of groups and leases were given."""
+    found, state = await numbered_history(one), one.broker.engine.state
+    if not any(path.startswith("checkpoint/") for path in hurt.paths):
+        for (topic, partition), end in worn.history_ends.items():
+            numbers = range(end if topic in state.topics else 0)
+            wrong = [
+                number
+                for number in numbers
+                if (record := found.get((topic, partition, number))) is not None
+                and record != worn.told.get((topic, partition, number))
+            ]
+            assert not wrong, f"history of topic {topic}, partition {partition}: {wrong} are others now"
+    if not any(path.startswith(("history/", "wal/")) for path in hurt.paths):
+        assert not worn.deleted & live_messages(state), "what was deleted came back"
+        leases = [getattr(record, "lease", 0) for record in worn.told.values()]
+        assert state.epoch > max(leases, default=0) // LEASES_PER_EPOCH, "leases are given again"
+        assert state.number >= max([getattr(record, "group", 0) for record in worn.told.values()], default=0)
 
 
 async def check_transaction(queue: Queue, repair: Repair, is_cut: bool) -> None:
@@ -233,7 +274,7 @@ async def run_round(worn: Worn, seed: int, root: Path) -> str:
             assert all(worn.ever.get(ref) == value for ref, value in seen.messages.items())
         path = put(hurt.files, root / "data")
         if seed % 3 == 0 and not seen.refusal:
-            worn = await go_on(worn, RealDisk(path))
+            worn = (await go_on(worn, RealDisk(path)))._replace(history_ends=checkpointed_history(take(path)))
             seen = await look(put(take(path), root / "again"))
         whole = whole_messages(take(path))
         with pytest.MonkeyPatch.context() as patch:
@@ -260,8 +301,8 @@ def watch_memory(patch: pytest.MonkeyPatch) -> list[int]:
     held: list[int] = []
     whole = draft.Draft.take
 
-    def take(self: draft.Draft, record: Record) -> None:
-        whole(self, record)
+    def take(self: draft.Draft, record: Record, number: int = 0) -> None:
+        whole(self, record, number)
         held.append(sum(record.size for records in self._messages.values() for record in records))
 
     patch.setattr(draft.Draft, "take", take)
@@ -288,13 +329,34 @@ async def test_one_with_a_quarantine_too(quarantined: Worn, tmp_path: Path) -> N
         await run_round(quarantined, seed, tmp_path / str(seed))
 
 
+async def test_one_of_which_nothing_was_flushed_too(unflushed: Worn, tmp_path: Path) -> None:
+    for seed in range(3000, 3016):
+        await run_round(unflushed, seed, tmp_path / str(seed))
+
+
+@pytest.mark.parametrize("which", ["worn", "unflushed"])
+async def test_without_the_state_what_history_tells_is_heeded(
+    worn: Worn, unflushed: Worn, which: str, tmp_path: Path
+) -> None:
+    before = {"worn": worn, "unflushed": unflushed}[which]
+    [name] = [path for path in before.files if path.startswith("checkpoint/")]
+    data = before.files[name]
+    hurt = Damaged(before.files | {name: data[:-1] + bytes([data[-1] ^ 1])}, ["the state"], set())
+    path = put(hurt.files, tmp_path / "data")
+    repair = await asyncio.to_thread(repair_directory, path, KEYS)
+    assert not repair.state_kept
+    async with opened(RealDisk(path), clock=ManualClock(END)) as one:
+        await check_history(before, hurt, one)
+        assert before.deleted & before.ever.keys()
+
+
 @pytest.mark.parametrize("how", ["emptied", "gone"])
-@pytest.mark.parametrize("which", ["worn", "quarantined", "young"])
+@pytest.mark.parametrize("which", ["worn", "quarantined", "young", "unflushed"])
 async def test_without_its_checkpoint_no_message_is_lost(
-    worn: Worn, quarantined: Worn, young: Worn, which: str, how: str, tmp_path: Path
+    worn: Worn, quarantined: Worn, young: Worn, unflushed: Worn, which: str, how: str, tmp_path: Path
 ) -> None:
     """Old files of the write-ahead log are left, and those between them are not."""
-    before = {"worn": worn, "quarantined": quarantined, "young": young}[which]
+    before = {"worn": worn, "quarantined": quarantined, "young": young, "unflushed": unflushed}[which]
     files = {path: data for path, data in before.files.items() if not path.startswith("checkpoint/")}
     if how == "emptied":
         files |= {path: b"" for path in before.files if path.startswith("checkpoint/")}
@@ -315,10 +377,10 @@ async def test_a_young_one_too(young: Worn, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-async def test_and_many_more(worn: Worn, young: Worn, quarantined: Worn, tmp_path: Path) -> None:
+async def test_and_many_more(worn: Worn, young: Worn, quarantined: Worn, unflushed: Worn, tmp_path: Path) -> None:
     first = int(os.environ.get("ORTOO_SEED", "10000"))
     for seed in range(first, first + int(os.environ.get("ORTOO_ROUNDS", "3000"))):
-        await run_round([young, quarantined, worn, worn][seed % 4], seed, tmp_path / str(seed))
+        await run_round([young, quarantined, worn, unflushed][seed % 4], seed, tmp_path / str(seed))
 
 
 async def test_a_directory_that_is_well_stays_what_it_is(worn: Worn, tmp_path: Path) -> None:

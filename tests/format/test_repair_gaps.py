@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,11 @@ from ortoo.app.losses import Repair
 from ortoo.app.repair import repair_directory
 from ortoo.model.names import TopicId
 from ortoo.stores.disk import KeyRing, RealDisk
+from ortoo.stores.disk import draft as draft_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.frame import SIZE, Frame, scan_frames
+from ortoo.stores.disk.saved_log import SavedLog
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
 from tests.format.directory import KEYS, START, Opened, opened, values
@@ -195,6 +199,69 @@ async def test_what_was_trimmed_does_not_come_back_without_the_state(path: Path,
         assert (log.start, log.end) == (5, 10)
         leased = await one.queue.lease("orders", max_messages=100)
         assert [message.value for message in leased] == numbered(b"new", 5)
+
+
+@pytest.mark.parametrize("which", [b"victim", b"staged 1", b"staged 2", b"begin"])
+@pytest.mark.parametrize("how", ["head", "body"])
+async def test_an_open_transaction_is_kept_unless_something_is_lost_that_it_staged(
+    path: Path, which: bytes, how: str
+) -> None:
+    """Its own commits are whole; that of somebody else between or behind them is not, and the checkpoint has it."""
+    async with opened(RealDisk(path), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=1)
+        transaction = await one.queue.begin("job", part="0", timeout=86_400.0)
+        await one.broker.flush()
+        for staged in (b"staged 1", b"staged 2"):
+            await transaction.publish("orders", staged)
+            await one.broker.flush()
+        for value in (b"victim", b"other"):
+            await publish(one, "orders", value)
+        await one.checkpoint(flush=False)
+    [file] = [file for file in (path / "wal").iterdir() if b"victim" in file.read_bytes()]
+    text = b"TransactionBegan" if which == b"begin" else which
+    frames = [frame for frame in scan_frames(file.read_bytes()) if isinstance(frame, Frame)]
+    hurt = next(frame for frame in frames if text in (frame.body or b""))
+    data = bytearray(file.read_bytes())
+    data[hurt.position + (SIZE + 2 if how == "head" else hurt.fixed.size - 2)] ^= 1
+    file.write_bytes(data)
+    repair = await asyncio.to_thread(repaired, path)
+    is_staged = which.startswith(b"staged")
+    assert repair.transactions == (["default/job"] if is_staged else [])
+    async with opened(RealDisk(path), clock=ManualClock(START + 1)) as one:
+        if not is_staged:
+            assert await one.queue.named("job").commit() == 2
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_what_lies_in_the_write_ahead_log_is_not_held_in_memory_all_at_once(
+    path: Path, encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [Message(b"%d" % number, key="k", headers={"a": str(number)}) for number in range(500)]
+    async with opened(RealDisk(path), clock=ManualClock(START)) as one:
+        await one.queue.create_topic("orders", partitions=1, encrypted=encrypted)
+        for _ in range(60):
+            await one.queue.publish_many("orders", messages)
+        await one.checkpoint(flush=False)
+        wanted = values(await one.store.scan(TopicId(1), 0, 0, 100_000))
+    assert len(wanted) == 30_000
+    monkeypatch.setattr(draft_module, "FLUSH_BYTES", 10_000)
+    held: list[int] = []
+    whole = SavedLog.patch
+
+    def patch(self: SavedLog, *found: Any) -> None:
+        whole(self, *found)
+        held.append(tracemalloc.get_traced_memory()[0])
+
+    monkeypatch.setattr(SavedLog, "patch", patch)
+    tracemalloc.start()
+    try:
+        repair = await asyncio.to_thread(repaired, path)
+    finally:
+        tracemalloc.stop()
+    assert max(held) < 2 << 20  # as objects they take five times that
+    assert (repair.losses, repair.messages) == ([], 30_000)
+    async with opened(RealDisk(path), clock=ManualClock(START + 1)) as one:
+        assert values(await one.store.scan(TopicId(1), 0, 0, 100_000)) == wanted
 
 
 async def test_history_is_told_once_though_files_and_write_ahead_log_have_it(path: Path) -> None:

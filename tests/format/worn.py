@@ -12,9 +12,12 @@ from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Once, Publish
 from ortoo.model.errors import OrtooError
 from ortoo.model.message import Message
-from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.names import MessageRef, TopicId, TopicName
+from ortoo.model.records import HistoryRecord
+from ortoo.stores.disk.checkpoint import read_checkpoint
 from ortoo.stores.disk.commit import decode_touched
 from ortoo.stores.disk.files import Disk
+from ortoo.stores.disk.format import refuse_unknown
 from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.wal import SYNCED_BYTES
 from ortoo.testing.clock import ManualClock
@@ -22,8 +25,10 @@ from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import START, Opened, Truth, opened, small_files, values
 
 Files = dict[str, bytes]
+Told = dict[tuple[TopicId, int, int], HistoryRecord]  # by topic, partition and number
 TOPICS = ("orders", "short", "purged", "secret")
 END = START + 50.0
+DELETED = (1, 3, 5)  # messages, and when
 STAGED = [(f"staged {number}".encode(), "orders" if number % 2 else "secret") for number in range(4)]
 
 
@@ -32,9 +37,13 @@ class Worn(NamedTuple):
     truth: Truth  # what can be read at the end
     ever: Truth  # and whatever was there at some time
     stages: list[Files]  # how the files looked after each checkpoint
+    told: Told  # the history
+    history_ends: dict[tuple[TopicId, int], int]  # up to which number the checkpoint knows it
+    deleted: set[MessageRef]  # one by one, as history tells
 
 
-async def wear(steps: int = 6) -> Worn:
+async def wear(steps: int = 6, flush: bool = True) -> Worn:
+    """`flush`: whether checkpoints bring messages and history to files of their own."""
     disk, clock, ever = SimulatedDisk(Random(1)), ManualClock(START), Truth()
     stages: list[Files] = []
     with small_files():
@@ -47,7 +56,7 @@ async def wear(steps: int = 6) -> Worn:
                 if number == max(0, steps - 3):
                     await _stage(one, STAGED[:2])
                 if number % 2 == 1:
-                    await one.checkpoint()
+                    await one.checkpoint(flush)
                     stages.append(files_of(disk))
         clock = ManualClock(END)
         async with opened(disk, clock=clock) as one:
@@ -57,8 +66,10 @@ async def wear(steps: int = 6) -> Worn:
         async with opened(disk, clock=clock) as one:
             await _publish(one, ever, steps + 1)
             await _learn(one, ever)
-            truth = await readable(one)
-    return Worn(files_of(disk), truth, ever | truth, stages)
+            truth, told = await readable(one), await numbered_history(one)
+    deleted = {MessageRef(TopicId(1), 0, number) for number in DELETED if number <= steps}
+    files = files_of(disk)
+    return Worn(files, truth, ever | truth, stages, told, checkpointed_history(files), deleted)
 
 
 def files_of(disk: SimulatedDisk) -> Files:
@@ -113,7 +124,7 @@ async def _work(one: Opened, number: int) -> None:
         await queue.purge("purged")
         await queue.purge("emptied")
         await queue.delete_topic("doomed")
-    if number in (1, 3, 5):
+    if number in DELETED:
         await queue.delete_message(f"1.0.{number}")
 
 
@@ -136,7 +147,8 @@ async def go_on(worn: Worn, disk: Disk) -> Worn:
                             ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
                             published[ref] = (b"later", None, None, 5, False)
                 await one.checkpoint()
-    return worn._replace(truth=worn.truth | published, ever=worn.ever | published)
+            told = await numbered_history(one)
+    return worn._replace(truth=worn.truth | published, ever=worn.ever | published, told=told | worn.told)
 
 
 async def quarantine_some(worn: Worn) -> Worn:
@@ -155,7 +167,7 @@ async def quarantine_some(worn: Worn) -> Worn:
     later = await go_on(worn, disk)
     async with opened(disk, clock=ManualClock(END)) as one:
         assert any("quarantined" in problem for problem in one.store.problems)
-    return later._replace(files=files_of(disk))
+    return later._replace(files=files_of(disk), history_ends=checkpointed_history(files_of(disk)))
 
 
 async def _learn(one: Opened, ever: Truth) -> None:
@@ -164,6 +176,32 @@ async def _learn(one: Opened, ever: Truth) -> None:
         if topic.name.name.endswith(".dlq"):
             for offset, value in values(await one.store.scan(topic.id, 0, 0, 1000)).items():
                 ever[MessageRef(topic.id, 0, offset)] = value
+
+
+async def numbered_history(one: Opened) -> Told:
+    """All that can be read."""
+    found: Told = {}
+    for topic in one.broker.engine.state.topics.values():
+        for partition in range(len(topic.partitions)):
+            at = end = 0
+            while at <= end:
+                some = await one.store.read_history(topic.id, partition, at, 1000)
+                found |= {
+                    (topic.id, partition, number): record for number, record in enumerate(some.records, some.start)
+                }
+                at, end = max(at, some.start) + len(some.records) + 1 - bool(some.records), some.end
+    return found
+
+
+def checkpointed_history(files: Files) -> dict[tuple[TopicId, int], int]:
+    """How far the checkpoint knows the numbers of history, by partition."""
+    disk = SimulatedDisk(Random(1))
+    for name, data in files.items():
+        disk.open(name).append(data)
+    refuse_unknown(disk)  # learns its salt
+    checkpoint = read_checkpoint(disk)
+    entries = checkpoint.manifest.histories if checkpoint is not None else []
+    return {(entry.topic, entry.partition): entry.end + entry.logged for entry in entries}
 
 
 async def readable(one: Opened) -> Truth:

@@ -4,6 +4,7 @@ what cannot be flushed."""
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -12,15 +13,18 @@ import pytest
 
 from ortoo import Message, Queue
 from ortoo.broker import Broker
-from ortoo.model.batch import Batch
-from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.model.batch import Batch, content_bytes
+from ortoo.model.errors import ConfigError, CorruptionError, UnavailableError
 from ortoo.model.names import TopicId
-from ortoo.model.records import Published, TopicCreated, TopicDeleted
+from ortoo.model.records import Published, TopicCreated, TopicDeleted, decode_records, encode_records
+from ortoo.model.replies import Columns
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import DiskStore, File, KeyRing, RealDisk, flushing, recent
 from ortoo.stores.disk.catalog import Catalog
+from ortoo.stores.disk.crypto import Sealed
 from ortoo.stores.disk.flushing import FlushPlan
 from ortoo.stores.disk.frame import Frame, scan_frames
+from ortoo.stores.disk.log import DiskLog
 from ortoo.stores.disk.logged import CommitReader
 from ortoo.stores.disk.wal import Wal
 from ortoo.testing import ManualClock
@@ -40,11 +44,11 @@ class Site:
         self.broker: Broker | None = None
         self.syncs = 0
 
-    async def open(self, flush_bytes: int = NEVER) -> Queue:
+    async def open(self, keys: dict[str, bytes] | None = None) -> Queue:
         if self.broker is not None:
             await kill(self.broker)
         self.store = DiskStore(
-            self.disk, KeyRing({}), checkpoint_bytes=NEVER, flush_bytes=flush_bytes, reserve_bytes=0, in_threads=False
+            self.disk, KeyRing(keys or {}), checkpoint_bytes=NEVER, flush_bytes=NEVER, reserve_bytes=0, in_threads=False
         )
         self.broker = Broker(self.store, ManualClock())
         return await Queue(self.broker, consumer="tester").open()
@@ -187,6 +191,33 @@ async def test_memory_is_bounded_and_what_is_not_in_it_is_read(monkeypatch: pyte
     assert site.store._catalog._shared.frames._bytes <= 5_000 + 70_000  # the frame that was read last is always there
 
 
+@pytest.mark.parametrize("headers", [0, 1, 2, 8])
+def test_what_messages_take_in_memory_is_known_about(headers: int) -> None:
+    """Also where half of them have none."""
+    count = 4_000
+    given = [
+        {f"name {at}": f"{number}.{at}" for at in range(headers)} if number % 2 else None for number in range(count)
+    ]
+    batch = Batch([b"%d" % number * 20 for number in range(count)], headers=given if headers else None)
+    size = content_bytes(batch.values, None, batch.headers)
+    data = encode_records([Published(0, TopicId(1), 0, 0, count, size, batch)])
+    tracemalloc.start()
+    try:
+        [record] = decode_records(data)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(record, Published)
+    assert 0.7 < recent.memory_of(count, size, record.batch.headers) / taken < 1.5
+    log = DiskLog(SimulatedDisk(Random(1)), TopicId(1), 0)
+    log.append(record, 1, 0)
+    assert log._shared.recent._bytes >= 0.7 * taken
+    log._shared.frames.put(
+        log, Columns(range(count), record.batch.values, [0] * count, headers=record.batch.headers), size
+    )
+    assert log._shared.frames._bytes >= 0.7 * taken
+
+
 # -- what cannot be flushed
 
 DAMAGED = b"the damaged one"
@@ -236,6 +267,55 @@ async def test_damage_that_a_flush_is_the_first_to_find() -> None:
         log.read([1], KeyRing({}))
 
 
+@pytest.mark.parametrize("where", ["the same file", "a later file"])
+async def test_a_damaged_commit_that_holds_a_copy_of_an_earlier_one_is_not_made_up_for_by_it(where: str) -> None:
+    """Somebody queues a backup of the queue, in the queue."""
+    site = Site()
+    queue = await site.open()
+    await queue.create_topic("t", partitions=1)
+    for value in (b"first", b"second"):
+        await queue.publish("t", value)
+        await queue.ack(await queue.lease("t", group="g"))
+    if where == "a later file":
+        await site.checkpoint()
+    frames = [
+        bytes(content.now)[frame.position : frame.position + frame.fixed.size]
+        for path, content in site.disk.names.items()
+        for frame in (scan_frames(bytes(content.now)) if path.startswith("wal/") else ())
+        if isinstance(frame, Frame)
+    ]
+    copies = b"".join(frame for frame in frames if b"first" in frame or b"Acked" in frame)
+    await queue.publish("t", b"copy: " + copies)
+    await queue.ack(await queue.lease("t", group="g"))
+    await queue.publish("t", b"last")
+    await site.checkpoint()
+    path, hurt = next(
+        (path, frame.position)
+        for path, content in site.disk.names.items()
+        for frame in (scan_frames(bytes(content.now)) if path.startswith("wal/") else ())
+        if isinstance(frame, Frame) and b"copy: " in (frame.body or b"")
+    )
+    site.disk.names[path].now[hurt + 50] ^= 0xFF  # its head: what is in it is searched for the next frame
+    await site.checkpoint(flush=True)
+    assert [problem for problem in site.store.problems if "stays in the write-ahead log" in problem]
+    assert path in site.files("wal/")
+    log = site.store._catalog.logs[TopicId(1), 0]
+    log.recent.clear()
+    assert log.read([0, 1, 3], KeyRing({})).values == [b"first", b"second", b"last"]
+    with pytest.raises(CorruptionError, match=path):
+        log.read([2], KeyRing({}))
+    history = await site.store.read_history(TopicId(1), 0, 0, 100)
+    assert [list(record.offsets) for record in history.records] == [[0], [0], [1], [1], [2], [2]]
+    await queue.publish("other", b"x")
+    await site.checkpoint()
+    site.disk.names[path].durable = bytes(site.disk.names[path].now)
+    queue = await site.open()
+    assert await read(queue, "other") == [b"x"]
+    assert any(
+        "is quarantined" in problem and problem.startswith("partition 0 of topic") for problem in site.store.problems
+    )
+
+
 async def test_history_that_cannot_be_decrypted_now_is_not_lost_by_a_flush() -> None:
     disk, ring = SimulatedDisk(Random(1)), {"k": bytes(32)}
     told: list[int] = []
@@ -261,6 +341,92 @@ async def test_history_that_cannot_be_decrypted_now_is_not_lost_by_a_flush() -> 
             told.append(len((await store.read_history(TopicId(1), 0, 0, 100)).records))
         await kill(broker)
     assert told == [2, 2, 2]
+
+
+A, B, OTHER = b"a" * 32, b"b" * 32, b"c" * 32
+
+
+async def sealed_with_an_old_key(site: Site) -> dict[str, bytes]:
+    """In the write-ahead log alone; returns keys of which the newest is not what it was."""
+    queue = await site.open({"a": A, "b": B})
+    await queue.create_topic("before", encrypted=True)
+    await queue.publish("before", b"with b, so that b is known")
+    await queue.delete_topic("before")
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1, encrypted=True)
+    await queue.publish_many("secret", [b"one", b"two"])
+    await queue.ack(await queue.lease("secret", group="g"))
+    await site.checkpoint()
+    return {"a": A, "b": OTHER}
+
+
+async def encrypted_later(site: Site) -> dict[str, bytes]:
+    """What was plain at first; returns no keys."""
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1)
+    await queue.publish_many("secret", [b"one", b"two"])
+    await queue.ack(await queue.lease("secret", group="g"))
+    await queue.update_topic("secret", encrypted=True)
+    await site.checkpoint()
+    return {}
+
+
+@pytest.mark.parametrize("prepare", [sealed_with_an_old_key, encrypted_later])
+async def test_a_topic_that_cannot_be_encrypted_stays_and_the_others_are_flushed(
+    prepare: Callable[[Site], Awaitable[dict[str, bytes]]],
+) -> None:
+    site = Site()
+    queue = await site.open(await prepare(site))
+    await queue.create_topic("plain", partitions=1)
+    for number in range(2):
+        await queue.publish("plain", b"%d" % number)
+        await queue.ack(await queue.lease("plain", group="g"))
+        await site.checkpoint(flush=True)
+        assert not [problem for problem in site.store.problems if "checkpoint failed" in problem]
+    [plain] = {log.topic for log in site.store._catalog.logs.values() if log.segments}
+    assert site.files("logs/") == [f"logs/{plain}/0/{0:020d}.log"]
+    assert site.files("history/") == [f"history/{plain}/0/{1:010d}.hist"]
+    assert [problem for problem in site.store.problems if "stays in the write-ahead log" in problem]
+    for flush in (False, True):
+        queue = await site.open({"a": A, "c": bytes(32)})
+        assert await read(queue, "secret") == [b"one", b"two"]
+        assert await read(queue, "plain") == [b"0", b"1"]
+        [secret] = {log.topic for log in site.store._catalog.logs.values()} - {plain}
+        assert len((await site.store.read_history(secret, 0, 0, 100)).records) == 2
+        await site.checkpoint(flush)
+    assert len(site.files("logs/")) == len(site.files("history/")) == 2
+    assert len(site.files("wal/")) == 1
+
+
+async def test_a_key_that_goes_during_a_flush_costs_nothing() -> None:
+    """One frame is encrypted already, of the messages and of what happened to them."""
+    site = Site()
+    queue = await site.open({"a": A})
+    await queue.create_topic("secret", partitions=1, encrypted=True)
+    for number in range(4):
+        await queue.publish("secret", b"%d" % number)
+        await queue.ack(await queue.lease("secret", group="g"))
+    await queue.publish("plain", b"x")
+    whole, left = KeyRing.seal, [3]
+
+    def seal(self: KeyRing, plain: bytes, context: bytes) -> tuple[Sealed, bytes]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise ConfigError("the key is gone")
+        return whole(self, plain, context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyRing, "seal", seal)
+        patch.setattr("ortoo.stores.disk.log.FRAME_MESSAGES", 2)
+        patch.setattr("ortoo.stores.disk.history.FRAME_RECORDS", 2)
+        await site.checkpoint(flush=True)
+    assert not [problem for problem in site.store.problems if "checkpoint failed" in problem]
+    queue = await site.open({"a": A})
+    assert await read(queue, "secret") == [b"0", b"1", b"2", b"3"]
+    history = await site.store.read_history(TopicId(1), 0, 0, 100)
+    assert (len(history.records), history.end) == (8, 8)
+    await site.checkpoint(flush=True)
+    assert len(site.files("wal/")) == 1
 
 
 class FailingDisk(RealDisk):
@@ -358,18 +524,43 @@ async def test_a_publish_is_read_by_itself_out_of_a_large_commit(partitions: int
         log[TopicId(1), 0].scan(0, 10_000, KeyRing({}))
 
 
-async def test_damage_to_the_head_of_an_old_commit_costs_its_partition_and_no_other() -> None:
+@pytest.mark.parametrize("how", ["the head", "the end of its file"])
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_damage_to_an_old_commit_costs_its_partition_and_no_other(how: str, is_last: bool) -> None:
     site, queue = await good_and_bad()
-    [path] = [path for path in site.files("wal/") if DAMAGED in site.disk.names[path].now]
+    if is_last:  # of its file
+        await queue.publish("bad", DAMAGED + b", too")
+        await site.checkpoint()
+    path = [path for path in site.files("wal/") if DAMAGED in site.disk.names[path].now][-1]
     content = site.disk.names[path]
     frames = [item for item in scan_frames(bytes(content.now)) if isinstance(item, Frame)]
     hurt = next(frame for frame in frames if DAMAGED in (frame.body or b""))
-    content.now[hurt.position + 50] ^= 0xFF  # in its head
+    if how == "the head" or not is_last:
+        content.now[hurt.position + 50] ^= 0xFF
+    else:
+        del content.now[hurt.position + 60 :]
     content.durable = bytes(content.now)
     queue = await site.open()
     assert await read(queue, "good") == [b"good"]
     assert any("partition 0 of topic 'bad' is quarantined" in problem for problem in site.store.problems)
     await queue.publish("good", b"more")
+    await site.checkpoint(flush=True)
+    assert path in site.files("wal/")
+    queue = await site.open()
+    assert await read(queue, "good") == [b"good", b"more"]
+
+
+async def test_a_missing_file_of_the_write_ahead_log_is_not_taken_for_damage() -> None:
+    """Somebody may bring it back, with the history that is only there."""
+    site, queue = await good_and_bad()
+    await queue.publish("bad", b"in a file of its own")
+    await site.checkpoint()
+    await queue.publish("good", b"more")
+    await site.checkpoint()
+    files = site.files("wal/")
+    del site.disk.names[files[1]]
+    with pytest.raises(CorruptionError, match="are missing"):
+        await site.open()
 
 
 # -- what is freed

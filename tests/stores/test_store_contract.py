@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
 
+from ortoo.model.names import TopicId
 from ortoo.ports import Store
 from ortoo.stores.disk import DiskStore, open_directory
 from ortoo.stores.memory import MemoryStore
@@ -17,6 +18,10 @@ class TestMemoryStore(StoreContract):
 
     async def make_store(self) -> Store:
         return MemoryStore()
+
+    def known_topics(self, store: Store) -> set[TopicId]:
+        assert isinstance(store, MemoryStore)
+        return {topic for topic, _ in store._logs}
 
 
 class TestSimulatedStore(StoreContract):
@@ -35,6 +40,10 @@ class TestDiskStore(StoreContract):
     async def reopen(self, store: Store) -> Store:
         self.disk.power_off()
         return DiskStore(self.disk)
+
+    def known_topics(self, store: Store) -> set[TopicId]:
+        assert isinstance(store, DiskStore)
+        return {topic for topic, _ in [*store._catalog.logs, *store._catalog.histories]}
 
 
 class TestDiskStoreInADirectory(StoreContract):

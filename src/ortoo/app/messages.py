@@ -22,10 +22,10 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk.checkpoint import Manifest
 from ortoo.stores.disk.draft import Draft
-from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.log import LogEntry
 from ortoo.stores.disk.salvage import Salvage
-from ortoo.stores.disk.saved_log import SavedLog, part_of
+from ortoo.stores.disk.saved_log import Piece, SavedLog, part_of
+from ortoo.stores.disk.saved_publish import saved_publishes
 
 from .losses import Loss, Repair, runs_of
 from .retold import NEVER
@@ -59,14 +59,15 @@ class Messages:
         gaps = {place: list(self._logs[place].gaps(entry.start, entry.end)) for place, entry in entries.items()}
         if not any(gaps.values()):
             return
-        found: dict[Place, list[r.Published]] = defaultdict(list)
-        for number, record in legible_records(self._salvage.disk, self._salvage.ring):
-            if number <= upto and isinstance(record, r.Published):
-                place = (record.topic, record.partition)
-                if any(record.base < end and start < record.base + record.count for start, end in gaps.get(place, ())):
-                    found[place].append(record)
-        for place, records in found.items():
-            self._logs[place].patch(records, gaps[place])
+        found: dict[Place, list[Piece]] = defaultdict(list)
+        for record, publish in saved_publishes(self._salvage.disk, self._salvage.ring, upto):
+            place = (record.topic, record.partition)
+            for start, end in gaps.get(place, ()):
+                first, after = max(start, record.base), min(end, record.end)
+                if first < after:
+                    found[place].append(Piece(first, after, publish.path, publish.position, publish.size, publish))
+        for place, pieces in found.items():
+            self._logs[place].patch(pieces)
 
     @property
     def are_in_files(self) -> bool:

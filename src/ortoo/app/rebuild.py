@@ -20,6 +20,7 @@ from ortoo.stores.disk.checkpoint import Checkpoint, Manifest
 from ortoo.stores.disk.draft import Draft
 from ortoo.stores.disk.files import Disk
 from ortoo.stores.disk.format import refuse_unknown
+from ortoo.stores.disk.history import HistoryEntry
 from ortoo.stores.disk.keys import bind_keys
 from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.quarantine import Behind, Quarantine, Swept
@@ -27,7 +28,7 @@ from ortoo.stores.disk.salvage import LostCommits, Salvage, SavedCheckpoint, Sav
 from ortoo.stores.disk.wal import Run, list_wal, reaches
 
 from .losses import LostCommit, Repair
-from .messages import Messages
+from .messages import Messages, Place
 from .retold import NEVER, OF_TRANSACTIONS, Retold
 
 # What a record raises that builds on something lost.
@@ -55,7 +56,12 @@ class Rebuild:
         self._deleted: list[r.Deleted] = []  # as history knows it
         self._logged: set[int] = set()  # records of histories in the write-ahead log
         self._doubled: set[int] = set()  # of them, those that are in history, too
-        self._told: dict[tuple[TopicId, int], set[int]] = {}  # by partition, the commits where its history lies
+        self._told: dict[
+            Place, dict[int, int]
+        ] = {}  # by partition, the commits where its history lies, and its numbers
+        self._ends: dict[Place, int] = {}  # by partition, the number after that of the last record in the checkpoint
+        self._has_state = False  # that of the checkpoint
+        self._staged: list[Run] | None = None  # commits with what its transactions staged; None: not known
 
     def run(self) -> Repair:
         self._salvage.complaints += bind_keys(self._source, self._ring, self._draft.disk)
@@ -77,7 +83,8 @@ class Rebuild:
     # -- where it starts
 
     def _restore(self, saved: SavedCheckpoint, snapshot: bytes) -> None:
-        manifest = saved.manifest
+        manifest, self._has_state = saved.manifest, True
+        self._staged = manifest.staged
         self._learn_topics(manifest)
         self._messages.look(manifest, saved.number)
         indexes = []
@@ -85,7 +92,6 @@ class Rebuild:
             config = self._catalog.configs.get(entry.topic, TopicConfig())
             indexes.append(self._messages.copy(entry, manifest.at - round(config.dedup_window * 1000)))
         self._copy_histories(manifest)
-        self._deleted.clear()  # the state knows
         self._apply(r.Restored(manifest.at, snapshot, indexes, self._salvage.secrets(manifest)))
         self._messages.restored(manifest.logs)
 
@@ -113,25 +119,27 @@ class Rebuild:
             self._catalog.names[TopicId(topic.id)] = TopicName(topic.namespace, topic.name)
 
     def _copy_histories(self, manifest: Manifest) -> None:
-        known = {(entry.topic, entry.partition): entry for entry in manifest.histories}
-        for place, entry in known.items():
-            self._copy_history(*place, manifest)
-            self._told[place] = set(HistoryBlocks(entry.blocks).numbers)
+        for entry in manifest.histories:
+            place, blocks = (entry.topic, entry.partition), HistoryBlocks(entry.blocks)
+            self._copy_history(*place, entry)
+            self._told[place] = dict(zip(blocks.numbers, blocks.starts, strict=True))
+            self._ends[place] = entry.end + entry.logged
 
-    def _copy_history(self, topic: TopicId, partition: int, manifest: Manifest | None) -> None:
-        entries = manifest.histories if manifest is not None else []
-        known = next((entry for entry in entries if (entry.topic, entry.partition) == (topic, partition)), None)
+    def _copy_history(self, topic: TopicId, partition: int, known: HistoryEntry | None) -> None:
         entry = self._salvage.history(topic, partition, known, self._note_history)
         self._catalog.history(topic, partition).load(entry)
 
     def _note_history(self, records: list[r.HistoryRecord]) -> None:
         for record in records:
-            self._lease = max(self._lease, getattr(record, "lease", 0))
-            self._group = max(self._group, getattr(record, "group", 0))
-            if isinstance(record, r.Deleted):
+            self._note_numbers(record)
+            if isinstance(record, r.Deleted) and not self._has_state:  # else that knows
                 self._deleted.append(record)
             if self._logged and (told := _print(record)) in self._logged:
                 self._doubled.add(told)
+
+    def _note_numbers(self, record: r.HistoryRecord) -> None:
+        self._lease = max(self._lease, getattr(record, "lease", 0))
+        self._group = max(self._group, getattr(record, "group", 0))
 
     def _heed_history(self) -> None:
         """What was deleted stays so, and no number that a receipt or a record names is given again."""
@@ -165,6 +173,8 @@ class Rebuild:
             self._repair.commits.append(LostCommit(after + 1, None, None))
             self._transactions.lose(NEVER)
         self._transactions.note_missing()
+        for place, end in self._ends.items():
+            self._draft.reach(*place, end)
 
     def _take_commit(self, commit: SavedCommit, after: int) -> None:
         self._number = max(self._number, commit.number)
@@ -174,13 +184,20 @@ class Rebuild:
             elif commit.number > after or self._quarantine.missed(record, commit.number):
                 self._take(record, commit)
             elif isinstance(record, r.HISTORY_RECORDS):
-                if commit.number in self._told.get((record.topic, record.partition), ()):
-                    self._draft.take(record)  # the state has it, and no file of history
+                self._retell_history(record, commit.number)
             elif isinstance(record, OF_TRANSACTIONS):  # the checkpoint has the rest
                 self._transactions.retell(record, commit.number)
             elif isinstance(record, r.TopicPurged):
                 for partition in self._quarantine.swept(record, commit.number):
                     self._messages.purge(record, partition)
+
+    def _retell_history(self, record: r.HistoryRecord, commit: int) -> None:
+        """Of a commit that the checkpoint contains: no file of history has it, but its number is known."""
+        numbers = self._told.get((record.topic, record.partition), {})
+        if commit in numbers:
+            self._note_history([record])
+            self._draft.take(record, numbers[commit])
+            numbers[commit] += 1
 
     def _take(self, record: r.Record, commit: SavedCommit) -> None:
         if isinstance(record, r.Published):
@@ -204,9 +221,11 @@ class Rebuild:
         self._keep(record)
 
     def _keep(self, record: r.Record) -> None:
-        if self._doubled and isinstance(record, r.HISTORY_RECORDS) and _print(record) in self._doubled:
-            return
-        self._draft.take(record)
+        if not isinstance(record, r.HISTORY_RECORDS):
+            self._draft.take(record)
+        elif not self._doubled or _print(record) not in self._doubled:
+            self._note_numbers(record)
+            self._draft.take(record, self._ends.get((record.topic, record.partition), 0))
 
     def _free_name(self, record: r.TopicCreated) -> None:
         """A name is given again only when its topic is deleted: so that was lost."""
@@ -223,7 +242,9 @@ class Rebuild:
     # -- what is lost
 
     def _lose_commits(self, lost: LostCommits, after: int) -> None:
-        if lost.touched is None or any(topic == 0 for topic, _ in lost.touched):
+        if (lost.touched is None or any(topic == 0 for topic, _ in lost.touched)) and self._may_have_staged(
+            lost, after
+        ):
             self._transactions.lose(lost.last)
         if lost.touched is None and self._messages.are_in_files and not self._needed[0]:
             self._repair.state_kept = False  # a checkpoint may have had those commits, with whatever they changed
@@ -238,6 +259,12 @@ class Rebuild:
         for topic, partition in touched or ():
             if partition >= 0:
                 self._messages.suspect(TopicId(topic), partition)
+
+    def _may_have_staged(self, lost: LostCommits, after: int) -> bool:
+        """The state has what became of transactions up to the checkpoint, and that tells where all lies which they staged."""
+        if lost.last > after or self._staged is None:
+            return True
+        return any(first <= lost.last and lost.first <= last for first, last in self._staged)
 
     def _missed(self, lost: LostCommits) -> list[tuple[int, int]]:
         """What of it the checkpoint does not have, though it has the commits: it was quarantined."""

@@ -149,6 +149,7 @@ def _buckets(record: HistoryRecord) -> tuple[int, int]:
     return offsets.first() >> _BUCKET_BITS, offsets.last() >> _BUCKET_BITS
 
 
+_EMPTY = _Log()
 _STATUS = StoreStatus()
 _EMPTIED = StoreStatus(
     problems=("the queue made a mistake and began again: everything that it held in memory is lost; see the log",)
@@ -194,6 +195,10 @@ class MemoryStore:
             log = self._logs[topic, partition] = _Log()
         return log
 
+    def _known(self, topic: TopicId, partition: int) -> _Log:
+        """To be read only: who asks for a topic that is deleted must not bring it back."""
+        return self._logs.get((topic, partition), _EMPTY)
+
     def _topic_created(self, record: TopicCreated) -> None:
         self._newest = record
 
@@ -231,16 +236,16 @@ class MemoryStore:
         return found
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        return self._log(topic, partition).read(offsets)
+        return self._known(topic, partition).read(offsets)
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
-        return self._log(topic, partition).scan(start, count)
+        return self._known(topic, partition).scan(start, count)
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
-        return self._log(topic, partition).history(offset)
+        return self._known(topic, partition).history(offset)
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
-        return self._log(topic, partition).read_history(start, count)
+        return self._known(topic, partition).read_history(start, count)
 
     def status(self) -> StoreStatus:
         return _EMPTIED if self._is_emptied else _STATUS

@@ -20,11 +20,13 @@ from ortoo.engine.topic import Topic
 from ortoo.model.batch import content_bytes
 from ortoo.model.names import TopicId
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import Published, Record, decode_records, encode_records
+from ortoo.model.records import Published, Record, TopicDeleted, decode_records, encode_records
 from ortoo.stores.disk import DiskStore
 
 Picture = dict[str, object]
 _EVERYTHING = 100_000
+_READ_PER_TURN = 10_000
+_MEMORY_BYTES = 20_000
 
 
 class SteppedExecutor(Executor):
@@ -88,14 +90,32 @@ class FoldedStore(DiskStore):
         self._appends = 0
         self._stepped = SteppedExecutor(random)
         self._flusher = self._stepped  # type: ignore[assignment]
+        self._reader.per_turn = _READ_PER_TURN
+        self._reads: set[asyncio.Task[Any]] = set()
+
+    def _reset(self) -> None:
+        """Little is kept in memory, so that most is read from the disk."""
+        super()._reset()
+        self._catalog._shared.recent._bytes_max = self._catalog._shared.frames._bytes_max = _MEMORY_BYTES
 
     async def append(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if isinstance(record, TopicDeleted):
+                self._read_beside(record.topic)
         self._journal.commits[self._wal.next_number] = encode_records(list(records))
         await super().append(records)
         self.note_synced()
         self._appends += 1
         if self._appends == self._reencrypts_at and self.ring.current is not None:
             self.keys().reencrypt(None, None, lambda: None)  # the broker looks after each commit
+
+    def _read_beside(self, topic: TopicId) -> None:
+        """What is asked for, and read in several turns, while the topic goes."""
+        for read in (self.scan(topic, 0, 0, _EVERYTHING), self.history(topic, 0, 0)):
+            task: asyncio.Task[Any] = asyncio.ensure_future(read)
+            self._reads.add(task)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.add_done_callback(self._reads.discard)
 
     def note_synced(self) -> None:
         self._journal.certain = max(self._journal.certain, self._wal._synced)
@@ -143,6 +163,8 @@ class FoldedStore(DiskStore):
 
     def kill(self) -> None:
         """The process is gone, and what ran beside it."""
+        for task in self._reads:
+            task.cancel()
         self._stepped.is_dead = True
         if self._checkpointing is not None:
             _end(self._checkpointing)
@@ -161,6 +183,9 @@ class FoldedStore(DiskStore):
             found.append(f"it stays full: {status.full}")
         if self._wal.bytes_unwritten > self._checkpoint_bytes:
             found.append(f"{self._wal.bytes_unwritten} bytes wait for a checkpoint that does not come")
+        known = {*self._catalog.logs, *self._catalog.histories}
+        if strangers := sorted({topic for topic, _ in known} - self._catalog.configs.keys()):
+            found.append(f"topics that were deleted are known again: {strangers}")
         expected = ("quarantined", "never confirmed")
         found += [problem for problem in status.problems if not any(words in problem for words in expected)]
         return found

@@ -60,6 +60,10 @@ class StoreContract:
         """The same store after its process ended and began again."""
         raise NotImplementedError
 
+    def known_topics(self, store: Store) -> set[TopicId]:
+        """Of which it holds messages or history, where a test can tell."""
+        return set()
+
     async def _opened(self) -> Store:
         store = await self.make_store()
         assert [commit async for commit in store.recover()] == []
@@ -169,6 +173,18 @@ class StoreContract:
         await store.append([r.TopicDeleted(2000, T1)])
         assert list((await store.read(T1, 0, [0])).offsets) == []
         assert (await store.read(T2, 0, [0])).values == [b"kept"]
+        await store.close()
+
+    async def test_who_reads_a_deleted_topic_does_not_bring_it_back(self) -> None:
+        store = await self._opened()
+        await store.append([published(0, [b"a"]), leased(1), published(0, [b"kept"], topic=T2)])
+        await store.append([r.TopicDeleted(2000, T1)])
+        assert len(await store.scan(T1, 0, 0, 10)) == 0
+        assert len(await store.read(T1, 0, [0])) == 0
+        assert await store.history(T1, 0, 0) == []
+        nothing = await store.read_history(T1, 0, 3, 10)
+        assert (nothing.records, nothing.first, nothing.end) == ([], 0, 0)
+        assert self.known_topics(store) <= {T2}
         await store.close()
 
     async def test_tells_the_history_of_one_message_in_order(self) -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -23,12 +23,13 @@ from ortoo.model.errors import CorruptionError, ExistsError, NotFoundError, Unav
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
 from .checkpoint import Checkpoint, read_checkpoint
 from .contents import WAL_FILES, list_files
-from .files import PRIVATE, make_durable_dir, make_private_dir, sync, telling_unreadable
+from .files import PRIVATE, make_durable_dir, make_private_dir, read_heads, sync, telling_unreadable
 from .format import NAME, PIN_PREFIX, PIN_SUFFIX, UNFINISHED
-from .frame import UnreadableError
+from .frame import BadFrameError, UnreadableError
 from .keys import NAME as KEYS
 from .view import ViewDisk
 from .wal import FOLDER as WAL_FOLDER
+from .wal import Wal, file_name, is_needless, list_wal
 
 TRIES = 20
 Progress = Callable[[str], None]
@@ -109,15 +110,16 @@ class _Part(NamedTuple):
 
 def _try(source: Path, target: Path, progress: Progress) -> bool:
     """One copy; False when files were taken away meanwhile."""
-    pins = _make_pins(source)
+    before, pins = _checkpoints(source), _make_pins(source)
+    parts: list[_Part] = []
     try:
-        before = _checkpoints(source)
         parts = list(_parts(source))
         if pins is not None:
             for part in parts:
                 _link(source, pins, part.path)
         if _checkpoints(source) != before:
             return False
+        _refuse_gaps(ViewDisk(pins or source))
         for part in parts:
             progress(part.path)
             if part.path.endswith(".seg"):
@@ -126,6 +128,10 @@ def _try(source: Path, target: Path, progress: Progress) -> bool:
                 _copy(pins or source, target, part.path, part.size)
     except FileNotFoundError:
         return False
+    except CorruptionError:
+        if _checkpoints(source) == before and all(((pins or source) / part.path).exists() for part in parts):
+            raise
+        return False  # a checkpoint took the files away, or an opening those that were held
     finally:
         if pins is not None:
             shutil.rmtree(pins, ignore_errors=True)
@@ -180,6 +186,34 @@ def _parts(source: Path) -> Iterator[_Part]:
         yield from _files(source, checkpoint)
     for name in list_files(ViewDisk(source), WAL_FOLDER, WAL_FILES):
         yield _Part(f"{WAL_FOLDER}/{name}", (source / WAL_FOLDER / name).stat().st_size)
+
+
+def _refuse_gaps(disk: ViewDisk) -> None:
+    """A copy that lacks commits does not open: better to learn that now than when it is needed."""
+    checkpoint = read_checkpoint(disk)
+    after, kept = (0, []) if checkpoint is None else (checkpoint.number, checkpoint.kept())
+    Wal(disk).find(after, kept)
+    for first, following in pairwise(list_wal(disk)):
+        begin = (_last_commit(disk, first) or following) + 1
+        if begin < following and not is_needless(begin, following - 1, after, kept):
+            raise CorruptionError(
+                f"commits {begin} to {following - 1} are missing between {file_name(first)} and {file_name(following)}; bring "
+                "back what was there, or repair the directory first"
+            )
+
+
+def _last_commit(disk: ViewDisk, first: int) -> int | None:
+    """In a file of the write-ahead log; None where it is damaged."""
+    try:
+        file = disk.open(file_name(first))
+    except UnreadableError:
+        return None
+    try:
+        return max((fixed.number for _, fixed, _ in read_heads(file)), default=first - 1)
+    except BadFrameError:
+        return None
+    finally:
+        file.close()
 
 
 def _files(source: Path, checkpoint: Checkpoint) -> Iterator[_Part]:

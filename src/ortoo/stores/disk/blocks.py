@@ -43,10 +43,6 @@ class Blocks:
         """The block that has the offset, if any does; below 0 when it comes before all of them."""
         return bisect_right(self.bases, offset) - 1
 
-    def has(self, base: int, number: int) -> bool:
-        index = self.find(base)
-        return index >= 0 and self.bases[index] == base and self.numbers[index] == number
-
     def drop(self, count: int) -> None:
         """The first ones."""
         del self.bases[:count], self.numbers[:count], self.positions[:count]

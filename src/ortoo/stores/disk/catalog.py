@@ -124,6 +124,7 @@ class Catalog:
         return ring if config is not None and config.encrypted else None
 
     def log(self, topic: TopicId, partition: int) -> DiskLog:
+        """Made if there is none. For those who write: who reads looks in `logs`, for the topic may be deleted by then."""
         log = self.logs.get((topic, partition))
         if log is None:
             log = self.logs[topic, partition] = DiskLog(self._disk, topic, partition, self._shared)
@@ -133,6 +134,7 @@ class Catalog:
         return [log for (owner, _), log in self.logs.items() if owner == topic]
 
     def history(self, topic: TopicId, partition: int) -> DiskHistory:
+        """As `log`."""
         history = self.histories.get((topic, partition))
         if history is None:
             history = self.histories[topic, partition] = DiskHistory(self._disk, topic, partition, self._commits)

@@ -7,6 +7,7 @@ what vanishes is looked for again, as the newest checkpoint tells it, and what c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -164,12 +165,8 @@ def _check_segment(report: Report, disk: ViewDisk, log: DiskLog, segment: Segmen
 
 def _check_blocks(report: Report, log: DiskLog) -> None:
     """What lies in the write-ahead log."""
-    try:
-        report.messages += log.check_blocks()
-    except FileNotFoundError:  # flushed meanwhile, and what was flushed was read
-        return
-    except OrtooError as error:
-        report.complain(error)
+    with suppress(FileNotFoundError):  # flushed meanwhile, and what was flushed was read
+        report.messages += log.check_blocks(report.complain)
 
 
 def _is_needed(disk: ViewDisk, log: DiskLog, segment: Segment) -> bool:
@@ -196,3 +193,5 @@ def _check_history(report: Report, history: DiskHistory, ring: KeyRing, progress
             continue
         except OrtooError as error:
             report.complain(error)
+    with suppress(FileNotFoundError):  # flushed meanwhile
+        history.check_blocks(report.complain)

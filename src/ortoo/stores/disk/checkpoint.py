@@ -60,6 +60,16 @@ _encode = msgspec.msgpack.Encoder().encode
 _manifest_decoder = msgspec.msgpack.Decoder(Manifest)
 
 
+def decode_manifest(data: bytes, what: str) -> Manifest:
+    """Without what it tells of topics that it does not name: those were deleted, and only somebody who read them meanwhile
+    brought an empty log or history of theirs back."""
+    found = decode_stored(_manifest_decoder, data, what)
+    topics = {topic.id for topic in found.topics}
+    logs = [entry for entry in found.logs if entry.topic in topics]
+    histories = [entry for entry in found.histories if entry.topic in topics]
+    return msgspec.structs.replace(found, logs=logs, histories=histories)
+
+
 def _path(number: int) -> str:
     return f"{FOLDER}/{number:020d}.ckpt"
 
@@ -112,5 +122,5 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
     if len(found) != 1 or isinstance(found[0], Damage) or found[0].body is None:
         reason, position = (found[0].reason, found[0].position) if found else ("it is empty", 0)
         raise CorruptionError(f"{path} is damaged at byte {position}: {reason}; restore a backup")
-    manifest = decode_stored(_manifest_decoder, found[0].head, f"the head of {path}")
+    manifest = decode_manifest(found[0].head, f"the head of {path}")
     return Checkpoint(found[0].fixed.number, manifest, found[0].body, found[0].fixed.size)

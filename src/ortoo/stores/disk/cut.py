@@ -97,11 +97,12 @@ def take_cut(
         [
             (log, log.start, catalog.ring_of(log.topic, ring))
             for place, log in catalog.logs.items()
-            if place not in catalog.unreadable
+            if place not in catalog.unreadable and log.topic in catalog.configs
         ],
         [
             (history, starts.get(place, 0), catalog.ring_of(history.topic, ring))
             for place, history in catalog.histories.items()
+            if history.topic in catalog.configs
         ],
         list(catalog.unreadable.values()),
         [(namespace, name, begun) for (namespace, name), begun in catalog.transactions.items()],

@@ -40,10 +40,11 @@ class Draft:
         self._ring = ring
         self._pending = 0
         self._messages: dict[Place, list[LoggedPublish]] = defaultdict(list)  # not written yet
-        self._happened: dict[Place, list[HistoryRecord]] = defaultdict(list)
+        self._happened: dict[Place, list[tuple[int, HistoryRecord]]] = defaultdict(list)  # with their numbers
         self._copied: tuple[str, Segment] | None = None  # where from and where to, and not synced yet
 
-    def take(self, record: Record) -> None:
+    def take(self, record: Record, number: int = 0) -> None:
+        """`number`: of a record of history. It is given the next one if that is higher."""
         if isinstance(record, Published):
             log = self.catalog.log(record.topic, record.partition)
             self._messages[log.topic, log.partition].append(as_logged(record))
@@ -51,12 +52,21 @@ class Draft:
             if self._pending > FLUSH_BYTES:
                 self.flush()
         elif isinstance(record, HISTORY_RECORDS):
-            self._happened[record.topic, record.partition].append(record)
+            history = self.catalog.history(record.topic, record.partition)
+            number = max(number, history.end)
+            history.end = number + 1
+            self._happened[record.topic, record.partition].append((number, record))
         else:
             if isinstance(record, TopicPurged | TopicDeleted):
                 for log in self.catalog.logs_of(record.topic):
                     self._flush_log(log)
             self.catalog.absorb(record, 0)
+
+    def reach(self, topic: TopicId, partition: int, end: int) -> None:
+        """Numbers of history before that one are not given again."""
+        history = self.catalog.histories.get((topic, partition))
+        if history is not None:
+            history.end = max(history.end, end)
 
     def copy(self, path: str, frame: bytes, first: Published, end: int) -> None:
         """A frame of messages as it is, out of that file of another directory. Those of one file stay together."""
@@ -97,11 +107,9 @@ class Draft:
         self._sync_copied()
         for log in list(self.catalog.logs.values()):
             self._flush_log(log)
-        for place, records in self._happened.items():
-            history = self.catalog.history(*place)
-            numbered = list(enumerate(records, history.end))
-            history.end += len(records)
-            history.finish_flush(history.flush(numbered, self.catalog.ring_of(history.topic, self._ring)), 0)
+        for place, history in self.catalog.histories.items():
+            ring, numbered = self.catalog.ring_of(history.topic, self._ring), self._happened.get(place)
+            history.finish_flush(history.flush(numbered, ring) if numbered else [], 0)
         self._happened.clear()
         self._pending = 0
 

@@ -2,7 +2,8 @@
 partition, so that those files can go.
 
 Runs in a thread, beside the commits. What it wrote counts once a checkpoint names it; until then everything is still in the
-write-ahead log. A log of which something cannot be read there stays there, and holds those files back.
+write-ahead log. A log of which something cannot be read there, or cannot be encrypted for its files, stays there, and holds
+those files back. It is no concern of the others: whatever hinders one of them must not end the flush.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from ortoo.model.errors import OrtooError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import HISTORY_RECORDS, HistoryRecord
 
@@ -22,9 +23,9 @@ from .files import Disk
 from .history import DiskHistory
 from .history import Place as HistoryPlace
 from .log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, NewFrame
-from .logged import LoggedPublish, LoggedRecord, decode_logged
+from .logged import LoggedPublish, LoggedRecord, Sections, decode_logged
 from .segment import Mark, Segment
-from .wal import Wal, read_commits
+from .wal import Body, Wal, read_commits
 
 FLUSH_BYTES = 256 << 20  # of write-ahead log that logs and histories lie in
 FLUSH_FILES = 64  # of it: short ones, for each opening begins one
@@ -40,13 +41,22 @@ OfHistories = Sequence[tuple[DiskHistory, int, KeyRing | None]]
 class Messages:
     """Of one log. What fills a frame is encoded at once, for it takes less memory then."""
 
-    def __init__(self, log: DiskLog, ring: KeyRing | None) -> None:
+    def __init__(self, log: DiskLog, start: int, ring: KeyRing | None) -> None:
         self.log = log
         self.count = 0  # of publishes
+        self._start = start
+        self._first = max(0, log.blocks.find(start))  # the block that comes first
         self._ring = ring
         self._records: list[LoggedPublish] = []
         self._size = 0
         self._frames: list[NewFrame] = []
+        self.error: OrtooError | None = None  # why it cannot be written: there is no key for it, say
+
+    def is_next(self, record: LoggedPublish, number: int) -> bool:
+        """Behind one that is missing, the others are of no use. And none may be taken twice for the one that is."""
+        at = self._first + self.count
+        is_it = at < len(self.log.blocks) and self.log.blocks[at][:2] == (record.base, number)
+        return is_it and record.end > self._start
 
     def add(self, record: LoggedPublish) -> None:
         self.count += 1
@@ -56,10 +66,14 @@ class Messages:
             self._encode()
 
     def _encode(self) -> None:
-        self._frames += self.log.encode(self._records, self._ring)
+        try:
+            self._frames += self.log.encode(self._records, self._ring) if self.error is None else ()
+        except OrtooError as error:
+            self.error, self._frames = error, []
         self._records, self._size = [], 0
 
     def frames(self) -> list[NewFrame]:
+        """All of it; none where there is an error."""
         self._encode()
         return self._frames
 
@@ -113,7 +127,7 @@ class Flush:
         self._locked: set[int] = set()  # topics of which something cannot be decrypted
         self._read_of: dict[Place, int] = {}  # how many commits with history of it were read
         self._last_of: dict[Place, int] = {}  # the last of them
-        self.stuck: list[DiskLog] = []
+        self.stuck: dict[DiskLog, str] = {}  # and why
         self.lost: list[DiskHistory] = []  # of which some was damaged
 
     def run(self, files: Sequence[int]) -> None:
@@ -134,27 +148,35 @@ class Flush:
 
     def _read(self, first: int) -> None:
         for commit in read_commits(self._disk, first):
-            for topic, records in decode_logged(*commit, self._ring) if commit.number <= self.upto else ():
+            for topic, records in self._decoded(commit) if commit.number <= self.upto else ():
                 if isinstance(records, OrtooError):
                     self._locked.add(topic)
                 else:
                     self._take(records, commit.number)
 
+    def _decoded(self, commit: Body) -> Sections:
+        try:
+            return list(decode_logged(*commit, self._ring))
+        except CorruptionError:  # as if it were damaged: what lies there is missed by its log
+            return []
+
     def _take(self, records: list[LoggedRecord], number: int) -> None:
         of_history: dict[Place, list[HistoryRecord]] = defaultdict(list)
         for record in records:
             if isinstance(record, LoggedPublish):
-                place = (record.topic, record.partition)
-                log, start, _ = self._logs.get(place, (None, 0, None))
-                if log is not None and record.end > start and log.blocks.has(record.base, number):
-                    if place not in self._messages:
-                        self._messages[place] = Messages(*self._logs[place][::2])
-                    self._messages[place].add(record)
+                self._take_publish((record.topic, record.partition), record, number)
             elif isinstance(record, HISTORY_RECORDS):
                 of_history[record.topic, record.partition].append(record)
         for place, found in of_history.items():
             if place in self._histories:
                 self._number(place, number, found)
+
+    def _take_publish(self, place: Place, record: LoggedPublish, number: int) -> None:
+        if place in self._logs:
+            messages = self._messages.get(place) or Messages(*self._logs[place])
+            if messages.is_next(record, number):
+                messages.add(record)
+                self._messages[place] = messages
 
     def _number(self, place: Place, number: int, records: list[HistoryRecord]) -> None:
         """A commit may have records of a partition in two sections, if its topic was not encrypted at first."""
@@ -171,9 +193,8 @@ class Flush:
 
     def _leave_stuck(self) -> None:
         """Without the key, history stays where it is, too. What is damaged of it is lost, and costs nothing else."""
-        for place in [place for place in self._histories if place[0] in self._locked]:
-            self._histories.pop(place)[0].is_stuck = True
-            self._happened.pop(place, None)
+        for place in [place for place in self._histories if self._is_locked(place)]:
+            self._leave_history(place)
         for place, (history, _) in self._histories.items():
             if self._read_of.get(place, 0) < bisect_right(history.blocks.numbers, self.upto):
                 self.lost.append(history)
@@ -182,8 +203,25 @@ class Flush:
             wanted = bisect_right(blocks.numbers, self.upto) - max(0, blocks.find(start))
             found = self._messages[place].count if place in self._messages else 0
             if found < wanted and not self._is_gone(log, start):
-                self.stuck.append(log)
-                self._messages.pop(place, None)
+                self._leave_log(
+                    place, f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it"
+                )
+            elif found and not self._messages[place].frames():
+                error = self._messages[place].error  # told once for all partitions
+                self._leave_log(place, f"topic {log.topic} stays in the write-ahead log: {error}")
+
+    def _is_locked(self, place: Place) -> bool:
+        """Some of its history cannot be decrypted, or what there is cannot be encrypted."""
+        _, ring = self._histories[place]
+        return place[0] in self._locked or (place in self._happened and ring is not None and ring.current is None)
+
+    def _leave_history(self, place: Place) -> None:
+        self._histories.pop(place)[0].is_stuck = True
+        self._happened.pop(place, None)
+
+    def _leave_log(self, place: Place, reason: str) -> None:
+        self.stuck[self._logs[place][0]] = reason
+        self._messages.pop(place, None)
 
     def _is_gone(self, log: DiskLog, start: int) -> bool:
         """All that it has there lies before its start. The event loop may append meanwhile, so its end is looked at first."""
@@ -199,9 +237,12 @@ class Flush:
             for messages in self._messages.values():
                 log, before = messages.log, messages.log.mark()
                 self._written.append((log, log.flush(messages.frames(), synced=sync is not None), before))
-            for place, numbered in self._happened.items():
+            for place, numbered in list(self._happened.items()):
                 history, ring = self._histories[place]
-                self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))
+                try:
+                    self._told.append((history, history.flush(numbered, ring, synced=sync is not None)))
+                except OrtooError:  # the key has gone since
+                    self._leave_history(place)
             if sync is not None:
                 sync()
 
@@ -211,10 +252,9 @@ class Flush:
         """What makes it count, log by log."""
         written = {id(log): touched for log, touched, _ in self._written}
         told = {id(history): places for history, places in self._told}
-        stuck = {id(log) for log in self.stuck}
         steps: list[Callable[[], None]] = []
         for log, _, _ in self._logs.values():
-            if id(log) in stuck:
+            if log in self.stuck:
                 log.is_stuck = True
             elif len(log.blocks):
                 steps.append(_finish_log(log, written.get(id(log), []), self.upto))

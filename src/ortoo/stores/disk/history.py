@@ -9,7 +9,7 @@ that what is damaged or gone leaves the others their numbers.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -32,6 +32,7 @@ from .logged import CommitReader
 
 FRAME_RECORDS = 512
 FILE_BYTES = 16 << 20
+_RECORD_BYTES = 500  # so many are read in the time that it takes to decode a record
 
 
 class HistoryHead(msgspec.Struct, array_like=True, frozen=True):
@@ -117,15 +118,17 @@ class DiskHistory:
             self.blocks.append(number, position, self.end, *bounds(record))
         self.end += 1
 
-    def history(self, offset: int, ring: KeyRing) -> list[HistoryRecord]:
-        found: list[HistoryRecord] = []
+    def about(self, offset: int, at: int, ring: KeyRing) -> Iterator[tuple[int, list[HistoryRecord]]]:
+        """What happened to one message, from that number on: piece by piece, each with the number that comes after it."""
         for place in self.places:
-            if place.first <= offset <= place.last:
-                found.extend(self.read(place, ring))
-        for index in range(len(self.blocks)):
-            if self.blocks.firsts[index] <= offset <= self.blocks.lasts[index]:
-                found.extend(self._logged(index))
-        return [record for record in found if offset in record.offsets]
+            if place.end > at and place.first <= offset <= place.last:
+                records = self.read(place, ring)[max(0, at - place.start) :]
+                yield place.end, [record for record in records if offset in record.offsets]
+        blocks = self.blocks
+        for index in range(bisect_left(blocks.starts, at), len(blocks)):
+            if blocks.firsts[index] <= offset <= blocks.lasts[index]:
+                records = self._logged(index)
+                yield blocks.starts[index] + len(records), [one for one in records if offset in one.offsets]
 
     def _logged(self, index: int) -> list[HistoryRecord]:
         assert self._commits is not None  # there are no blocks without a write-ahead log
@@ -140,10 +143,13 @@ class DiskHistory:
             if isinstance(record, HISTORY_RECORDS) and record.partition == self.partition and record.topic == self.topic
         ]
 
-    def check_blocks(self) -> None:
-        """Reads them all."""
+    def check_blocks(self, complain: Callable[[OrtooError], None]) -> None:
+        """Reads them all, whatever is damaged among them."""
         for index in range(len(self.blocks)):
-            self._logged(index)
+            try:
+                self._logged(index)
+            except OrtooError as error:
+                complain(error)
 
     def read_history(self, start: int, count: int, end: int, ring: KeyRing, report: Report) -> StoredHistory:
         """Records from `start` to before `end`, until some are missing. Where the first ones are, it starts behind them."""
@@ -178,6 +184,8 @@ class DiskHistory:
             yield self.blocks.starts[index], records
 
     def read(self, place: Place, ring: KeyRing) -> list[HistoryRecord]:
+        if self._commits is not None:
+            self._commits.spent += place.size + _RECORD_BYTES * place.head.count
         content = read_file(self.disk, self.path(place.file), place.position, place.size)
         frame = next(iter(scan_frames(*content)), None)
         where = f"{self.path(place.file)} is damaged at byte {place.position}"
@@ -222,7 +230,7 @@ class DiskHistory:
             places = self._write(file, number, records, ring)
             if not synced:
                 file.sync()
-        except OSError:
+        except (OSError, OrtooError):
             with suppress(OSError):
                 file.truncate(self.sizes.get(number, 0))  # room may be short, and that may be why
             raise

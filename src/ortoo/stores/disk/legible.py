@@ -9,24 +9,22 @@ from ortoo.model.records import Record
 
 from .commit import decode_commit
 from .crypto import KeyRing
-from .files import Disk, read_file
-from .frame import Frame
-from .wal import file_name, list_wal, scan_commits
+from .files import Disk
+from .wal import Body, list_wal, read_commits
 
 
 def legible_records(disk: Disk, ring: KeyRing) -> Iterator[tuple[int, Record]]:
     """(number of its commit, record) of each, in order. What is damaged, or has no key, is passed over without a word: this is
     for those who look for something, not for those who tell what is there."""
     for first in list_wal(disk):
-        for item in scan_commits(*read_file(disk, file_name(first))):
-            if isinstance(item, Frame) and item.body is not None:
-                for record in _records(item.fixed.number, item.body, item.fixed.flags, ring):
-                    yield item.fixed.number, record
+        for commit in read_commits(disk, first):
+            for record in _records(commit, ring):
+                yield commit.number, record
 
 
-def _records(number: int, body: bytes, flags: int, ring: KeyRing) -> Iterator[Record]:
+def _records(commit: Body, ring: KeyRing) -> Iterator[Record]:
     try:
-        for _, records in decode_commit(number, body, flags, ring):
+        for _, records in decode_commit(*commit, ring):
             if not isinstance(records, OrtooError):
                 yield from records
     except CorruptionError:

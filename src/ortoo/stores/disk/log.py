@@ -7,12 +7,12 @@ segments (listed in the checkpoint) | blocks (where each publish lies in the wri
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ortoo.model.errors import CorruptionError
+from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
@@ -65,6 +65,11 @@ class Shared:
         self.recent = Recent()
         self.frames = FrameCache()
 
+    def spend(self, size: int) -> None:
+        """So many bytes of a segment were read."""
+        if self._commits is not None:
+            self._commits.spent += size
+
     @property
     def commits(self) -> CommitReader:
         assert self._commits is not None  # there are no blocks without a write-ahead log
@@ -104,26 +109,32 @@ class DiskLog:
 
     def read(self, offsets: Sequence[int], ring: KeyRing) -> Columns:
         """Ascending offsets; those that are not there are left out."""
-        parts: list[Columns] = []
+        return join_columns(list(self.parts(offsets, ring)))
+
+    def parts(self, offsets: Sequence[int], ring: KeyRing) -> Iterator[Columns]:
+        """The same one after the other: each is read when it is asked for."""
         at = bisect_left(offsets, self.start)
         while at < len(offsets):
             stretch = self._in_memory(offsets[at])
             if stretch is not None:
                 upto = bisect_right(offsets, stretch.end - 1, lo=at)
-                parts.append(stretch.read(offsets[at:upto]))
+                yield stretch.read(offsets[at:upto])
             else:
                 frame = self._on_disk(offsets[at], ring)
                 if frame is None or offsets[at] > frame.offsets[-1]:
                     at += 1
                     continue
                 upto = bisect_right(offsets, frame.offsets[-1], lo=at)
-                parts.append(_pick(frame, offsets[at:upto]))
+                yield _pick(frame, offsets[at:upto])
             at = upto
-        return join_columns(parts)
 
     def scan(self, start: int, count: int, ring: KeyRing) -> Columns:
+        return self.read(self.span(start, count), ring)
+
+    def span(self, start: int, count: int) -> range:
+        """So many offsets from that one on, or from where the log begins."""
         start = max(start, self.start)
-        return self.read(range(start, min(start + count, self.end)), ring)
+        return range(start, min(start + count, self.end))
 
     def _in_memory(self, offset: int) -> RecentStretch | None:
         recent = self.recent
@@ -149,6 +160,7 @@ class DiskLog:
             segment = self.segments[index]
             base, head, body = segment.read(segment.frame_of(offset), self.topic, self.partition, ring)
             found, size = to_columns(base, head, body), head.size
+            self._shared.spend(size)
         frames.put(self, found, size)
         return found
 
@@ -182,9 +194,15 @@ class DiskLog:
             )
         return record
 
-    def check_blocks(self) -> int:
-        """Reads them all; returns how many messages they have."""
-        return sum(self.logged(self.blocks[at]).count for at in range(len(self.blocks)))
+    def check_blocks(self, complain: Callable[[OrtooError], None]) -> int:
+        """Reads them all, whatever is damaged among them; returns how many messages they have."""
+        count = 0
+        for at in range(len(self.blocks)):
+            try:
+                count += self.logged(self.blocks[at]).count
+            except OrtooError as error:
+                complain(error)
+        return count
 
     # -- flushing
 

@@ -32,6 +32,7 @@ CACHED_BYTES = 16 << 20  # of commits that were read last
 _LARGE_COMMIT_BYTES = 64 << 10  # worth to be read in part
 _SLICES_MAX = 100_000  # about 300 bytes each
 _RECORD_BYTES = 1_000  # what a record takes beside its bytes, at most
+_READ_BYTES = 8_000  # so many are decoded in the time that it takes to read anything at all
 _LARGE_BYTES = 16 << 20
 _NIL = b"\xc0"
 _ABSENT = msgspec.Raw()
@@ -108,6 +109,17 @@ def decode_logged(
         yield topic, data if isinstance(data, OrtooError) else decode_stored(_decoder, data, "a list of records")
 
 
+def publishes_in(data: bytes) -> Iterator[tuple[LoggedPublish, int, int]]:
+    """Those in a list of records, each with where it begins there and where it ends."""
+    raws = decode_stored(_raw_decoder, data, "a list of records")
+    start = len(data) - sum(map(len, raws))  # behind the head of the list
+    for raw in raws:
+        record = decode_stored(_record_decoder, raw, "a record")
+        if isinstance(record, LoggedPublish):
+            yield record, start, start + len(raw)
+        start += len(raw)
+
+
 def as_logged(record: Published) -> LoggedPublish:
     """A record that is in no log, as it would be in one."""
     [found] = decode_stored(_decoder, encode_records([record]), "a record")
@@ -175,7 +187,7 @@ class CommitReader:
         self._cached: OrderedDict[int, _Cached] = OrderedDict()
         self._slices: OrderedDict[int, dict[PublishPlace, Slice]] = OrderedDict()
         self._slices_count = 0
-        self.bytes_read = 0  # since somebody last set it back
+        self.spent = 0  # bytes, or what takes as long, that were read since somebody last set it back
 
     def publish(self, number: int, position: int, place: PublishPlace) -> LoggedPublish | None:
         """The publish of that commit with that topic, partition and first offset. CorruptionError, or UnavailableError without
@@ -188,6 +200,7 @@ class CommitReader:
         return commit.publishes.get(place)
 
     def _read_slice(self, number: int, known: Slice) -> LoggedPublish:
+        self.spent += known.size + _READ_BYTES
         data = self._wal.read_part(number, known.start, known.size)
         if xxh3_64_intdigest(data) != known.sum:
             where = f"{self._wal.path_of(number)} is damaged at byte {known.start}"
@@ -213,9 +226,9 @@ class CommitReader:
             self._cached.move_to_end(number)
             return cached
         commit, start = self._wal.read(number, position)
-        self.bytes_read += len(commit.body)
         sections = list(decode_logged(*commit, self._ring))
-        if commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices:
+        is_sliced = commit.flags & PLAIN and len(commit.body) >= _LARGE_COMMIT_BYTES and number not in self._slices
+        if is_sliced:
             self._note_slices(number, commit.body, start)
         records = [record for _, section in sections if isinstance(section, list) for record in section]
         cached = _Cached(
@@ -224,6 +237,7 @@ class CommitReader:
             {record.place: record for record in records if isinstance(record, LoggedPublish)},
             {topic: section for topic, section in sections if isinstance(section, OrtooError)},
         )
+        self.spent += cached.size * (2 if is_sliced else 1) + _READ_BYTES
         if cached.errors:  # a key may come back
             return cached
         self._cached[number] = cached
@@ -233,14 +247,9 @@ class CommitReader:
         return cached
 
     def _note_slices(self, number: int, body: bytes, start: int) -> None:
-        raws = decode_stored(_raw_decoder, body, "a list of records")
-        records = [decode_stored(_record_decoder, raw, "a record") for raw in raws]
-        start += len(body) - sum(map(len, raws))  # behind the head of the list
         found: dict[PublishPlace, Slice] = {}
-        for raw, record in zip(raws, records, strict=True):
-            if isinstance(record, LoggedPublish):
-                found[record.place] = Slice(start, len(raw), xxh3_64_intdigest(raw))
-            start += len(raw)
+        for record, first, end in publishes_in(body):
+            found[record.place] = Slice(start + first, end - first, xxh3_64_intdigest(memoryview(body)[first:end]))
         self._slices[number] = found
         self._slices_count += len(found)
         while self._slices_count > _SLICES_MAX and len(self._slices) > 1:

@@ -193,6 +193,14 @@ class Outside:
 
     def first_at(self, topic: TopicId, partition: int, time_ms: int) -> int:
         """The first message at or after that time; the end when there is none."""
+        for _ in range(_TRIES):
+            try:
+                return self._first_at(topic, partition, time_ms)
+            except FileNotFoundError:  # flushed since: a newer checkpoint names the segment
+                self.refresh(anew=True)
+        return self._first_at(topic, partition, time_ms)
+
+    def _first_at(self, topic: TopicId, partition: int, time_ms: int) -> int:
         entry = self._logs.get((topic, partition))
         if entry is None:
             return 0

@@ -4,6 +4,7 @@ read last. Both are bounded, whatever the number of partitions."""
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ortoo.model.records import Published
@@ -13,8 +14,20 @@ from ortoo.stores.stretch import Stretch
 RECENT_BYTES = 48 << 20
 FRAMES_BYTES = 32 << 20
 _MESSAGE_BYTES = 64  # what a message takes beside its content
+_HEADERS_BYTES, _HEADER_BYTES = 250, 100  # and its headers, and each of them
+_SAMPLE = [at * 0.6180339887 % 1 for at in range(32)]  # messages that are looked at for that: spread, in no rhythm
 _STRETCH_BYTES = 2_000  # and a stretch, with the log that it belongs to, which may be gone
 _SMALL, _FULL = 256, 4_096  # messages: fewer are put together, so many at most
+
+
+def memory_of(count: int, content: int, headers: Sequence[Mapping[str, str] | None] | None) -> int:
+    """About what so many messages take, with so many bytes of values, keys and headers. Objects take much more than what is in
+    them, and those for headers are many; how many, a few messages tell."""
+    taken = content + _MESSAGE_BYTES * count
+    if headers:
+        some = headers if len(headers) <= len(_SAMPLE) else [headers[int(part * len(headers))] for part in _SAMPLE]
+        taken += sum([_HEADERS_BYTES + _HEADER_BYTES * len(one) for one in some if one]) * count // len(some)
+    return taken
 
 
 class RecentStretch(Stretch):
@@ -34,7 +47,7 @@ class RecentStretch(Stretch):
         else:
             self.append(record)
         self.is_full = self.is_full or len(self.values) >= _FULL
-        taken = record.size + _MESSAGE_BYTES * record.count
+        taken = memory_of(record.count, record.size, record.batch.headers)
         self.memory += taken
         return taken
 
@@ -94,7 +107,7 @@ class FrameCache:
     def put(self, log: object, frame: Columns, content: int) -> None:
         """`content`: bytes of its values, keys and headers."""
         self.drop(log)
-        size = content + _MESSAGE_BYTES * len(frame)
+        size = memory_of(len(frame), content, frame.headers)
         self._found[log] = (frame, size)
         self._bytes += size
         while self._bytes > self._bytes_max and len(self._found) > 1:

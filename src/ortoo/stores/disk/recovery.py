@@ -207,6 +207,8 @@ class Recovery:
             return
         touched = decode_touched(damage.head) if damage.head is not None else [(0, -1)]
         if damage.number <= self._after and all(topic for topic, _ in touched):  # the checkpoint has it, mostly
+            if any(self._has_history(*place, damage.number) for place in touched):
+                self.problems.append(f"{where}; some history cannot be read")
             missing = self._catalog.quarantine.missing
             touched = [missed for place in touched for missed in missing(*place, damage.number)]
         if any(topic not in self._catalog.configs for topic, _ in touched):
@@ -214,6 +216,11 @@ class Recovery:
         for topic, partition in touched:
             self._isolate(TopicId(topic), partition, where)
             self._catalog.quarantine.note(TopicId(topic), partition, damage.number)
+
+    def _has_history(self, topic: int, partition: int, number: int) -> bool:
+        """Whether some of it lies in that commit alone."""
+        history = self._catalog.histories.get((TopicId(topic), partition))
+        return history is not None and number in history.blocks.numbers
 
     def _is_contained(self, span: Run) -> bool:
         """Whether the checkpoint has all that these commits changed. Logs whose messages lie there miss them already."""

@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
-from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord, Record, decode_history
 
 from .checkpoint import FOLDER as CHECKPOINT_FOLDER
-from .checkpoint import Manifest
+from .checkpoint import Manifest, decode_manifest
 from .commit import decode_commit, decode_touched
 from .contents import CHECKPOINT_FILES, HISTORY_FILES, Kind, list_files, list_folders
 from .crypto import KeyRing, Secret
@@ -27,8 +24,6 @@ from .frame import CHECKPOINT, HISTORY, Damage, Frame, framed_anew, scan_frames
 from .history import HistoryEntry
 from .history import decode_head as decode_history_head
 from .wal import SYNCED_BYTES, Run, file_name, is_needless, list_wal, scan_commits, without_torn_end
-
-_manifest_decoder = msgspec.msgpack.Decoder(Manifest)
 
 
 class SavedCheckpoint(NamedTuple):
@@ -92,7 +87,7 @@ class Salvage:
                 )
                 continue
             try:
-                manifest = decode_stored(_manifest_decoder, frame.head, f"the head of {path}")
+                manifest = decode_manifest(frame.head, f"the head of {path}")
             except CorruptionError as error:
                 self.complain(str(error))
                 continue

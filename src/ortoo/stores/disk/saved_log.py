@@ -24,19 +24,20 @@ from .files import read_file
 from .frame import MESSAGES, ZSTD, Damage, Frame, framed_anew, scan_frames
 from .log import LogEntry
 from .salvage import Salvage
+from .saved_publish import SavedPublish
 
 Span = tuple[int, int]
 
 
 class Piece(NamedTuple):
-    """Messages that lie whole in one place: a frame of a file, or a record of the write-ahead log."""
+    """Messages that lie whole in one place: in a frame of a file, or in a publish in the write-ahead log."""
 
     base: int
     end: int
     path: str
     position: int
     size: int
-    record: Published | None = None
+    publish: SavedPublish | None = None
 
 
 class SavedFrame(NamedTuple):
@@ -112,14 +113,9 @@ class SavedLog:
             body = self._salvage.ring.open(head.sealed, body, context(self.topic, self._partition, item.fixed.number))
         return head, decode_body(body, head.count)
 
-    def patch(self, records: Iterable[Published], gaps: list[Span]) -> None:
-        """With what lies in the write-ahead log, too, as far as it falls into these gaps."""
-        for record in records:
-            for start, end in gaps:
-                first, after = max(start, record.base), min(end, record.base + record.count)
-                if first < after:
-                    self.pieces.append(Piece(first, after, "", 0, 0, part_of(record, first, after)))
-        self._sort(list(self.pieces))
+    def patch(self, found: Iterable[Piece]) -> None:
+        """With what lies in the write-ahead log, too."""
+        self._sort([*self.pieces, *found])
 
     def _sort(self, found: list[Piece]) -> None:
         """Of two with the same messages the first is taken."""
@@ -142,8 +138,9 @@ class SavedLog:
             yield start, end
 
     def read(self, piece: Piece) -> SavedFrame:
-        if piece.record is not None:
-            return SavedFrame(None, [piece.record], False)
+        if piece.publish is not None:
+            record = piece.publish.read(self._salvage.disk, self._salvage.ring)
+            return SavedFrame(None, [part_of(record, piece.base, piece.end)], False)
         [item] = scan_frames(*read_file(self._salvage.disk, piece.path, piece.position, piece.size))
         head, body = self._decode(item)
         assert isinstance(item, Frame)

@@ -19,7 +19,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from ortoo.model import records as r
-from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
+from ortoo.model.errors import OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
@@ -38,9 +38,9 @@ from .flushing import FLUSH_BLOCKS, FLUSH_BYTES, FLUSH_FILES, Flush, FlushPlan
 from .format import check_format, refuse_strangers
 from .keys import bind_keys
 from .lock import DirectoryLock
-from .log import DiskLog
 from .logged import CommitReader
 from .open_files import FilePool
+from .reader import Reader
 from .recovery import Recovery
 from .reencryption import Reencryptor
 from .room import Room
@@ -53,7 +53,6 @@ CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 BACKLOG_FACTOR = 16  # appends wait when this many checkpoints' worth has gathered behind a slow one
 RESERVE_BYTES = 64 << 20  # publishing stops when less is free beside what a checkpoint needs, so that acks can go on
 BACKLOG_MIN = 8 << 20
-READ_PER_TURN = 4 << 20  # bytes of commits
 PROBLEMS_MAX = 100
 CHECKPOINT_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 
@@ -83,6 +82,7 @@ class DiskStore:
         self._reserve_bytes = reserve_bytes
         self._on_sync_failure = on_sync_failure
         self._writer = WalWriter(in_threads, now)
+        self._reader = Reader(self.ring, self._report)
         self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
         self._files_max = files_max
         self._now = now
@@ -95,6 +95,7 @@ class DiskStore:
         self._writer.open(self._wal)
         self._commits = CommitReader(self._wal, self.ring)
         self._catalog = Catalog(self.disk, files, self._commits)
+        self._reader.open(self._catalog, self._commits)
         self._checkpointing: asyncio.Task[None] | None = None
         self._changing_files = asyncio.Lock()  # a checkpoint, or a re-encryption: one at a time
         self._is_settled = True  # whether the last checkpoint names all that was flushed
@@ -202,36 +203,25 @@ class DiskStore:
         return found
 
     async def read(self, topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
-        return await self._read(topic, partition, lambda log: log.read(offsets, self.ring))
+        self._check_owner()
+        return await self._reader.read(topic, partition, offsets)
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
-        return await self._read(topic, partition, lambda log: log.scan(start, count, self.ring))
-
-    async def _read(self, topic: TopicId, partition: int, read: Callable[[DiskLog], Columns]) -> Columns:
         self._check_owner()
-        if self._commits.bytes_read > READ_PER_TURN:  # many partitions may mean many large commits to go through
-            self._commits.bytes_read = 0
-            await asyncio.sleep(0)
-        try:
-            if (topic, partition) in self._catalog.unreadable:
-                raise CorruptionError(f"logs/{topic}/{partition} could not be loaded, and is quarantined")
-            return read(self._catalog.log(topic, partition))
-        except CorruptionError as error:
-            self._report(str(error))
-            raise
+        return await self._reader.scan(topic, partition, start, count)
 
     async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.HistoryRecord]:
-        return self._catalog.history(topic, partition).history(offset, self.ring)
+        return await self._reader.history(topic, partition, offset)
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         """A lease is not synced for its own sake. Who follows the history must not see what might never have been."""
-        history = self._catalog.history(topic, partition)
+        history = self._catalog.histories.get((topic, partition))
+        if history is None:
+            return StoredHistory([], start, 0, 0)
         end = history.end
         if len(history.blocks) and not self._wal.is_synced:
             await self._writer.sync()
-            if self._catalog.histories.get((topic, partition)) is not history:
-                raise UnavailableError("the topic was deleted, or the store had to recover; ask again")
-        return history.read_history(start, count, end, self.ring, self._report)
+        return await self._reader.read_history(history, start, count, end)
 
     # -- checkpoints
 
@@ -340,8 +330,8 @@ class DiskStore:
     async def _flush_files(self, cut: Cut, files: list[int]) -> None:
         flush = Flush(self.disk, self.ring, cut.logs, cut.histories, self._wal.last_of(files[-1]))
         await self._beside(flush.run, files)
-        for log in flush.stuck:
-            self._report(f"{log.folder} stays in the write-ahead log, for some of it cannot be read there; repair it")
+        for reason in flush.stuck.values():
+            self._report(reason)
         for history in flush.lost:
             self._report(f"{history.folder}: some history was damaged in the write-ahead log, and is lost")
         await in_turns(flush.steps())

@@ -116,7 +116,21 @@ def without_torn_end(found: list[Frame | Damage], number: int) -> list[Frame | D
 
 def read_commits(disk: Disk, first: int) -> Iterator[Body]:
     """Each commit in the file that can be read, one after the other: one at a time is in memory."""
-    path, position = file_name(first), 0
+    return (commit for _, commit in located_commits(disk, first))
+
+
+def located_commits(disk: Disk, first: int) -> Iterator[tuple[int, Body]]:
+    """The same, each with where its body begins in the file. Numbers ascend: what is damaged may hold a message with bytes of
+    this very directory, and so an earlier commit."""
+    last = first - 1
+    for begin, commit in _commits_in(disk, file_name(first)):
+        if commit.number > last:
+            last = commit.number
+            yield begin, commit
+
+
+def _commits_in(disk: Disk, path: str) -> Iterator[tuple[int, Body]]:
+    position = 0
     try:
         file = disk.open(path)
     except UnreadableError:
@@ -127,12 +141,12 @@ def read_commits(disk: Disk, first: int) -> Iterator[Body]:
             body = file.read(position + fixed.body_at, fixed.body_size)
             check_body(fixed, body)
             if fixed.kind == COMMIT:
-                yield Body(fixed.number, body, fixed.flags)
+                yield position + fixed.body_at, Body(fixed.number, body, fixed.flags)
             position += fixed.size
     except BadFrameError:  # what lies behind the damage is worth having
         for item in scan_commits(*read_file(disk, path)):
             if isinstance(item, Frame) and item.body is not None and item.position > position:
-                yield Body(item.fixed.number, item.body, item.fixed.flags)
+                yield item.position + item.fixed.body_at, Body(item.fixed.number, item.body, item.fixed.flags)
     finally:
         file.close()
 
@@ -193,7 +207,8 @@ class Wal:
             self.sizes[first] = size
             if index == len(self.files) - 1:
                 found = self._cut_tail(path, found, first)
-            yield from self._read(path, found, after, kept)
+            following = self.files[index + 1] if index + 1 < len(self.files) else None
+            yield from self._read(path, found, following, after, kept)
             self._lasts[first] = self.next_number - 1
         if self.files:  # a process that was killed may have left its last words in the page cache only
             file = self._disk.open(file_name(self.files[-1]))
@@ -221,19 +236,27 @@ class Wal:
             file.close()
         return whole
 
+    def _is_nameless(self, item: Frame | Damage) -> bool:
+        """Whether it does not tell its number. What has that of an earlier commit lies in a message, which may hold bytes of
+        this very directory: it is part of the damage before it."""
+        return isinstance(item, Damage) or item.fixed.number < self.next_number
+
     def _read(
-        self, path: str, found: list[Frame | Damage], after: int, kept: Sequence[Run]
+        self, path: str, found: list[Frame | Damage], following: int | None, after: int, kept: Sequence[Run]
     ) -> Iterator[WalCommit | WalDamage]:
+        """`following`: the first commit of the next file."""
         for at, item in enumerate(found):
-            if isinstance(item, Damage):
-                following = next((one.fixed.number for one in found[at + 1 :] if isinstance(one, Frame)), None)
-                span = None if following is None else (self.next_number, following - 1)
-                yield WalDamage(path, item.position, item.reason, span=span)
+            if self._is_nameless(item):
+                known = (one.fixed.number for one in found[at + 1 :] if not self._is_nameless(one))  # type: ignore[union-attr]
+                end = next(known, following)
+                span = None if end is None else (self.next_number, end - 1)
+                reason = item.reason if isinstance(item, Damage) else f"commit {item.fixed.number} is not in its place"
+                yield WalDamage(path, item.position, reason, span=span)
+                if at == len(found) - 1:
+                    self.next_number = following or self.next_number
                 continue
+            assert isinstance(item, Frame)
             number, head = item.fixed.number, item.head[_SYNCED.size :]
-            if number < self.next_number:  # bytes of an earlier file, which a message may hold
-                yield WalDamage(path, item.position, f"commit {number} is not in its place")
-                continue
             if number != self.next_number:
                 reason = f"commit {self.next_number} should come next, not {number}"
                 yield WalDamage(path, item.position, reason, span=(self.next_number, number - 1))
