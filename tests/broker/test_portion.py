@@ -11,6 +11,7 @@ import pytest
 import ortoo
 from ortoo.broker import Access, Broker, Budget, Gate, portion
 from ortoo.model import limits
+from ortoo.model.replies import Columns
 from ortoo.model.settings import LimitSettings
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock
@@ -200,3 +201,13 @@ async def test_whatever_is_large_each_answer_is_bounded_and_each_message_comes_o
             assert all(len(page) == 1 or content(page) <= room for page in pages)
             assert sum(map(len, pages)) == (60 if topic.name == "orders" else dead)
             assert topic.bytes >= sum(map(content, pages))
+
+
+def test_names_of_publishers_count_where_each_message_has_its_own() -> None:
+    """One that they share goes out once, and takes no room to speak of."""
+    names = [f"{number:04}".ljust(limits.NAME_BYTES_MAX, "x") for number in range(1000)]
+    rows = (list(range(1000)), [b""] * 1000, [0] * 1000)
+    room = 100_000
+    count, size = portion.fit(Columns(*rows, publishers=[*names]), room)
+    assert 0 < sum(map(len, names[:count])) <= size <= room
+    assert portion.fit(Columns(*rows, publishers=names[0]), room)[0] == 1000

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import ortoo
+from ortoo.app.clock import SystemClock
+from ortoo.stores.disk import open_directory
+from tests.stamping import StampingBroker
 
 from .program import Place
 
@@ -151,3 +157,23 @@ def test_stats_count(place: Place) -> None:
     assert stats["problems"] == []
     assert stats["topics"] >= 1
     assert "no problems" in place.ok("stats").out
+
+
+def test_whoever_published_a_message_is_told(at_directory: Place, directory: Path) -> None:
+    async def publish_as(*publishers: str | None) -> None:
+        broker = StampingBroker(open_directory(directory), SystemClock())
+        async with ortoo.Queue(broker) as queue:
+            await queue.create_topic("orders", partitions=1)
+            for broker.publisher in publishers:
+                await queue.publish("orders", b"x")
+
+    asyncio.run(publish_as("billing", None))
+    lines = at_directory.ok("consume", "orders", "--json").lines
+    named, other = [msgspec.json.decode(line) for line in lines]
+    assert (named["publisher"], "publisher" in other) == ("billing", False)
+    shown = at_directory.ok("messages", "show", named["id"]).out
+    assert re.search(r"publisher +billing", shown)
+    assert "publisher" not in at_directory.ok("messages", "show", other["id"]).out
+    assert "by billing" in at_directory.ok("trace", named["id"]).out
+    at_directory.ok("publish", "copies", "--jsonl", "-", stdin="\n".join(lines).encode())  # and is left out
+    assert "publisher" not in at_directory.ok("consume", "copies", "--json").out

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from ortoo.broker import Broker
 from ortoo.client import Queue
 from ortoo.engine.view import offsets_in_state
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import Once, Publish
 from ortoo.model.message import Message
 from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.publishers import spread
 from ortoo.model.records import encode_records
 from ortoo.model.replies import Columns, MessageState
 from ortoo.stores.disk import DiskStore, KeyRing
@@ -26,12 +26,13 @@ from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.files import Disk
 from ortoo.testing.clock import ManualClock
+from tests.stamping import StampingBroker
 
 KEYS = {"test": b"a key for tests, of 32 bytes ...."[:32]}
 START = 1_700_000_000.0
 STATES: tuple[MessageState, ...] = ("ready", "delayed", "leased", "blocked", "done", "dead")
 
-Value = tuple[bytes, str | None, dict[str, str] | None, int, bool]
+Value = tuple[bytes, str | None, dict[str, str] | None, int, bool, str | None]  # at the end, who published it
 Truth = dict[MessageRef, Value]  # of every message that was published
 
 
@@ -57,7 +58,7 @@ class Opened:
     def __init__(self, disk: Disk, keys: dict[str, bytes] | None = None, clock: ManualClock | None = None) -> None:
         self.store = make_store(disk, keys)
         self.clock = clock or ManualClock(START + 70)
-        self.broker = Broker(self.store, self.clock)
+        self.broker = StampingBroker(self.store, self.clock)
         self.queue = Queue(self.broker, consumer="tester")
 
     async def checkpoint(self, flush: bool = True) -> None:
@@ -89,6 +90,7 @@ async def fill(disk: Disk, between: Callable[[Disk, ManualClock], Awaitable[None
                 await _publish(one, truth, number)
                 await clock.advance(1)
             await _work(one)
+            one.broker.publisher = "stager"
             staged = await one.queue.begin("staged", part="p")
             await staged.publish("orders", b"staged before the checkpoint", key="k1")
             await staged.publish("secret", b"staged in secret")
@@ -107,6 +109,7 @@ async def fill(disk: Disk, between: Callable[[Disk, ManualClock], Awaitable[None
             await _publish(one, truth, 6)
             await _work(one)
             await one.queue.delete_message("1.1.2")
+            one.broker.publisher = "another stager"
             staged = await one.queue.begin("staged", part="q")
             await staged.publish("secret", b"staged in secret, again")
             await _publish(one, truth, 7)
@@ -124,8 +127,14 @@ async def _create(queue: Queue) -> None:
     await queue.create_group("orders", "audit")
 
 
+def publisher_of(topic: str, number: int) -> str | None:
+    """Some publish in nobody's name, so that a frame has all kinds."""
+    return f"{topic}-app-{number}" if number % 3 else None
+
+
 async def _publish(one: Opened, truth: Truth, number: int) -> None:
     for topic in ("orders", "loose", "line", "secret"):
+        one.broker.publisher = publisher = publisher_of(topic, number)
         messages = [
             Message(
                 f"{topic} {number}.{which} ".encode() + b"some text that compresses " * which,
@@ -141,18 +150,20 @@ async def _publish(one: Opened, truth: Truth, number: int) -> None:
         sent = await one.queue.publish_many(topic, [*messages, Message({"json": number})])
         for place, message in zip(sent, messages, strict=False):
             assert isinstance(message.value, bytes)
-            value = (message.value, message.key, message.headers, int(message.priority), False)
+            value = (message.value, message.key, message.headers, int(message.priority), False, publisher)
             truth[MessageRef(place.topic_id, place.partition, place.offset)] = value
         last = MessageRef(sent[-1].topic_id, sent[-1].partition, sent[-1].offset)
-        truth[last] = (b'{"json":%d}' % number, None, None, 5, True)
+        truth[last] = (b'{"json":%d}' % number, None, None, 5, True, publisher)
     await _publish_once(one, truth, number)
 
 
 async def _publish_once(one: Opened, truth: Truth, number: int) -> None:
     """A numbered command, as clients send them over a connection."""
+    one.broker.publisher = publisher = publisher_of("once", number)
     publish = Publish(TopicName("default", "line"), Outgoing([b"once"]))
     placed = await one.broker.call(Once("producer", number, number, publish))
-    truth[MessageRef(placed.topic, placed.partitions[0], placed.offsets[0])] = (b"once", None, None, 5, False)
+    ref = MessageRef(placed.topic, placed.partitions[0], placed.offsets[0])
+    truth[ref] = (b"once", None, None, 5, False, publisher)
 
 
 async def _work(one: Opened) -> None:
@@ -189,6 +200,7 @@ def values(columns: Columns) -> dict[int, Value]:
         columns.headers or blank,
         columns.priorities or [5] * len(columns),
         columns.json or [False] * len(columns),
+        spread(columns.publishers, len(columns)),
         strict=True,
     )
     return dict(zip(columns.offsets, rows, strict=True))

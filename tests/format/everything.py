@@ -6,7 +6,7 @@ from ortoo.client import Queue
 from ortoo.model.message import Message
 from ortoo.stores.disk.files import Disk
 from ortoo.testing.clock import ManualClock
-from tests.format.directory import opened
+from tests.format.directory import Opened, opened
 
 
 async def everything(disk: Disk, clock: ManualClock) -> None:
@@ -21,6 +21,7 @@ async def everything(disk: Disk, clock: ManualClock) -> None:
         await _wait(one.queue, clock)
         await _change(one.queue)
         await _end(one.queue)
+        await _bury(one)
 
 
 async def _forget(queue: Queue) -> None:
@@ -83,3 +84,12 @@ async def _end(queue: Queue) -> None:
         await queue.publish(topic, b"goes")
     await queue.purge("purged")
     await queue.delete_topic("deleted")
+
+
+async def _bury(one: Opened) -> None:
+    """Together what several have published, so that one record names them all."""
+    await one.queue.create_topic("mixed", partitions=1)
+    for publisher in ("billing", None, "shop"):
+        one.broker.publisher = publisher
+        await one.queue.publish("mixed", b"nobody wants it")
+    await one.queue.reject(await one.queue.lease("mixed", max_messages=3), error="never")

@@ -1,4 +1,4 @@
-"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-3.
+"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-4.
 
 Run it only to make the golden directory of a new format: python -m tests.format.make_golden. Directories of older formats
 stay as they are for good, for they prove that old directories can still be read.
@@ -17,17 +17,18 @@ from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Record
 from ortoo.stores.disk.files import RealDisk
-from tests.format.directory import Opened, Truth, Value, fill, opened, partition_states
+from tests.format.directory import Opened, Truth, fill, opened, partition_states
 from tests.format.everything import everything
 
-GOLDEN = Path(__file__).parent / "golden" / "format-3"
+GOLDEN = Path(__file__).parent / "golden" / "format-4"
 DATA, EXPECTED = "data", "expected.json"
 
 
 class Expected(msgspec.Struct):
-    messages: dict[str, Value]  # by message id
+    messages: dict[str, tuple[bytes, str | None, dict[str, str] | None, int, bool]]  # by message id
     states: dict[str, Any]  # by topic/partition
     histories: dict[str, list[Any]]  # by message id
+    publishers: dict[str, str] = {}  # by message id; none before format 4
 
 
 def plain(records: list[Record]) -> list[Any]:
@@ -43,9 +44,10 @@ def plain(records: list[Record]) -> list[Any]:
 
 async def describe(one: Opened, truth: Truth) -> Expected:
     return Expected(
-        {str(ref): value for ref, value in truth.items()},
+        {str(ref): value[:5] for ref, value in truth.items()},
         {f"{topic}/{partition}": state for (topic, partition), state in partition_states(one).items()},
         {str(ref): found for ref in truth if (found := plain(list(await one.store.history(*ref))))},
+        {str(ref): publisher for ref, (*_, publisher) in truth.items() if publisher is not None},
     )
 
 

@@ -12,6 +12,7 @@ from ortoo.model.batch import Batch, Outgoing
 from ortoo.model.commands import Publish
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
+from ortoo.model.publishers import Publishers, compact
 from ortoo.model.topic import TopicConfig
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["", "ключ", "🔑", "a\x00b"])
@@ -45,11 +46,18 @@ def batches(draw: st.DrawFn, count: int | None = None) -> Batch:
     )
 
 
-def published(batch: Batch, base: int, at: int, topic: int = 1, partition: int = 0) -> r.Published:
+def publishers(count: int) -> st.SearchStrategy[Publishers | None]:
+    """One for all, or one for each where they differ, as the engine and the broker write it."""
+    return st.lists(st.none() | st.sampled_from(["", "ü"]), min_size=count, max_size=count).map(compact) | st.none()
+
+
+def published(
+    batch: Batch, base: int, at: int, topic: int = 1, partition: int = 0, publishers: Publishers | None = None
+) -> r.Published:
     """As the engine drafts it for a topic in key order."""
     hashes = key_hashes(batch.keys).tobytes() if batch.keys else None
     size = sum(map(len, batch.values))
-    return r.Published(at, TopicId(topic), partition, base, len(batch), size, batch, hashes)
+    return r.Published(at, TopicId(topic), partition, base, len(batch), size, batch, hashes, publishers=publishers)
 
 
 refs = st.tuples(numbers, st.integers(0, 9), numbers).map(lambda ref: MessageRef(TopicId(ref[0]), ref[1], ref[2]))
@@ -112,6 +120,7 @@ records: st.SearchStrategy[r.Record] = st.one_of(
         st.none() | st.binary(max_size=16),
         st.none() | _origins,
         st.none() | _group,
+        publishers(3),
     ),
     st.builds(r.Extended, times, _topic, _group, _lease, times),
     st.builds(r.CameDue, times, _topic, _partition, st.none() | _group),
@@ -119,7 +128,14 @@ records: st.SearchStrategy[r.Record] = st.one_of(
     st.builds(r.WindowClosed, times, _topic),
     st.builds(r.Trimmed, times, _topic, _partition, numbers),
     st.builds(r.TransactionBegan, times, texts, texts, times),
-    st.builds(r.Staged, times, texts, texts, texts, st.builds(Publish, st.builds(TopicName, texts, texts), _outgoing)),
+    st.builds(
+        r.Staged,
+        times,
+        texts,
+        texts,
+        texts,
+        st.builds(Publish, st.builds(TopicName, texts, texts), _outgoing, st.none() | texts),
+    ),
     st.builds(
         r.CommitBegan,
         times,

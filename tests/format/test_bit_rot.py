@@ -40,7 +40,7 @@ from tests.format.directory import (
 )
 
 Files = dict[str, bytes]
-NEW: Value = (b"new", None, None, 5, False)
+NEW: Value = (b"new", None, None, 5, False, None)
 DEAD = {"ortoo-origin", "ortoo-damaged"}
 States = dict[tuple[str, int], Any]
 
@@ -103,11 +103,11 @@ def test_the_directory_has_something_of_everything(whole: Whole) -> None:
 
 
 def test_nothing_of_an_encrypted_topic_can_be_read_in_the_files(whole: Whole) -> None:
-    """Values, keys, headers, dedup ids and errors: of messages, staged messages, dead letters and histories."""
+    """Values, keys, headers, dedup ids, publishers and errors: of messages, staged ones, dead letters and histories."""
     for path, data in whole.files.items():
-        for secret in (b"secret 0.", b"secret 7.", b"staged in secret", b"not now, secret", b"secret-4"):
+        for secret in (b"secret 0.", b"secret 7.", b"staged in secret", b"not now, secret", b"secret-4", b"secret-app"):
             assert secret not in data, path
-        for public in (b"orders 7.0", b"not now, orders"):
+        for public in (b"orders 7.0", b"not now, orders", b"orders-app-7"):
             assert not path.startswith(whole.last_wal) or public in data
 
 
@@ -315,7 +315,8 @@ async def drain(whole: Whole, damage: Damaged, one: Opened, topic: str, partitio
 
 
 def value_of(message: Received) -> Value:
-    return message.value, message.key, message.headers_or_none, message.priority, message.is_json
+    own = (message.value, message.key, message.headers_or_none, message.priority, message.is_json)
+    return *own, message.publisher
 
 
 async def check_all(whole: Whole, folder: str, every: int) -> Counter[str]:

@@ -17,6 +17,7 @@ from ortoo.model.batch import Batch
 from ortoo.model.errors import CorruptionError, OrtooError, UnavailableError
 from ortoo.model.names import GroupId, LeaseId, TopicId
 from ortoo.model.offsets import OffsetSet
+from ortoo.model.publishers import spread
 from ortoo.model.records import decode_records, encode_records
 from ortoo.model.replies import Columns, join_columns
 from ortoo.model.topic import TopicConfig
@@ -55,25 +56,50 @@ def read_messages(frame: bytes, ring: KeyRing, topic: int = 1, partition: int = 
     return codec.to_columns(found.fixed.number, head, decoded), decoded
 
 
-@given(st.lists(st.tuples(some.batches(), st.integers(0, 5)), min_size=1, max_size=4), some.numbers, st.booleans())
-def test_message_frames(batches: list[tuple[Batch, int]], base: int, encrypted: bool) -> None:
+@given(
+    st.lists(st.tuples(some.batches(), st.integers(0, 5)), min_size=1, max_size=4),
+    some.numbers,
+    st.booleans(),
+    st.data(),
+)
+def test_message_frames(batches: list[tuple[Batch, int]], base: int, encrypted: bool, data: st.DataObject) -> None:
     at, end = 1_700_000_000_000, base
     records = []
     for batch, later in batches:
         at += later
-        records.append(some.published(batch, end, at))
+        publishers = data.draw(some.publishers(len(batch)))
+        records.append(some.published(batch, end, at, publishers=publishers))
         end += len(batch)
     frame = encode_messages(list(map(as_logged, records)), RING if encrypted else None)
     columns, body = read_messages(frame, RING)
     joined = join_columns([as_logged(record).to_columns() for record in records])
     assert columns == msgspec.structs.replace(joined, offsets=range(base, end))
     assert columns.values == [value for batch, _ in batches for value in batch.values]
+    named = [name for record in records for name in spread(record.publishers, record.count)]
+    assert spread(columns.publishers, len(columns)) == named
     if any(batch.dedup_ids for batch, _ in batches):
         assert body.dedup_ids == [one for batch, _ in batches for one in batch.dedup_ids or [None] * len(batch)]
     else:
         assert body.dedup_ids is None
     if encrypted and any(batch.keys for batch, _ in batches):
         assert body.hashes == b"".join(record.key_hashes or bytes(8 * record.count) for record in records)
+
+
+def test_a_frame_names_each_publisher_once_in_a_row() -> None:
+    batch = Batch([b"a"] * 100)
+    named = [None, "billing", "billing", "shop"]
+    records = [some.published(batch, 100 * at, 1, publishers=name) for at, name in enumerate(named)]
+    frame = encode_messages(list(map(as_logged, records)))
+    assert read_messages(frame, RING)[1].publishers == [(100, None), (200, "billing"), (100, "shop")]
+
+
+def test_where_nobody_is_known_nothing_is_written_of_it() -> None:
+    record = some.published(Batch([b"a"]), 5, 1)
+    assert b"publisher" not in encode_records([record])
+    [frame] = scan_frames(encode_messages([as_logged(record)], None))
+    assert isinstance(frame, Frame)
+    assert frame.body is not None
+    assert len(msgspec.msgpack.decode(frame.body)) == 5  # as it was before there were publishers
 
 
 def test_a_message_of_a_megabyte() -> None:
@@ -114,6 +140,9 @@ def test_an_encrypted_frame_opens_only_in_its_own_place() -> None:
         (None, [[b"a", b"b"], None, [None], None, None]),
         (None, [[b"a", b"b"], None, None, [], None]),
         (None, [[b"a", b"b"], None, None, None, b"12345678"]),
+        (None, [[b"a", b"b"], None, None, None, None, [[1, "billing"]]]),
+        (None, [[b"a", b"b"], None, None, None, None, [[2, "billing"], [1, None]]]),
+        (None, [[b"a", b"b"], None, None, None, None, [[3, "billing"], [-1, None]]]),
     ],
 )
 def test_columns_of_different_lengths_are_refused(head: list[Any] | None, body: list[Any] | None) -> None:

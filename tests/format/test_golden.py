@@ -14,16 +14,18 @@ from ortoo.broker import Broker
 from ortoo.client import Queue
 from ortoo.engine.dumps import peek
 from ortoo.model.errors import UnavailableError
-from ortoo.model.records import Record
+from ortoo.model.records import Published, Record, Staged
 from ortoo.stores.disk import KeyRing, RealDisk, open_directory
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.checkpoint import read_checkpoint
+from ortoo.stores.disk.format import NEWEST
 from ortoo.stores.disk.legible import legible_records
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
 from tests.format.directory import KEYS, START, Opened, opened, quarantine_reasons, values
 from tests.format.make_golden import DATA, EXPECTED, GOLDEN, Expected, describe, ref_of
 from tests.format.test_documented import TOLD_ONLY
+from tests.format.whole import whole_messages
 
 FORMATS = sorted(path for path in GOLDEN.parent.iterdir() if path.is_dir())
 
@@ -60,6 +62,19 @@ async def test_everything_in_it_is_read(golden: tuple[Path, Expected]) -> None:
         assert topics["line"].ordering == "strict"
 
 
+async def test_opening_it_writes_the_newest_version_and_changes_no_salt(golden: tuple[Path, Expected]) -> None:
+    """So that an older program, which would lose what it does not know, refuses it from then on."""
+    path, _ = golden
+    before = (path / "FORMAT").read_text()
+    async with opened(RealDisk(path)):
+        after = (path / "FORMAT").read_text()
+    assert after.startswith(f"ortoo data directory, format {NEWEST}\nsalt ")
+    if "salt" in before:
+        assert after.splitlines()[1:-1] == before.splitlines()[1:-1]
+    async with opened(RealDisk(path)):
+        assert (path / "FORMAT").read_text() == after
+
+
 async def test_it_has_a_file_of_every_kind_and_no_problems(golden: tuple[Path, Expected]) -> None:
     path, expected = golden
     suffixes = {file.suffix for file in path.rglob("*") if file.is_file()}
@@ -73,6 +88,19 @@ async def test_it_has_a_file_of_every_kind_and_no_problems(golden: tuple[Path, E
 def test_the_newest_has_every_kind_of_record_that_is_ever_written() -> None:
     disk, ring = ViewDisk(GOLDEN / DATA), KeyRing(KEYS)
     assert {type(record) for _, record in legible_records(disk, ring)} == set(get_args(Record)) - TOLD_ONLY
+
+
+def test_the_newest_has_every_form_of_publishers() -> None:
+    """In the write-ahead log one for all, one for each, or none; in segments, sealed or not, and encrypted ones, runs."""
+    disk, ring = ViewDisk(GOLDEN / DATA), KeyRing(KEYS)
+    records = [record for _, record in legible_records(disk, ring)]
+    assert {type(one.publishers) for one in records if isinstance(one, Published)} == {str, list, type(None)}
+    assert {one.publish.publisher for one in records if isinstance(one, Staged)} >= {"stager", "another stager", None}
+    files = {str(path.relative_to(GOLDEN / DATA)): path.read_bytes() for path in (GOLDEN / DATA).rglob("*.*")}
+    for suffix in (".log", ".seg"):
+        found = whole_messages({name: data for name, data in files.items() if name.endswith(suffix)})
+        named = {ref.topic: value[-1] for ref, value in found.items() if value[-1] is not None}
+        assert named.keys() >= {1, 4}  # orders, secret
 
 
 def test_the_newest_has_every_field_that_was_added_to_checkpoints() -> None:
@@ -107,14 +135,17 @@ async def test_work_goes_on_where_it_was_left(golden: tuple[Path, Expected]) -> 
         assert await staged.commit() == 3
         await clock.advance(20_000)  # leases run out, retries come due
         seen: dict[str, bytes] = {}
+        stagers: set[str | None] = set()
         for topic in ("orders", "loose", "line", "secret"):
             while leased := await queue.lease(topic, group="workers", max_messages=50):
                 seen |= {message.id: message.value for message in leased}
+                stagers |= {message.publisher for message in leased if message.value.startswith(b"staged")}
                 await queue.ack(leased)
         letters = [letter for topic in ("loose", "orders") for letter in await queue.dead_letters(topic)]
     dead = {letter.headers["ortoo-origin"] for letter in letters}
     new = {value for message_id, value in seen.items() if message_id not in expected.messages}
     assert new == {b"staged before the checkpoint", b"staged in secret", b"staged in secret, again"}
+    assert stagers == ({"stager", "another stager"} if expected.publishers else {None})
     names = {"orders": 1, "loose": 2, "line": 3, "secret": 4}
     wanted = {
         f"{names[topic]}.{partition}.{offset}"
@@ -135,7 +166,8 @@ async def test_without_the_key_only_what_is_encrypted_is_away(golden: tuple[Path
         for message_id, value in expected.messages.items():
             ref = ref_of(message_id)
             if not one.broker.engine.state.topics[ref.topic].config.encrypted:
-                assert values(await one.store.read(*ref[:2], [ref.offset])) == {ref.offset: value}
+                wanted = (*value, expected.publishers.get(message_id))
+                assert values(await one.store.read(*ref[:2], [ref.offset])) == {ref.offset: wanted}
         with pytest.raises(UnavailableError, match="'test' is missing"):
             await one.queue.publish("secret", b"no")
         await one.queue.publish("orders", b"yes")

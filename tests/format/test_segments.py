@@ -22,6 +22,7 @@ from ortoo.engine.partition import Partition
 from ortoo.engine.timeline import Timeline
 from ortoo.model.batch import Batch
 from ortoo.model.names import TopicId
+from ortoo.model.publishers import spread
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
 from ortoo.stores.disk import KeyRing
@@ -38,14 +39,15 @@ from tests.property.machines import run_machine
 TOPIC = TopicId(1)
 RING = KeyRing({"test": b"k" * 32})
 CONFIG = TopicConfig()
-Row = tuple[int, bytes, int, str | None, dict[str, str] | None, int, bool]
+Row = tuple[int, bytes, int, str | None, dict[str, str] | None, int, bool, str | None]
 
 
 def rows(columns: Columns) -> list[Row]:
     """Message by message; it does not matter which columns exist, or whether no headers are None or empty."""
     blanks: dict[str, Any] = {"keys": None, "headers": None, "priorities": DEFAULT_PRIORITY, "json": False}
     optional = [getattr(columns, name) or [blank] * len(columns) for name, blank in blanks.items()]
-    return list(zip(columns.offsets, columns.values, columns.timestamps, *optional, strict=True))
+    publishers = spread(columns.publishers, len(columns))
+    return list(zip(columns.offsets, columns.values, columns.timestamps, *optional, publishers, strict=True))
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -69,18 +71,18 @@ class LogMachine(RuleBasedStateMachine):
     def _open(self) -> DiskLog:
         return DiskLog(self.disk, TOPIC, 0, Shared(self.disk, commits=CommitReader(self.wal, RING, 1_000)))
 
-    @rule(batch=some.batches(), later=st.integers(0, 2))
-    def append(self, batch: Batch, later: int) -> None:
+    @rule(batch=some.batches(), later=st.integers(0, 2), data=st.data())
+    def append(self, batch: Batch, later: int, data: st.DataObject) -> None:
         self.now += later
-        record = some.published(batch, self.end, self.now)
+        publishers = data.draw(some.publishers(len(batch)))
+        record = some.published(batch, self.end, self.now, publishers=publishers)
         commit = encode_commit(self.wal.next_number, [record], lambda _: TOPIC if self.ring is not None else 0, RING)
         number = self.wal.append(*commit)
         self.log.append(record, number, self.wal.position)
         self.partition.append(record, CONFIG)
         offsets = list(range(self.end, self.end + len(batch)))
-        columns = Columns(
-            offsets, batch.values, [self.now] * len(batch), batch.keys, batch.headers, batch.priorities, batch.json
-        )
+        own = (batch.keys, batch.headers, batch.priorities, batch.json, publishers)
+        columns = Columns(offsets, batch.values, [self.now] * len(batch), *own)
         self.rows.update({row[0]: row for row in rows(columns)})
         for offset, dedup_id in zip(offsets, batch.dedup_ids or (), strict=False):
             if dedup_id is not None:

@@ -66,7 +66,8 @@ def _published(number: int, body: bytes, flags: int) -> Truth:
             if isinstance(record, Published):
                 batch, offsets = record.batch, list(range(record.base, record.base + record.count))
                 times = [record.at] * record.count
-                columns = Columns(offsets, batch.values, times, batch.keys, batch.headers, batch.priorities, batch.json)
+                own = (batch.keys, batch.headers, batch.priorities, batch.json)
+                columns = Columns(offsets, batch.values, times, *own, record.publishers)
                 found |= _placed(record.topic, record.partition, columns)
     return found
 

@@ -22,7 +22,7 @@ from ortoo.stores.disk.frame import Frame, scan_frames
 from ortoo.stores.disk.wal import SYNCED_BYTES
 from ortoo.testing.clock import ManualClock
 from ortoo.testing.simulated_disk import SimulatedDisk
-from tests.format.directory import START, Opened, Truth, opened, small_files, values
+from tests.format.directory import START, Opened, Truth, opened, publisher_of, small_files, values
 
 Files = dict[str, bytes]
 Told = dict[tuple[TopicId, int, int], HistoryRecord]  # by topic, partition and number
@@ -102,14 +102,16 @@ async def _publish(one: Opened, ever: Truth, number: int) -> None:
             )
             for which in range(5)
         ]
+        one.broker.publisher = publisher = publisher_of(topic, number)
         for place, message in zip(await one.queue.publish_many(topic, messages), messages, strict=True):
             assert isinstance(message.value, bytes)
             ref = MessageRef(place.topic_id, place.partition, place.offset)
-            ever[ref] = (message.value, message.key, message.headers, int(message.priority), False)
+            ever[ref] = (message.value, message.key, message.headers, int(message.priority), False, publisher)
+    one.broker.publisher = publisher = publisher_of("once", number)
     publish = Publish(TopicName("default", "orders"), Outgoing([b"numbered %d" % number]))
     placed = await one.broker.call(Once("producer", number, number, publish))
     [partition], [offset] = placed.partitions, placed.offsets
-    ever[MessageRef(placed.topic, partition, offset)] = (b"numbered %d" % number, None, None, 5, False)
+    ever[MessageRef(placed.topic, partition, offset)] = (b"numbered %d" % number, None, None, 5, False, publisher)
 
 
 async def _work(one: Opened, number: int) -> None:
@@ -129,6 +131,7 @@ async def _work(one: Opened, number: int) -> None:
 
 
 async def _stage(one: Opened, staged: list[tuple[bytes, str]]) -> None:
+    one.broker.publisher = f"stager of {staged[0][0].decode()}"
     transaction = await one.queue.begin("job", part=str(len(staged[0][0])), timeout=86_400.0)
     for value, topic in staged:
         await transaction.publish(topic, value)
@@ -145,7 +148,7 @@ async def go_on(worn: Worn, disk: Disk) -> Worn:
                         with suppress(OrtooError):
                             sent = await one.queue.publish(topic.name, b"later", partition=partition)
                             ref = MessageRef(sent.topic_id, sent.partition, sent.offset)
-                            published[ref] = (b"later", None, None, 5, False)
+                            published[ref] = (b"later", None, None, 5, False, None)
                 await one.checkpoint()
             told = await numbered_history(one)
     return worn._replace(truth=worn.truth | published, ever=worn.ever | published, told=told | worn.told)

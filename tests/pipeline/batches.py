@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("priority", pa.int32()),
         ("id", pa.string()),
         ("json", pa.bool_()),
+        ("publisher", pa.string()),
     ]
 )
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
@@ -57,6 +58,7 @@ def row(topic_id: int, partition: int, offset: int, at: float = NOON, value: byt
         "priority": 4,
         "id": identity,
         "json": False,
+        "publisher": f"app-{offset % 3}",
     }
 
 
@@ -149,4 +151,5 @@ def _archived(message: ortoo.Received) -> dict[str, Any]:
         "priority": message.priority,
         "id": message.id,
         "json": message.is_json,
+        "publisher": message.publisher,
     }

@@ -37,6 +37,7 @@ def test_everything_a_message_has() -> None:
         [{"a": "1", "b": "ü"}, None],
         [0, 9],
         [True, False],
+        ["billing", None],
     )
     assert rows(part) == [
         {
@@ -49,6 +50,7 @@ def test_everything_a_message_has() -> None:
             "headers": [{"key": "a", "value": b"1"}, {"key": "b", "value": "ü".encode()}],
             "priority": 0,
             "id": "7.2.41",
+            "publisher": "billing",
             "json": True,
         },
         {
@@ -61,9 +63,15 @@ def test_everything_a_message_has() -> None:
             "headers": None,
             "priority": 9,
             "id": "7.2.43",
+            "publisher": None,
             "json": False,
         },
     ]
+
+
+def test_a_publisher_that_all_share_is_in_each_row() -> None:
+    found = rows(Columns([0, 1], [b"x", b"y"], [0, 0], publishers="billing"), Columns([2], [b"z"], [0]))
+    assert [row["publisher"] for row in found] == ["billing", "billing", None]
 
 
 def test_what_no_message_uses_has_its_default() -> None:

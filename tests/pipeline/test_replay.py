@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import ortoo
+from ortoo.app.clock import SystemClock
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.pipeline.lake.compaction import compact
-from ortoo.pipeline.lake.layout import Lake
+from ortoo.pipeline.lake.layout import MESSAGES, Lake
 from ortoo.pipeline.lake.replay import Replay, replay
+from ortoo.stores.disk import open_directory
+from tests.stamping import StampingBroker
 
 from .batches import all_sorts, archive_topic
 
@@ -61,6 +66,7 @@ def same(one: list[ortoo.Received], other: list[ortoo.Received]) -> bool:
             message.attempt,
             message.topic,
             message.namespace,
+            message.publisher,
         )
 
     return sorted(map(str, map(fields, one))) == sorted(map(str, map(fields, other)))
@@ -75,6 +81,41 @@ def test_everything_about_a_message_is_the_same(queue: ortoo.SyncQueue, lake: La
     queue.purge("orders")
     assert list(queue.read("orders")) == []
     assert same(all_of(queue, lake), published)
+
+
+def test_whoever_published_it_is_told_and_files_from_before_that_was_archived_tell_nobody(
+    lake: Lake, tmp_path: Path
+) -> None:
+    path = tmp_path / "named"
+    publish_as(path, "billing", None)
+    with ortoo.open_sync(path) as queue:
+        archive_topic(lake, queue, "orders")
+    assert [message.publisher for message in replayed(path, lake)] == ["billing", None]
+    for file in lake.files(MESSAGES):
+        pq.write_table(pq.ParquetFile(file).read().drop_columns("publisher"), file)  # as it was once
+    publish_as(path, "shop", None)
+    with ortoo.open_sync(path) as queue:
+        archive_topic(lake, queue, "orders")
+        compact(lake, grace=0)
+        queue.purge("orders")
+    assert len(lake.files(MESSAGES)) == 2  # they differ in their columns
+    assert [message.publisher for message in replayed(path, lake)] == [None, None, "shop", None]
+
+
+def publish_as(path: Path, *publishers: str | None) -> None:
+    async def work() -> None:
+        broker = StampingBroker(open_directory(path), SystemClock())
+        async with ortoo.Queue(broker) as queue:
+            await queue.ensure_topic("orders", partitions=1)
+            for broker.publisher in publishers:
+                await queue.publish("orders", b"x")
+
+    asyncio.run(work())
+
+
+def replayed(path: Path, lake: Lake) -> list[ortoo.Received]:
+    with ortoo.open_sync(path) as queue:
+        return sorted(all_of(queue, lake), key=lambda message: message.offset)
 
 
 def test_removed_purged_and_deleted_messages_come_back(queue: ortoo.SyncQueue, lake: Lake) -> None:

@@ -76,6 +76,7 @@ def as_dict(message: ortoo.Received) -> dict[str, Any]:
         "headers": [{"key": name, "value": text.encode()} for name, text in message.headers.items()] or None,
         "priority": message.priority,
         "id": message.id,
+        "publisher": message.publisher,
     }
 
 
@@ -94,7 +95,7 @@ def test_every_column_of_every_message(orders: DataFrame, sent: list[ortoo.Recei
 def test_the_types_are_those_of_the_kafka_source_where_it_has_the_column(orders: DataFrame) -> None:
     assert orders.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
-        "headers:array<struct<key:string,value:binary>>,priority:int,id:string>"
+        "headers:array<struct<key:string,value:binary>>,priority:int,id:string,publisher:string>"
     )
 
 

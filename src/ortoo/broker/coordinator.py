@@ -196,7 +196,8 @@ def take_slice(staged: Sequence[Staged], commit: Committing, messages_max: int, 
             fitting = sum(1 for size in accumulate(sizes) if size <= bytes_max)
             count = min(len(sizes), messages_max, max(fitting, 0 if publishes else 1))
             if count:
-                publishes.append(Publish(record.publish.topic, cut(batch, row, row + count)))
+                some = cut(batch, row, row + count)
+                publishes.append(Publish(record.publish.topic, some, record.publish.publisher))
                 messages_max -= count
                 bytes_max -= sum(sizes[:count]) + MESSAGE_OVERHEAD_BYTES * count
             if count < len(sizes):

@@ -11,6 +11,7 @@ import msgspec
 from ortoo.model.batch import Batch, content_bytes
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import MessageRef
+from ortoo.model.publishers import Publishers, compact
 from ortoo.model.records import Origin, Published, Record
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -46,13 +47,14 @@ async def fill_copies(records: list[Record], store: Store) -> list[Record]:
                 some = rows[-len(origins) :]
                 size += content_bytes([row[0] for row in some], [row[1] for row in some], [row[2] for row in some])
                 await asyncio.sleep(0)  # others run meanwhile
-            filled.append(msgspec.structs.replace(record, batch=_batch(rows), size=size))
+            publishers = compact([row[-1] for row in rows])
+            filled.append(msgspec.structs.replace(record, batch=_batch(rows), size=size, publishers=publishers))
         else:
             filled.append(record)
     return filled
 
 
-Row = tuple[bytes, str | None, dict[str, str] | None, int, bool]
+Row = tuple[bytes, str | None, dict[str, str] | None, int, bool, str | None]  # who published the original comes last
 
 
 def _read_together(origins: list[Origin]) -> Iterator[list[Origin]]:
@@ -76,8 +78,8 @@ async def _originals(refs: list[MessageRef], before: Sequence[Record], store: St
         if len(refs) > 1:  # of some only
             return [row for ref in refs for row in await _originals([ref], before, store)]
         # The value is gone for good; the dead letter tells what happened.
-        return [(b"", None, {"ortoo-damaged": str(error)}, DEFAULT_PRIORITY, False)]
-    found = {offset: _row(columns, at) for at, offset in enumerate(columns.offsets)}
+        return [(b"", None, {"ortoo-damaged": str(error)}, DEFAULT_PRIORITY, False, None)]
+    found = {offset: _row(columns, columns.publishers, at) for at, offset in enumerate(columns.offsets)}
     return [found.get(ref.offset) or _unstored(ref, before) for ref in refs]
 
 
@@ -86,27 +88,28 @@ def _unstored(ref: MessageRef, before: Sequence[Record]) -> Row:
         if isinstance(record, Published) and (record.topic, record.partition) == (ref.topic, ref.partition):
             at = ref.offset - record.base
             if 0 <= at < record.count:
-                return _row(record.batch, at)
-    return b"", None, {"ortoo-damaged": f"message {ref} is not in the log any more"}, DEFAULT_PRIORITY, False
+                return _row(record.batch, record.publishers, at)
+    return b"", None, {"ortoo-damaged": f"message {ref} is not in the log any more"}, DEFAULT_PRIORITY, False, None
 
 
-def _row(columns: Columns | Batch, at: int) -> Row:
+def _row(columns: Columns | Batch, publishers: Publishers | None, at: int) -> Row:
     return (
         columns.values[at],
         columns.keys[at] if columns.keys else None,
         columns.headers[at] if columns.headers else None,
         columns.priorities[at] if columns.priorities else DEFAULT_PRIORITY,
         columns.json[at] if columns.json else False,
+        publishers[at] if isinstance(publishers, list) else publishers,
     )
 
 
 def _dead(row: Row, origin: Origin) -> Row:
-    value, key, headers, priority, json = row
-    return value, key, _headers(headers or {}, origin), priority, json
+    value, key, headers, priority, json, publisher = row
+    return value, key, _headers(headers or {}, origin), priority, json, publisher
 
 
 def _batch(rows: list[Row]) -> Batch:
-    return Batch(*map(list, zip(*rows, strict=True)))
+    return Batch(*map(list, zip(*[row[:-1] for row in rows], strict=True)))
 
 
 def _headers(headers: dict[str, str], origin: Origin) -> dict[str, str]:

@@ -40,10 +40,13 @@ def fit(columns: Columns, room: int) -> tuple[int, int]:
     """How many of the first messages fit, one at least, and the bytes that an answer with them takes: with everything it
     holds."""
     contents = (columns.values, columns.keys, columns.headers)
-    total = content_bytes(*contents) + MESSAGE_OVERHEAD_BYTES * len(columns)
+    overhead = MESSAGE_OVERHEAD_BYTES
+    if isinstance(columns.publishers, list):  # a name that they share goes out once
+        overhead += limits.NAME_BYTES_MAX
+    total = content_bytes(*contents) + overhead * len(columns)
     if total <= room:
         return len(columns), total
-    ends = list(accumulate(size + MESSAGE_OVERHEAD_BYTES for size in message_sizes(*contents)))
+    ends = list(accumulate(size + overhead for size in message_sizes(*contents)))
     count = max(1, bisect_right(ends, room))
     return count, ends[count - 1]
 

@@ -20,6 +20,7 @@ from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.publishers import spread
 from ortoo.model.queries import Query
 from ortoo.model.replies import (
     Columns,
@@ -299,7 +300,7 @@ class Reader:
             raise NotFoundError(
                 f"nothing is known of message {ref}; it never was, or retention removed it and its history"
             )
-        published = columns.timestamps[0] if len(columns) else None
+        published = (columns.timestamps[0], spread(columns.publishers, 1)[0]) if len(columns) else None
         return compose(topic, ref, published, history, self._broker.state.now)
 
     def _topic_of(self, ref: MessageRef) -> Topic:

@@ -10,9 +10,18 @@ from ortoo.model.names import MessageRef
 from ortoo.model.replies import Trace, TraceEvent, TraceKind
 
 
-def compose(topic: Topic, ref: MessageRef, published_ms: int | None, history: list[r.HistoryRecord], now: int) -> Trace:
+def compose(
+    topic: Topic,
+    ref: MessageRef,
+    published: tuple[int, str | None] | None,
+    history: list[r.HistoryRecord],
+    now: int,
+) -> Trace:
+    """`published`: when, in ms, and by whom; None where that is not known any more."""
     names: dict[int, str] = {group.id: group.name for group in topic.groups.values()}
-    events = [] if published_ms is None else [TraceEvent(published_ms / 1000, "published")]
+    events = []
+    if published is not None:
+        events.append(TraceEvent(published[0] / 1000, "published", publisher=published[1]))
     attempts: dict[int, int] = {}
     leases: dict[int, str] = {}
     for record in history:

@@ -42,6 +42,7 @@ class JsonLine(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: Any = None
     attempt: Any = None
     group: Any = None
+    publisher: Any = None
 
 
 def read_lines(stream: BinaryIO) -> Iterator[list[bytes]]:

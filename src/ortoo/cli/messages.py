@@ -93,6 +93,7 @@ def print_message(info: MessageInfo) -> None:
         ("topic", message.topic),
         ("partition, offset", f"{message.partition}, {message.offset}"),
         ("published", show.time_text(message.timestamp)),
+        *([("publisher", message.publisher)] if message.publisher is not None else ()),
         ("key", message.key),
         ("priority", str(message.priority)),
         *((f"header {name}", text) for name, text in message.headers.items()),
@@ -172,7 +173,8 @@ _STYLES = {
 
 
 def _trace_row(event: TraceEvent) -> tuple[Any, ...]:
-    told = [event.reason, event.error, None if event.until is None else f"until {show.time_text(event.until)}"]
+    by = None if event.publisher is None else f"by {event.publisher}"
+    told = [by, event.reason, event.error, None if event.until is None else f"until {show.time_text(event.until)}"]
     return (
         show.time_text(event.time),
         Text(event.what, _STYLES.get(event.what, "")),

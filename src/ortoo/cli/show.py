@@ -215,6 +215,7 @@ def message_fields(message: Received) -> dict[str, Any]:
         "attempt": message.attempt,
         "group": message.group,
         "is_json": message.is_json,
+        **({} if message.publisher is None else {"publisher": message.publisher}),
     }
     if message.is_json:
         return {**fields, "value": msgspec.Raw(message.value)}

@@ -9,6 +9,7 @@ from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
 from ortoo.model.names import MessageRef
+from ortoo.model.publishers import Publishers, pick_publishers
 from ortoo.model.records import Published
 from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
@@ -22,11 +23,13 @@ from .transaction import Share
 
 def decide_publish(state: State, command: Publish, now: int) -> Decision:
     draft = Draft(state, now)
-    reply = place(draft, draft.topic_for_publishing(command.topic), command.batch)
+    reply = place(draft, draft.topic_for_publishing(command.topic), command.batch, command.publisher)
     return Decision(draft.records, reply)
 
 
-def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = False) -> Placed:
+def place(
+    draft: Draft, topic: Topic, outgoing: Outgoing, publishers: Publishers | None = None, *, is_checked: bool = False
+) -> Placed:
     """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
     firsts = _known(draft, topic, outgoing) if outgoing.dedup_ids else {}
     values_bytes = sum(map(len, outgoing.values))
@@ -41,10 +44,10 @@ def place(draft: Draft, topic: Topic, outgoing: Outgoing, *, is_checked: bool = 
     if len(rows) == 1 and not firsts:  # as mostly: nothing to be told apart
         [index] = rows
         size = content_bytes(batch.values, batch.keys, batch.headers, values_bytes)
-        base = _draft_published(draft, topic, index, batch, size, keyed)
+        base = _draft_published(draft, topic, index, batch, size, keyed, publishers)
         placed = Placed(topic.id, [index] * len(batch), range(base, base + len(batch)))
     else:
-        placed = _place_apart(draft, topic, batch, rows, firsts, keyed)
+        placed = _place_apart(draft, topic, batch, rows, firsts, keyed, publishers)
     if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
         _draft_dedup_ids(draft, topic, outgoing.dedup_ids, placed)
     return placed
@@ -57,6 +60,7 @@ def _place_apart(
     rows: dict[int, list[int] | range],
     firsts: dict[int, MessageRef | int],
     keyed: array[int] | None,
+    publishers: Publishers | None,
 ) -> Placed:
     """In several partitions, or without those that were published before."""
     partitions, offsets = [0] * len(batch), [0] * len(batch)
@@ -64,7 +68,7 @@ def _place_apart(
         part = pick(batch, chosen)
         size = content_bytes(part.values, part.keys, part.headers)
         hashes = None if keyed is None else array("Q", pick_column(keyed, chosen))
-        base = _draft_published(draft, topic, index, part, size, hashes)
+        base = _draft_published(draft, topic, index, part, size, hashes, pick_publishers(publishers, chosen))
         for offset, row in enumerate(chosen, base):
             partitions[row] = index
             offsets[row] = offset
@@ -82,13 +86,21 @@ def _place_apart(
 
 
 def _draft_published(
-    draft: Draft, topic: Topic, partition: int, batch: Batch, size: int, keyed: array[int] | None
+    draft: Draft,
+    topic: Topic,
+    partition: int,
+    batch: Batch,
+    size: int,
+    keyed: array[int] | None,
+    publishers: Publishers | None,
 ) -> int:
     """Returns the first offset."""
     check_healthy(topic, partition)
     base = draft.reserve(topic, partition, len(batch))
     hashes = None if keyed is None else keyed.tobytes()
-    draft.records.append(Published(draft.now, topic.id, partition, base, len(batch), size, batch, hashes))
+    draft.records.append(
+        Published(draft.now, topic.id, partition, base, len(batch), size, batch, hashes, publishers=publishers)
+    )
     return base
 
 

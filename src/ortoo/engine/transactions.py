@@ -7,6 +7,7 @@ from ortoo.model.batch import Outgoing, join, size_of
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError, UnavailableError
 from ortoo.model.names import ReceiptRef, TopicName, check_name
+from ortoo.model.publishers import Publishers, join_publishers
 from ortoo.model.records import (
     CommitAdvanced,
     CommitBegan,
@@ -46,7 +47,8 @@ def _publish_together(draft: Draft, publishes: list[Publish]) -> list[Placed]:
     replies: dict[int, Placed] = {}
     for name, indexes in by_topic.items():
         batches = [publishes[index].batch for index in indexes]
-        whole = place(draft, draft.topic_for_publishing(name), join(batches))
+        publishers = _publishers([publishes[index] for index in indexes])
+        whole = place(draft, draft.topic_for_publishing(name), join(batches), publishers)
         at = 0
         for index, batch in zip(indexes, batches, strict=True):
             upto = at + len(batch)
@@ -55,6 +57,10 @@ def _publish_together(draft: Draft, publishes: list[Publish]) -> list[Placed]:
             replies[index] = Placed(whole.topic, whole.partitions[at:upto], whole.offsets[at:upto], duplicates, topics)
             at = upto
     return [replies[index] for index in range(len(publishes))]
+
+
+def _publishers(publishes: list[Publish]) -> Publishers | None:
+    return join_publishers([(publish.publisher, len(publish.batch)) for publish in publishes])
 
 
 def decide_begin(state: State, command: Begin, now: int) -> Decision:
@@ -151,16 +157,16 @@ def publish_staged(state: State, name: Name, piece: Slice, now: int) -> list[Rec
     commit = transaction.commit
     assert commit is not None
     draft = Draft(state, now)
-    batches: dict[TopicName, list[Outgoing]] = {}
+    by_topic: dict[TopicName, list[Publish]] = {}
     for publish in piece.publishes:
-        batches.setdefault(publish.topic, []).append(publish.batch)
+        by_topic.setdefault(publish.topic, []).append(publish)
     taken: dict[int, int] = {}
-    for topic_name, parts in batches.items():
+    for topic_name, parts in by_topic.items():
         topic = state.names.get(topic_name)
         if topic is not None and topic.id in commit.topics:
-            whole = join(parts)
+            whole = join([part.batch for part in parts])
             taken[topic.id] = len(whole)
-            place(draft, topic, whole, is_checked=True)
+            place(draft, topic, whole, _publishers(parts), is_checked=True)
     firsts = {(one.topic, one.partition): one.base for one in draft.records if isinstance(one, Published)}
     new = [(*where, first) for where, first in firsts.items() if where not in commit.firsts]
     records: list[Record] = [CommitAdvanced(now, *name, piece.number, piece.row, taken, new), *draft.records]

@@ -89,9 +89,12 @@ class Seek(msgspec.Struct, frozen=True, tag=True, gc=False):
     until: Position | None = None
 
 
-class Publish(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Publish(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+    """`publisher` is set by the server, see broker/stamping.py: what a client writes there counts for nothing."""
+
     topic: TopicName
     batch: Outgoing
+    publisher: str | None = None
 
 
 class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):

@@ -86,6 +86,7 @@ class Received(msgspec.Struct, gc=False):
     attempt: int
     offset: int
     delivery: Delivery
+    publisher: str | None = None  # who published it, as the server knows; None where nobody had to say who they are
 
     @property
     def id(self) -> str:

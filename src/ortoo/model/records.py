@@ -14,6 +14,7 @@ from .batch import Batch
 from .decoding import decode_stored
 from .names import GroupId, LeaseId, MessageRef, TopicId
 from .offsets import OffsetSet
+from .publishers import Publishers
 from .topic import TopicConfig
 from .transactions import CommitAdvanced as CommitAdvanced  # noqa: PLC0414 - given on
 from .transactions import CommitBegan as CommitBegan  # noqa: PLC0414 - given on
@@ -121,7 +122,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     error: str | None
 
 
-class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Published(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Messages were appended. A copy's values are filled in from its origins by the broker before the record is stored."""
 
     at: int
@@ -134,6 +135,7 @@ class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
     key_hashes: bytes | None = None  # 8 bytes a message, where the topic is in key order and some have keys
     origins: list[Origin] | None = None
     only_group: GroupId | None = None  # a redriven copy whose original was trimmed is seen by this group only
+    publishers: Publishers | None = None  # a copy has that of its original
 
 
 class Leased(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -11,6 +11,7 @@ from .batch import own_headers
 from .message import Delivery, LateAcks, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .offsets import OffsetSet
+from .publishers import Publishers, join_publishers, pick_publishers, spread
 from .topic import DEFAULT_PRIORITY, TopicConfig
 
 MessageState = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
@@ -86,6 +87,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     headers: list[dict[str, str] | None] | None = None
     priorities: list[int] | None = None
     json: list[bool] | None = None
+    publishers: Publishers | None = None  # one for all, or one for each
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -94,8 +96,16 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
         """The messages from the one to the other."""
         if start <= 0 and end >= len(self.offsets):
             return self
-        columns = {name: getattr(self, name) for name in Columns.__struct_fields__}
-        return Columns(**{name: column and column[start:end] for name, column in columns.items()})
+        return self.pick(slice(start, end))
+
+    def pick(self, rows: slice | Sequence[int]) -> Columns:
+        """The messages in those rows, in that order."""
+        picked: dict[str, Any] = {}
+        for name in _LISTS:
+            column = getattr(self, name)
+            if column is not None:
+                picked[name] = column[rows] if isinstance(rows, slice) else [column[row] for row in rows]
+        return Columns(**picked, publishers=pick_publishers(self.publishers, rows))
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -149,14 +159,7 @@ class MessageInfo(msgspec.Struct, frozen=True):
 def filter_columns(columns: Columns, unwanted: OffsetSet) -> Columns:
     """The columns without those offsets."""
     rows = [row for row, offset in enumerate(columns.offsets) if offset not in unwanted]
-    if len(rows) == len(columns.offsets):
-        return columns
-    picked = {
-        name: [column[row] for row in rows]
-        for name in Columns.__struct_fields__
-        if (column := getattr(columns, name)) is not None
-    }
-    return Columns(**picked)
+    return columns if len(rows) == len(columns.offsets) else columns.pick(rows)
 
 
 def join_columns(parts: list[Columns]) -> Columns:
@@ -164,16 +167,17 @@ def join_columns(parts: list[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
     joined: dict[str, list[Any]] = {}
-    for name in Columns.__struct_fields__:
+    for name in _LISTS:
         if name in _ALWAYS or any(getattr(part, name) is not None for part in parts):
             blank = _BLANKS.get(name)
             column: list[Any] = []
             joined[name] = column
             for part in parts:
                 column.extend(getattr(part, name) or [blank] * len(part.offsets))
-    return Columns(**joined)
+    return Columns(**joined, publishers=join_publishers([(part.publishers, len(part.offsets)) for part in parts]))
 
 
+_LISTS = tuple(name for name in Columns.__struct_fields__ if name != "publishers")
 _ALWAYS = ("offsets", "values", "timestamps")
 _BLANKS: dict[str, Any] = {"priorities": DEFAULT_PRIORITY, "json": False}
 
@@ -287,6 +291,7 @@ class TraceEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     error: str | None = None
     until: float | None = None
+    publisher: str | None = None  # of what was published
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -300,20 +305,20 @@ def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] |
     """Builds the messages of one run; C speed as long as the columns are plain."""
     count = len(columns.offsets)
     nones: list[None] = [None] * count
-    return list(
-        map(
-            Received,
-            columns.values,
-            columns.keys or nones,
-            own_headers(columns.headers) if columns.headers else nones,  # a store keeps those it gave
-            columns.priorities or [DEFAULT_PRIORITY] * count,
-            columns.timestamps,
-            columns.json or [False] * count,
-            [attempts.get(offset, 1) for offset in columns.offsets] if attempts else [1] * count,
-            columns.offsets,
-            [delivery] * count,
-        )
-    )
+    fields: list[Sequence[Any]] = [
+        columns.values,
+        columns.keys or nones,
+        own_headers(columns.headers) if columns.headers else nones,  # a store keeps those it gave
+        columns.priorities or [DEFAULT_PRIORITY] * count,
+        columns.timestamps,
+        columns.json or [False] * count,
+        [attempts.get(offset, 1) for offset in columns.offsets] if attempts else [1] * count,
+        columns.offsets,
+        [delivery] * count,
+    ]
+    if columns.publishers is not None:
+        fields.append(spread(columns.publishers, count))
+    return list(map(Received, *fields))
 
 
 class LeasedRun(msgspec.Struct, frozen=True, gc=False):

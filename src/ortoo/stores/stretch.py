@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ortoo.model.publishers import Publishers, pick_publishers, spread
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -15,7 +16,7 @@ OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": DEFAULT
 class Stretch:
     """A column that no message uses does not exist."""
 
-    __slots__ = ("base", "headers", "json", "keys", "priorities", "timestamps", "values")
+    __slots__ = ("base", "headers", "json", "keys", "priorities", "publishers", "timestamps", "values")
 
     def __init__(self, base: int) -> None:
         self.base = base
@@ -25,6 +26,7 @@ class Stretch:
         self.headers: list[dict[str, str] | None] | None = None
         self.priorities: list[int] | None = None
         self.json: list[bool] | None = None
+        self.publishers: Publishers | None = None
 
     @property
     def end(self) -> int:
@@ -42,15 +44,28 @@ class Stretch:
                 column = [blank] * before
                 setattr(self, name, column)
             column.extend(more if more is not None else [blank] * record.count)
+        if record.publishers is not None or self.publishers is not None:
+            self._note(record.publishers, before, record.count)
+
+    def _note(self, publishers: Publishers | None, before: int, count: int) -> None:
+        """A name that all share stays one."""
+        if not before:
+            self.publishers = list(publishers) if isinstance(publishers, list) else publishers
+        elif isinstance(publishers, list) or publishers != self.publishers:
+            if not isinstance(self.publishers, list):
+                self.publishers = spread(self.publishers, before)
+            self.publishers.extend(spread(publishers, count))
 
     def read(self, offsets: Sequence[int]) -> Columns:
         first, last = offsets[0] - self.base, offsets[-1] - self.base
+        rows: slice | list[int]
         if last - first + 1 == len(offsets):
+            rows = slice(first, last + 1)
 
             def chosen(column: list[Any]) -> list[Any]:
                 return column[first : last + 1]
         else:
-            places = [offset - self.base for offset in offsets]
+            rows = places = [offset - self.base for offset in offsets]
 
             def chosen(column: list[Any]) -> list[Any]:
                 return [column[place] for place in places]
@@ -59,5 +74,9 @@ class Stretch:
             offsets if type(offsets) is range else list(offsets),
             chosen(self.values),
             chosen(self.timestamps),
-            *(chosen(column) if (column := getattr(self, name)) is not None else None for name in OPTIONAL),
+            None if self.keys is None else chosen(self.keys),
+            None if self.headers is None else chosen(self.headers),
+            None if self.priorities is None else chosen(self.priorities),
+            None if self.json is None else chosen(self.json),
+            pick_publishers(self.publishers, rows),
         )

@@ -16,6 +16,7 @@ from ortoo.model.batch import Batch, Outgoing
 from ortoo.model.commands import Publish
 from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
+from ortoo.model.publishers import Publishers, spread
 from ortoo.model.topic import Durability, TopicConfig
 from ortoo.ports import Store
 
@@ -36,9 +37,10 @@ def published(
     topic: TopicId = T1,
     partition: int = 0,
     batch: Batch | None = None,
+    publishers: Publishers | None = None,
 ) -> r.Published:
     size = sum(map(len, values))
-    return r.Published(at, topic, partition, base, len(values), size, batch or Batch(values))
+    return r.Published(at, topic, partition, base, len(values), size, batch or Batch(values), publishers=publishers)
 
 
 def leased(number: int, partition: int = 0) -> r.Leased:
@@ -113,6 +115,26 @@ class StoreContract:
         assert [headers or None for headers in columns.headers or []] == [None, None, None, {"a": "b", "ü": ""}]
         assert columns.priorities == [5, 0, 5, 9]
         assert columns.json == [False, False, True, False]
+        await store.close()
+
+    async def test_keeps_who_published_each_message(self) -> None:
+        store = await self._opened()
+        names = [*["billing"] * 300, *[None] * 2, *["shop"] * 2, *[None, "billing"] * 2, *[None] * 300]
+        at = 0
+        for count, publishers in ((300, "billing"), (2, None), (2, "shop"), (4, names[304:308]), (300, None)):
+            await store.append([published(at, [b"a"] * count, publishers=publishers)])
+            at += count
+        for columns in (await store.scan(T1, 0, 0, 1000), await store.read(T1, 0, range(at))):
+            assert spread(columns.publishers, len(columns)) == names
+        assert (await store.read(T1, 0, [0, 299])).publishers == "billing"
+        assert (await store.read(T1, 0, [300, 301])).publishers is None
+        assert (await store.read(T1, 0, [299, 302, 305, 307])).publishers == ["billing", "shop", "billing", "billing"]
+        assert (await store.read(T1, 1, [])).publishers is None
+        if self.is_durable:
+            await store.close()
+            store = await self.reopen(store)
+            assert [commit async for commit in store.recover()]
+            assert spread((await store.scan(T1, 0, 0, 1000)).publishers, at) == names
         await store.close()
 
     async def test_finds_scattered_offsets_over_many_batches(self) -> None:

@@ -136,6 +136,7 @@ class HttpQueue:
             view.attempt,
             ref.offset,
             delivery,
+            view.publisher if isinstance(view.publisher, str) else None,
         )
 
     def _list(self, found: shapes.MessageList) -> list[Received]:

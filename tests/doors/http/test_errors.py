@@ -72,6 +72,8 @@ async def test_unknown_paths_and_methods(home: Home) -> None:
         (b'{"messages":[{"value":1},]}', r"malformed.*byte 25"),
         (b'{"messages":[{"value":1},{"value":1,"priority":true}]}', r"\$\.messages\[1\]\.priority"),
         (b'{"messages":[{"value":1,"prio":1}]}', r"unknown field `prio` - at `\$\.messages\[0\]`"),
+        (b'{"messages":[{"value":1,"publisher":"billing"}]}', r"unknown field `publisher` - at `\$\.messages\[0\]`"),
+        (b'{"messages":[{"value":1}],"publisher":"billing"}', r"unknown field `publisher`"),
         (b'{"messages":[{}]}', r"value or value_base64.*\$\.messages\[0\]"),
         (b'{"messages":[{"value":1,"value_base64":""}]}', "value or value_base64"),
         (b'{"messages":[{"value_base64":"*"}]}', r"\$\.messages\[0\]\.value_base64"),

@@ -270,3 +270,15 @@ async def test_sockets_count_as_connections(home: Home) -> None:
     async with talking(home), talking(home):
         assert home.gate.connections == 2
     await until(lambda: not home.gate.connections)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"messages": [{"value": 1, "publisher": "billing"}]}, {"messages": [{"value": 1}], "publisher": "billing"}],
+)
+async def test_nobody_publishes_in_the_name_of_another(home: Home, forged: dict[str, Any]) -> None:
+    async with talking(home) as client:
+        await client.say("publish", topic="t", **forged)
+        error = await client.hear("error")
+        assert (error["code"], "unknown field `publisher`" in error["detail"]) == ("invalid", True)
+    assert await home.queue.topics() == []

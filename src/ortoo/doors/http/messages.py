@@ -20,6 +20,7 @@ from ortoo.model.commands import Position
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received
 from ortoo.model.names import TopicId, TopicName
+from ortoo.model.publishers import Publishers
 from ortoo.model.queries import GetTopic, Scan
 from ortoo.model.replies import LeasedRun, Page, Trace
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -89,7 +90,14 @@ def render_run(run: LeasedRun) -> Iterable[MessageView]:
         binaries,
         [taken.group] * count,
         [f"{receipt}{offset}" for offset in offsets],
+        _publishers(columns.publishers, count),
     )
+
+
+def _publishers(publishers: Publishers | None, count: int) -> list[str | UnsetType]:
+    if isinstance(publishers, list):
+        return [UNSET if name is None else name for name in publishers]
+    return [UNSET if publishers is None else publishers] * count
 
 
 def _values(values: list[bytes], json: list[bool] | None) -> tuple[list[Raw | UnsetType], list[bytes | UnsetType]]:
@@ -115,6 +123,7 @@ def render(message: Received) -> MessageView:
         message.attempt,
         raw,
         message.value if raw is UNSET else UNSET,
+        publisher=UNSET if message.publisher is None else message.publisher,
     )
 
 

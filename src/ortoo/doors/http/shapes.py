@@ -75,7 +75,8 @@ class Placements(msgspec.Struct):
 
 
 class MessageView(msgspec.Struct, gc=False):
-    """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`."""
+    """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`; `publisher`
+    when the server knows who published it."""
 
     id: str
     topic: str
@@ -91,6 +92,7 @@ class MessageView(msgspec.Struct, gc=False):
     value_base64: bytes | UnsetType = UNSET
     group: str | UnsetType = UNSET
     receipt: str | UnsetType = UNSET
+    publisher: str | UnsetType = UNSET
 
 
 class MessageList(msgspec.Struct):

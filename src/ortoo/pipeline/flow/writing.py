@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OBSERVED = "ortoo_written"  # a metric in each batch's progress
 
 _MESSAGE = ("key", "headers", "priority", "delay", "deliver_at", "ttl", "topic")
-_GIVEN_BY_THE_QUEUE = ("partition", "offset", "timestamp", "id", "json")
+_GIVEN_BY_THE_QUEUE = ("partition", "offset", "timestamp", "id", "json", "publisher")
 _MODES: dict[type, tuple[Mode, ...]] = {
     TopicSink: ("append", "update"),
     DirectorySink: ("append", "complete"),

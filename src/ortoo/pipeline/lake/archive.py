@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _COLUMNS = {
     MESSAGES: (
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-        "headers array<struct<key:string,value:binary>>, priority int, id string, json boolean"
+        "headers array<struct<key:string,value:binary>>, priority int, id string, json boolean, publisher string"
     ),
     HISTORY: (
         "position bigint, topic string, partition int, offset bigint, id string, timestamp timestamp, event string, "

@@ -76,10 +76,10 @@ class Archived:
                     held.append(table)
                     size += table.nbytes
                     if size >= _WINDOW_BYTES:
-                        yield pa.concat_tables(held)
+                        yield _joined(held)
                         held, size = [], 0
         if held:
-            yield pa.concat_tables(held)
+            yield _joined(held)
 
     def _asked(self, table: pa.Table, partitions: pa.Array) -> pa.Table:
         table = table.filter(pc.is_in(table["partition"], partitions))
@@ -106,6 +106,11 @@ class Archived:
                 yield found
 
 
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    """Null where older files lack a column."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
 def _received(row: dict[str, object], delivery: Delivery) -> Received:
     key, headers = row["key"], row["headers"]
     return Received(
@@ -118,4 +123,5 @@ def _received(row: dict[str, object], delivery: Delivery) -> Received:
         1,
         row["offset"],  # type: ignore[arg-type]
         delivery,
+        row.get("publisher"),  # type: ignore[arg-type]
     )

@@ -25,6 +25,7 @@ from ortoo.model.errors import InvalidError
 _TEXT = (StringType, CharType, VarcharType)
 ALLOWED = ("value", "key", "headers", "priority", "delay", "deliver_at", "ttl", "partition", "topic")
 _GIVEN_BY_THE_QUEUE = ("offset", "timestamp", "id", "json")
+_PUBLISHER = "publisher"  # of what was read. The server tells who writes, so it is left out
 _TYPES = {
     "value": ((*_TEXT, BinaryType), "a string or binary"),
     "key": ((*_TEXT, BinaryType), "a string, or binary that is UTF-8"),
@@ -48,6 +49,8 @@ def check_columns(schema: StructType, topic: str | None) -> list[Column]:
     found: dict[str, Column] = {}
     for place, field in enumerate(schema.fields):
         name = field.name.lower()
+        if name == _PUBLISHER:
+            continue
         if name not in ALLOWED:
             raise InvalidError(_unknown(field.name, [field.name.lower() for field in schema.fields]))
         if name in found:

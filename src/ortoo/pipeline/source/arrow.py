@@ -116,6 +116,12 @@ def _json(rows: Columns) -> pa.Array:
     return _constant(False, pa.bool_(), len(rows)) if rows.json is None else pa.array(rows.json, pa.bool_())
 
 
+def _publishers(rows: Columns) -> pa.Array:
+    if isinstance(rows.publishers, list):
+        return pa.array(rows.publishers, pa.string())
+    return _constant(rows.publishers, pa.string(), len(rows))
+
+
 def _letter(name: str) -> Callable[[Columns, Range], pa.Array]:
     header = _LETTER[name]
 
@@ -138,6 +144,7 @@ _MESSAGE: dict[str, Callable[[Columns, Range], pa.Array]] = {
     "priority": lambda rows, where: _priorities(rows),
     "id": lambda rows, where: _ids(_offsets(rows), where),
     "json": lambda rows, where: _json(rows),
+    "publisher": lambda rows, where: _publishers(rows),
     **{name: _letter(name) for name in _LETTER},
 }
 

@@ -18,7 +18,7 @@ class Column(NamedTuple):
 
 HEADERS = "array<struct<key:string,value:binary>>"
 
-_MESSAGES = (
+_OWN = (
     Column("key", "binary"),
     Column("value", "binary"),
     Column("topic", "string"),
@@ -29,13 +29,16 @@ _MESSAGES = (
     Column("priority", "int"),
     Column("id", "string"),
 )
+_PUBLISHER = Column("publisher", "string")
+_MESSAGES = (*_OWN, _PUBLISHER)
 _DEAD_LETTERS = (
-    *_MESSAGES,
+    *_OWN,
     Column("origin", "string"),
     Column("origin_group", "string"),
     Column("reason", "string"),
     Column("attempts", "int"),
     Column("error", "string"),
+    _PUBLISHER,
 )
 _HISTORY = (
     Column("position", "bigint"),

@@ -11,6 +11,7 @@ import zstandard
 
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
+from ortoo.model.publishers import Runs, from_runs, to_runs
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY
 
@@ -45,6 +46,7 @@ class MessageBody(msgspec.Struct, array_like=True, frozen=True):
     headers: list[dict[str, str] | None] | None
     dedup_ids: list[str | None] | None
     hashes: bytes | None
+    publishers: Runs | None = None  # left out where nobody is known
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -64,9 +66,9 @@ def seal_messages(
     first, batches = records[0], [(record.batch, record.count) for record in records]
     count, hashes = sum(record.count for record in records), _hashes(records)
     keys, headers, ids = (_column(batches, name) for name in ("keys", "headers", "dedup_ids"))
-    body = b"".join(
-        [b"\x95", _column(batches, "values"), keys, headers, ids, _encode(hashes if ring is not None else None)]
-    )
+    columns = [_column(batches, "values"), keys, headers, ids, _encode(hashes if ring is not None else None)]
+    publishers = to_runs((record.publishers, record.count) for record in records)
+    body = b"".join([b"\x96", *columns, _encode(publishers)] if publishers else [b"\x95", *columns])
     sealed, flags = None, 0
     if ring is not None:
         sealed, body = ring.seal(body, context(first.topic, first.partition, first.base))
@@ -151,9 +153,15 @@ def decode_head(data: bytes) -> MessageHead:
 def decode_body(data: bytes, count: int) -> MessageBody:
     """`count`: of messages, as the head tells it."""
     body = decode_stored(_body_decoder, data, "the body of a message frame")
-    if not _all_have(count, [body.values, body.keys, body.headers, body.dedup_ids], [body.hashes]):
+    are_whole = _all_have(count, [body.values, body.keys, body.headers, body.dedup_ids], [body.hashes])
+    if not are_whole or not _are_runs_of(body.publishers, count):
         raise CorruptionError(f"the body of a message frame has not {count} messages, as its head tells")
     return body
+
+
+def _are_runs_of(publishers: Runs | None, count: int) -> bool:
+    counts = [run for run, _ in publishers or ()]
+    return not counts or (min(counts) > 0 and sum(counts) == count)
 
 
 def _all_have(count: int, columns: list[Sized | None], packed: list[bytes | None]) -> bool:
@@ -171,4 +179,5 @@ def to_columns(base: int, head: MessageHead, body: MessageBody) -> Columns:
         body.headers,
         head.priorities,
         head.json,
+        from_runs(body.publishers),
     )

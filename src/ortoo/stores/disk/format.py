@@ -12,10 +12,10 @@ from .frame import Salt
 
 _OLDER = (b"ortoo data directory, format 1\n", b"ortoo data directory, format 2\n")  # their frames have no salt
 _FORMAT = re.compile(
-    rb"(ortoo data directory, format 3\nsalt ([0-9a-f]{16})\n(has older files\n)?)check ([0-9a-f]{8})\n"
+    rb"(ortoo data directory, format [34]\nsalt ([0-9a-f]{16})\n(has older files\n)?)check ([0-9a-f]{8})\n"
 )
 _VERSION = re.compile(rb"ortoo data directory, format ([0-9]{1,9})\n")
-NEWEST = 3
+NEWEST = 4
 NAME = "FORMAT"
 UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
 _WAL = "wal"
@@ -79,6 +79,7 @@ def check_format(disk: Disk) -> None:
     """
     refuse_strangers(disk)
     is_new = NAME not in disk.list("")
+    found = b"" if is_new else read_file(disk, NAME).data
     if is_new:
         disk.make_dir(_WAL)
         disk.open(_FIRST).close()
@@ -86,9 +87,9 @@ def check_format(disk: Disk) -> None:
     for name in disk.list(""):
         if name.startswith(PIN_PREFIX) and name.endswith(PIN_SUFFIX):
             disk.remove_dir(name)  # of a backup that was killed; one that is under way begins anew
-    if disk.salt.value:
+    salt = disk.salt if disk.salt.value else Salt(disk.new_salt(), has_older=not is_new)
+    if found == _encode(salt):
         return
-    salt = Salt(disk.new_salt(), has_older=not is_new)
     disk.remove(f"{NAME}.tmp")
     file = disk.open(f"{NAME}.tmp")
     file.append(_encode(salt))

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
@@ -383,10 +383,4 @@ def _pick(frame: Columns, offsets: Sequence[int]) -> Columns:
     base = frame.offsets[0]
     first, last = offsets[0] - base, offsets[-1] - base
     is_run = last - first + 1 == len(offsets)
-    rows = () if is_run else [offset - base for offset in offsets]
-    picked: dict[str, Sequence[Any]] = {}
-    for name in frame.__struct_fields__:
-        column: Sequence[Any] | None = getattr(frame, name)
-        if column is not None:
-            picked[name] = column[first : last + 1] if is_run else [column[row] for row in rows]
-    return Columns(**picked)  # type: ignore[arg-type]
+    return frame.pick(slice(first, last + 1) if is_run else [offset - base for offset in offsets])

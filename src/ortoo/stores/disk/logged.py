@@ -18,6 +18,7 @@ from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.limits import BATCH_MESSAGES_MAX
 from ortoo.model.names import TopicId
+from ortoo.model.publishers import Publishers
 from ortoo.model.records import Published, Record, encode_records, from_plain
 from ortoo.model.replies import Columns
 
@@ -61,6 +62,7 @@ class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
     size: int
     batch: LoggedBatch
     key_hashes: bytes | None = None
+    publishers: Publishers | None = None
 
     @property
     def place(self) -> PublishPlace:
@@ -80,6 +82,7 @@ class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
             decode_stored(_headers, batch.headers, "headers") if batch.headers else None,
             batch.priorities,
             batch.json,
+            self.publishers,
         )
 
     def dedup_ids(self) -> list[str | None]:
@@ -141,7 +144,7 @@ def in_frames(record: LoggedPublish, messages_max: int, bytes_max: int) -> Itera
         hashes = record.key_hashes[8 * first : 8 * (first + step)] if record.key_hashes else None
         size = content_bytes(part.values, part.keys, part.headers)
         place = (record.topic, record.partition, record.base + first, len(part))
-        yield as_logged(Published(record.at, *place, size, batch, hashes))
+        yield as_logged(Published(record.at, *place, size, batch, hashes, publishers=part.publishers))
 
 
 def join_arrays(columns: Sequence[tuple[msgspec.Raw, int]]) -> bytes:

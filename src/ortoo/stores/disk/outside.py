@@ -291,6 +291,4 @@ def _between(columns: Columns, start: int, end: int) -> Columns:
     first = columns.offsets[0]
     if start <= first and columns.offsets[-1] < end:
         return columns
-    rows = slice(max(0, start - first), max(0, end - first))
-    given = {name: getattr(columns, name) for name in Columns.__struct_fields__}
-    return Columns(**{name: column[rows] for name, column in given.items() if column is not None})
+    return columns.pick(slice(max(0, start - first), max(0, end - first)))

@@ -16,6 +16,7 @@ import msgspec
 from ortoo.model.batch import Batch, content_bytes
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import TopicId
+from ortoo.model.publishers import from_runs, pick_publishers
 from ortoo.model.records import Published
 
 from .codec import MessageBody, MessageHead, context, decode_body, decode_head, decompress
@@ -151,7 +152,9 @@ class SavedLog:
         """One for each instant. When messages were due, and when they expire, frames do not tell."""
         times = array("Q", head.timestamps())
         batch = Batch(body.values, body.keys, body.headers, head.priorities, head.json, dedup_ids=body.dedup_ids)
-        whole = Published(0, self.topic, self._partition, base, head.count, 0, batch, head.hashes or body.hashes)
+        place = (self.topic, self._partition, base, head.count)
+        publishers = from_runs(body.publishers)
+        whole = Published(0, *place, 0, batch, head.hashes or body.hashes, publishers=publishers)
         start = 0
         while start < len(times):
             after = start + 1
@@ -174,4 +177,5 @@ def part_of(record: Published, start: int, end: int) -> Published:
         batch=batch,
         key_hashes=record.key_hashes[8 * rows.start : 8 * rows.stop] if record.key_hashes else None,
         origins=record.origins[rows] if record.origins else None,
+        publishers=pick_publishers(record.publishers, rows),
     )

@@ -1,0 +1,27 @@
+"""Who published what: the server writes it on every command that publishes, once a batch. What a client wrote there is replaced,
+so that nobody can publish in the name of another."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from ortoo.model.commands import Command, Once, Publish, Stage, Transact
+
+C = TypeVar("C", bound=Command)
+
+
+def stamped(command: C, publisher: str | None) -> C:
+    """The command in the name of that principal, or in nobody's. It is the very same one where there is nothing to change."""
+    if isinstance(command, Publish):
+        return command if command.publisher == publisher else replace(command, publisher=publisher)
+    if isinstance(command, Once):
+        inner = stamped(command.command, publisher)
+        return command if inner is command.command else replace(command, command=inner)
+    if isinstance(command, Stage):
+        publish = stamped(command.publish, publisher)
+        return command if publish is command.publish else replace(command, publish=publish)
+    if isinstance(command, Transact):
+        return replace(command, publishes=[stamped(publish, publisher) for publish in command.publishes])
+    return command
