@@ -6,14 +6,14 @@ from typing import Any
 
 from ortoo.broker import Broker
 from ortoo.broker.stamping import stamped
-from ortoo.model.commands import Command, Once, Publish
+from ortoo.model.commands import AnyCommand, Once, Publish
 from ortoo.model.replies import Placed
 
 
 class StampingBroker(Broker):
     publisher: str | None = None
 
-    async def call(self, command: Command) -> Any:
+    async def call(self, command: AnyCommand) -> Any:
         return await super().call(stamped(command, self.publisher))
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:

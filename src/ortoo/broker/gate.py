@@ -23,7 +23,7 @@ from ortoo.model.replies import LeasedRun, Placed, TopicInfo
 from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
 
-from .access import HOST, Authenticator
+from .access import ANYONE, HOST, Authenticator
 from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
@@ -31,6 +31,7 @@ from .meters import DoorMeters
 from .presence import Presence, Who
 from .reader import View
 from .rights import Rights
+from .stamping import stamped
 from .subscription import Subscription
 
 _log = logging.getLogger("ortoo.gate")
@@ -154,6 +155,7 @@ class AuthorizedLink:
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name)
         self._lasts = principal.expires is None and principal.token is None
+        self._publisher = None if principal in (ANYONE, HOST) else principal.name
         self.principal = principal
 
     async def open(self) -> None:
@@ -203,7 +205,7 @@ class AuthorizedLink:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: AnyCommand) -> Any:
-        allowed = self.check(command)
+        allowed = stamped(self.check(command), self._publisher)
         if self._noted is None or operation_of(command).scope != "admin":
             return await self._broker.call(allowed)
         try:
@@ -218,14 +220,14 @@ class AuthorizedLink:
         return await self._meters.timed("publish", self._publish(command, wait_ms))
 
     async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
-        return await self._broker.publish(self.check(command), wait_ms)
+        return await self._broker.publish(stamped(self.check(command), self._publisher), wait_ms)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         """The same for a request of that size: while it waits for room, it does not count as being served."""
         return await self._meters.timed("publish", self._publish_or_wait(command, wait_ms, share, size))
 
     async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
-        command = self.check(command)
+        command = stamped(self.check(command), self._publisher)
         try:
             return await self._broker.publish(command)
         except FullError as error:

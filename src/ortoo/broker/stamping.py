@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from ortoo.model.commands import Command, Once, Publish, Stage, Transact
+from ortoo.model.commands import AnyCommand, Once, Publish, Stage, Transact
 
-C = TypeVar("C", bound=Command)
+C = TypeVar("C", bound=AnyCommand)
 
 
 def stamped(command: C, publisher: str | None) -> C:

@@ -41,14 +41,15 @@ class Inbox:
         self._listener: asyncio.Task[None] | None = None
         self.topic = f"reply.{uuid4().hex}"
 
-    async def ask(self, message: Message, topic: str, timeout: float) -> Received:
+    async def ask(self, message: Message, topic: str, timeout: float, asker: Asking | None = None) -> Received:
+        """`asker`: in whose name the request is published, where that is not whose inbox it is."""
         if self._listener is None:
             await self._begin()
         correlation = uuid4().hex
         message.headers = {**(message.headers or {}), REPLY_TO: self.topic, CORRELATION_ID: correlation}
         future = self._waiting[correlation] = asyncio.get_running_loop().create_future()
         try:
-            await self._queue.publish_many(topic, [message], namespace=self._namespace)
+            await (asker or self._queue).publish_many(topic, [message], namespace=self._namespace)
             return await asyncio.wait_for(future, timeout)
         except TimeoutError:
             raise NoReplyError(f"nobody answered the request to {topic!r} within {timeout} seconds") from None

@@ -13,7 +13,6 @@ from tests.doors.tcp.home import Home
 FORGED = Publish(TopicName("default", "orders"), Outgoing([b"a", b"b"]), "forged")
 
 
-@pytest.mark.xfail(strict=True, reason="the gate does not stamp commands yet: see broker/stamping.py")
 @pytest.mark.parametrize(
     "requests",
     [

@@ -60,7 +60,9 @@ class Reported(Protocol):
 class ReplyInboxes(Protocol):
     """Where the answers to requests come in."""
 
-    async def ask(self, namespace: str, message: Message, topic: str, timeout: float) -> Received: ...
+    async def ask(
+        self, link: AuthorizedLink, namespace: str, message: Message, topic: str, timeout: float
+    ) -> Received: ...
 
     async def close(self) -> None: ...
 

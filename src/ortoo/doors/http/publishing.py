@@ -140,8 +140,8 @@ async def abort(call: Call) -> None:
 async def request(call: Call) -> MessageView:
     body: RequestBody = call.body
     message = Message(_request_value(body), body.key, body.headers, ttl=max(body.timeout, 0.001))
-    call.link.require("write", call.topic)  # what follows is done by the door's own link
-    asking = call.services.inboxes.ask(call.namespace, message, call.params["topic"], body.timeout)
+    call.link.require("write", call.topic)  # before the door makes an inbox for it
+    asking = call.services.inboxes.ask(call.link, call.namespace, message, call.params["topic"], body.timeout)
     answer = await call.services.wait_for(call, asking, _is_dropped)
     if answer is None:
         raise ClosedError("the server stops; nobody has answered yet")
@@ -214,7 +214,8 @@ class Inboxes:
         self._held: dict[str, _Held] = {}  # those unused come in the order in which they were used last
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def ask(self, namespace: str, message: Message, topic: str, timeout: float) -> Received:
+    async def ask(self, link: AuthorizedLink, namespace: str, message: Message, topic: str, timeout: float) -> Received:
+        """The request is the caller's; the inbox is the door's own."""
         held = self._held.pop(namespace, None)
         if held is None:
             self._make_room()
@@ -224,7 +225,7 @@ class Inboxes:
             held.timer.cancel()
         held.asking += 1
         try:
-            return await held.inbox.ask(message, topic, timeout)
+            return await held.inbox.ask(message, topic, timeout, _Asking(link, namespace))
         finally:
             held.asking -= 1
             if not held.asking and self._held.get(namespace) is held:
