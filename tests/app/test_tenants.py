@@ -124,17 +124,16 @@ async def test_a_scope_for_certificates_needs_a_ca(tmp_path: Path) -> None:
 
 async def test_a_message_tells_whose_token_published_it(tmp_path: Path) -> None:
     ann = make_token(tmp_path / FOLDER, "ann", (Grant(("admin",), "payments"),), None, time()).token
-    async with serving(tmp_path) as server:
-        async with ortoo.connect(url(server), token=ann, namespace="payments") as queue:
-            await queue.publish("orders", b"1")
-            async with queue.transaction() as transaction:
-                transaction.publish("orders", b"2")
-            headers = {"authorization": f"Bearer {ann}"}
-            async with httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{server.addresses['http'][1]}", headers=headers
-            ) as web:
-                topic = "/v1/topics/orders"
-                await web.post(f"{topic}/messages?namespace=payments", json={"messages": [{"value": 3}]})
-                await web.post(f"{topic}/request?namespace=payments", json={"value": 4, "timeout": 0})
-            found = [(message.value, message.publisher) async for message in queue.read("orders")]
+    async with serving(tmp_path) as server, ortoo.connect(url(server), token=ann, namespace="payments") as queue:
+        await queue.publish("orders", b"1")
+        async with queue.transaction() as transaction:
+            transaction.publish("orders", b"2")
+        headers = {"authorization": f"Bearer {ann}"}
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{server.addresses['http'][1]}", headers=headers
+        ) as web:
+            topic = "/v1/topics/orders"
+            await web.post(f"{topic}/messages?namespace=payments", json={"messages": [{"value": 3}]})
+            await web.post(f"{topic}/request?namespace=payments", json={"value": 4, "timeout": 0})
+        found = [(message.value, message.publisher) async for message in queue.read("orders")]
     assert sorted(found) == [(b"1", "ann"), (b"2", "ann"), (b"3", "ann"), (b"4", "ann")]
