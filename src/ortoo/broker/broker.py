@@ -41,9 +41,10 @@ from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
 from .publishing import Publishing
-from .reader import Reader, View
+from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
+from .view import View
 from .waiters import CapacityWaiters, describe, resolve, room_in
 from .wakeup import Wakeup
 
@@ -321,8 +322,8 @@ class Broker:
         if self._refusal is None:
             if self.waiters:
                 self.waiters.wake(describe(self.engine.state, name, partitions))
-            if name in self._capacity_waiters:
-                self._capacity_waiters.notify(name, room_in(self.engine.state, name))
+            if self._capacity_waiters:
+                self._capacity_waiters.freed(self.engine.state, name)
 
     def _wake_reassigned(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""

@@ -24,9 +24,9 @@ from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters
 from .presence import Presence, Who
-from .reader import View
 from .rights import Rights
 from .subscription import Subscription
+from .view import View
 
 _log = logging.getLogger("ortoo.gate")
 
@@ -210,7 +210,7 @@ class AuthorizedLink:
         query = self.check(query)
         if self._rights is None:
             return await self._broker.ask(query)
-        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see))
+        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see, self._rights.may_enter))
 
 
 def _masked(info: TopicInfo) -> TopicInfo:

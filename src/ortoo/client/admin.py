@@ -18,6 +18,7 @@ from ortoo.model.commands import (
     DeadLetter,
     DeleteGroup,
     DeleteMessage,
+    DeleteNamespace,
     DeleteTopic,
     Heartbeat,
     Leave,
@@ -27,12 +28,24 @@ from ortoo.model.commands import (
     Redrive,
     RetryNow,
     Seek,
+    SetNamespace,
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetStats, GetTopic, GetTrace, ListMessages, ListTopics, Scan
-from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
+from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.queries import (
+    GetMessage,
+    GetOffsets,
+    GetStats,
+    GetTopic,
+    GetTrace,
+    ListMessages,
+    ListNamespaces,
+    ListTopics,
+    Scan,
+)
+from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, NamespaceInfo, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms, to_topic_name
@@ -154,6 +167,29 @@ class Admin:
 
     async def stats(self) -> Stats:
         return await self._link.ask(GetStats())
+
+    # -- namespaces
+
+    async def namespaces(self) -> list[NamespaceInfo]:
+        """Those that have topics, and those that were created or given a quota."""
+        return await self._link.ask(ListNamespaces())
+
+    async def set_namespace(self, namespace: str, quota: Quota | None = None, /, **limits: int | None) -> NamespaceInfo:
+        """Creates a namespace, or gives one that exists another quota: this one, in place of all of the old one.
+
+        The limits may also be given by name. One that is not given, or None, is no limit.
+        """
+        if quota is not None and (limits or not isinstance(quota, Quota)):
+            raise InvalidError("give a Quota, or limits by name, not both")
+        await self._link.call(SetNamespace(check_name("a namespace", namespace), quota or make_quota(limits)))
+        found = await self._link.ask(ListNamespaces(namespace))
+        if not found:  # somebody has deleted it meanwhile
+            raise NotFoundError(f"there is no namespace {namespace!r}")
+        return found[0]
+
+    async def delete_namespace(self, namespace: str) -> None:
+        """Forgets a namespace without topics, and its quota. ExistsError while it has topics."""
+        await self._link.call(DeleteNamespace(check_name("a namespace", namespace)))
 
     # -- groups
 

@@ -9,8 +9,8 @@
     │   ├── UnauthenticatedError  unauthenticated
     │   └── ForbiddenError        forbidden
     ├── CapacityError         there is no room now; try again later
-    │   ├── FullError             full               the topic has reached its max_depth
-    │   ├── TooManyError          too_many           a limit of limits.py is reached
+    │   ├── FullError             full               the topic has reached its max_depth, or its namespace its quota
+    │   ├── TooManyError          too_many           a limit of limits.py, or a quota, is reached
     │   └── RateLimitedError      rate_limited
     ├── UnavailableError      the queue cannot serve now; try again, perhaps elsewhere
     │   ├── ClosedError           closed             the queue is closed or closing

@@ -15,7 +15,18 @@ from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoun
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
-from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
+from .replies import (
+    HistoryPage,
+    LeasedRun,
+    MessageFound,
+    NamespaceInfo,
+    Page,
+    Placed,
+    Settled,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -32,6 +43,7 @@ About = Literal[
     "transact",  # the topics that are published to, and with `read` those of what is acked
     "stage",  # the topic that is published to, and its namespace
     "namespace",  # any topic of the namespace that it names
+    "server",  # the whole queue: only who may do everything may do this
     "anything",  # whatever whoever asks may see: the answer has no more
 ]
 
@@ -71,6 +83,9 @@ OPERATIONS: dict[type, Operation] = {
     c.RetryNow: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN, about="redrive"),
+    c.SetNamespace: Operation("admin", "admin", None, (TooManyError,), about="server"),
+    c.DeleteNamespace: Operation("admin", "admin", None, (NotFoundError, ExistsError), about="server"),
+    q.ListNamespaces: Operation("read", "read", list[NamespaceInfo], about="anything"),
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),

@@ -9,7 +9,7 @@ import msgspec
 from .commands import Position
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
-from .replies import HistoryPage, MessageFound, MessageState, Page, Stats, TopicInfo, Trace
+from .replies import HistoryPage, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 
 A = TypeVar("A")
 
@@ -20,6 +20,12 @@ class Query(msgspec.Struct, Generic[A], frozen=True):
 
 class ListTopics(Query[list[TopicInfo]], frozen=True, tag=True):
     namespace: str | None = None  # of all when None
+
+
+class ListNamespaces(Query[list[NamespaceInfo]], frozen=True, tag=True):
+    """Those that have topics, and those that are registered."""
+
+    namespace: str | None = None  # all when None
 
 
 class GetTopic(Query[TopicInfo], frozen=True, tag=True):
@@ -77,6 +83,7 @@ class GetTrace(Query[Trace], frozen=True, tag=True):
 
 AnyQuery = (
     ListTopics
+    | ListNamespaces
     | GetTopic
     | GetStats
     | GetMetrics
