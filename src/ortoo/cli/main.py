@@ -14,7 +14,22 @@ from rich.markup import escape
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 
-from . import bench, cert, consume, directory, dlq, groups, messages, pipeline, publish, serve, show, top, topics
+from . import (
+    bench,
+    cert,
+    consume,
+    directory,
+    dlq,
+    groups,
+    messages,
+    namespaces,
+    pipeline,
+    publish,
+    serve,
+    show,
+    top,
+    topics,
+)
 from .help import examples, exit_codes, unwrap
 
 app = typer.Typer(
@@ -38,6 +53,7 @@ app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messag
 app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
 app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
+app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
