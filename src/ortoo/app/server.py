@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import Access, Broker, Budget, Gate, Presence
+from ortoo.broker import Access, Broker, Budget, Gate, Presence, Throttle
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
@@ -139,9 +139,9 @@ class Server:
         doors = sum(enabled.values())
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
         limits = _fit_connections(self.settings.limits, doors, handshakes)
-        presence = Presence(self.broker)
+        presence, throttle = Presence(self.broker), Throttle(self.broker)
         names = [name for name, is_on in enabled.items() if is_on]
-        return {name: Gate(name, self.broker, access, limits, budget, presence) for name in names}
+        return {name: Gate(name, self.broker, access, limits, budget, presence, throttle) for name in names}
 
     def _make_doors(self) -> dict[str, Door]:
         tls = None

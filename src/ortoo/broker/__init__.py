@@ -6,5 +6,17 @@ from .budget import Budget, Share
 from .gate import AuthorizedLink, Gate
 from .presence import Presence
 from .subscription import Subscription
+from .throttle import Throttle
 
-__all__ = ["Access", "Authenticator", "AuthorizedLink", "Broker", "Budget", "Gate", "Presence", "Share", "Subscription"]
+__all__ = [
+    "Access",
+    "Authenticator",
+    "AuthorizedLink",
+    "Broker",
+    "Budget",
+    "Gate",
+    "Presence",
+    "Share",
+    "Subscription",
+    "Throttle",
+]

@@ -26,6 +26,7 @@ from .meters import DoorMeters
 from .presence import Presence, Who
 from .rights import Rights
 from .subscription import Subscription
+from .throttle import Throttle
 from .view import View
 
 _log = logging.getLogger("ortoo.gate")
@@ -47,11 +48,13 @@ class Gate:
         limits: LimitSettings,
         budget: Budget,
         presence: Presence | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
-        """`presence` is that of all doors; the only door needs to give none."""
+        """`presence` and `throttle` are those of all doors; the only door needs to give none."""
         self.door = door
         self.budget = budget
         self.presence = presence or Presence(broker)
+        self._throttle = throttle or Throttle(broker)
         self._broker = broker
         self._access = access
         self._connections_max = limits.connections
@@ -90,22 +93,39 @@ class Gate:
     def admit(self, token: str | None) -> AuthorizedLink:
         """UnauthenticatedError when the token does not open this gate."""
         try:
-            principal = self._access.admit(token)
+            return self._link(self._access.admit(token))
         except OrtooError as error:
             self._meters.failed("connect", error)
             raise
-        return AuthorizedLink(self._broker, principal, self._meters, self._access)
+
+    def connect(self, token: str | None) -> AuthorizedLink:
+        """The same for a client that stays, which counts where its namespaces have a quota of connections: end it with
+        `disconnect`. TooManyError when there are as many as there may be."""
+        link = self.admit(token)
+        try:
+            link.connect()
+        except OrtooError as error:
+            self._meters.failed("connect", error)
+            raise
+        return link
+
+    def _link(self, principal: Principal) -> AuthorizedLink:
+        return AuthorizedLink(self._broker, principal, self._meters, self._access, self._throttle)
 
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
-        return AuthorizedLink(self._broker, HOST, self._meters, self._access)
+        return self._link(HOST)
 
 
 class AuthorizedLink:
     """A client that was let in: everything it may ask of the broker, asked in its name."""
 
-    def __init__(self, broker: Broker, principal: Principal, meters: DoorMeters, access: Authenticator) -> None:
+    def __init__(
+        self, broker: Broker, principal: Principal, meters: DoorMeters, access: Authenticator, throttle: Throttle
+    ) -> None:
         self._broker = broker
+        self._throttle = throttle
+        self._is_connected = False
         self._meters = meters
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name)
@@ -117,6 +137,16 @@ class AuthorizedLink:
 
     async def close(self) -> None:
         pass
+
+    def connect(self) -> None:
+        self._throttle.connect(self.principal.realm)
+        self._is_connected = True
+
+    def disconnect(self) -> None:
+        """However often it is said, it counts once."""
+        if self._is_connected:
+            self._is_connected = False
+            self._throttle.disconnect(self.principal.realm)
 
     def _topic_name(self, topic: TopicId) -> TopicName | None:
         found = self._broker.engine.state.topics.get(topic)
@@ -149,13 +179,17 @@ class AuthorizedLink:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: Command) -> Any:
-        return await self._broker.call(self.check(command))
+        command = self.check(command)
+        self._throttle.charge(command)
+        return await self._broker.call(command)
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
         return await self._meters.timed("publish", self._publish(command, wait_ms))
 
     async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
-        return await self._broker.publish(self.check(command), wait_ms)
+        command = self.check(command)
+        self._throttle.charge(command)
+        return await self._broker.publish(command, wait_ms)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         """The same for a request of that size: while it waits for room, it does not count as being served."""
@@ -163,6 +197,7 @@ class AuthorizedLink:
 
     async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         command = self.check(command)
+        self._throttle.charge(command)
         try:
             return await self._broker.publish(command)
         except FullError as error:

@@ -11,7 +11,16 @@ from . import commands as c
 from . import queries as q
 from .access import SCOPES, Scope
 from .decoding import decode_stored
-from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
+from .errors import (
+    ConfigError,
+    ExistsError,
+    FullError,
+    LeaseLostError,
+    NotFoundError,
+    OrtooError,
+    RateLimitedError,
+    TooManyError,
+)
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
@@ -58,7 +67,7 @@ class Operation(NamedTuple):
 
 _UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
-    c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError)),
+    c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError, RateLimitedError)),
     c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
     c.Settle: Operation("settle", "read", Settled, about="runs"),
     c.Extend: Operation("settle", "read", Settled, about="runs"),
@@ -66,11 +75,19 @@ OPERATIONS: dict[type, Operation] = {
     c.Leave: Operation("admin", "read", bool | None, _UNKNOWN, about="anything"),  # what a broker's caller gets is None
     c.CreateGroup: Operation("admin", "read", GroupId, (NotFoundError, ExistsError, TooManyError)),
     c.Transact: Operation(
-        "transact", "write", list[Placed], (NotFoundError, LeaseLostError, FullError), about="transact"
+        "transact",
+        "write",
+        list[Placed],
+        (NotFoundError, LeaseLostError, FullError, TooManyError, RateLimitedError),
+        about="transact",
     ),
     c.Begin: Operation("transact", "write", None, (ExistsError, TooManyError), about="namespace"),
-    c.Stage: Operation("transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError), about="stage"),
-    c.Commit: Operation("transact", "write", int, (NotFoundError, ExistsError, FullError), about="namespace"),
+    c.Stage: Operation(
+        "transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError, RateLimitedError), about="stage"
+    ),
+    c.Commit: Operation(
+        "transact", "write", int, (NotFoundError, ExistsError, FullError, TooManyError), about="namespace"
+    ),
     c.Abort: Operation("transact", "write", None, (NotFoundError, ExistsError), about="namespace"),
     c.CreateTopic: Operation("admin", "admin", TopicId, (ConfigError, ExistsError, TooManyError), about="settings"),
     c.ChangeTopic: Operation("admin", "admin", TopicId, (ConfigError, NotFoundError), about="settings"),

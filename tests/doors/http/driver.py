@@ -611,7 +611,7 @@ def check_finite(value: Any) -> None:
 
 def to_error(response: httpx.Response) -> Exception:
     problem = response.json()
-    return error_of(problem["code"], problem["detail"], problem.get("lost", ()))
+    return error_of(problem["code"], problem["detail"], problem.get("lost", ()), problem.get("retry_after"))
 
 
 def to_sent(placements: shapes.Placements) -> list[Sent]:

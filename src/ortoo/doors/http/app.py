@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.model.errors import ClosedError, ForbiddenError, InvalidError, OrtooError, UnauthenticatedError
 from ortoo.model.settings import HttpSettings
 
@@ -325,24 +326,26 @@ class Handshake:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         try:
-            session = self._admit(scope, receive, send)
+            link = self._admit(scope)
         except (OrtooError, Refusal) as error:
             await _refuse(error, send)
             return
         chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None
-        await send({"type": "websocket.accept", "subprotocol": chosen})
-        await session.run()
+        try:
+            await send({"type": "websocket.accept", "subprotocol": chosen})
+            await Session(self._services, link, f"ws-{uuid4().hex}", receive, send).run()
+        finally:
+            link.disconnect()
 
-    def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
+    def _admit(self, scope: Scope) -> AuthorizedLink:
         headers = read_head(scope)
         self._origins.check("GET", headers)
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        link = self._services.gate.admit(token)
         if self._services.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._services, link, f"ws-{uuid4().hex}", receive, send)
+        return self._services.gate.connect(token)
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

@@ -118,6 +118,7 @@ class Session(asyncio.Protocol):
             self._gate.leave()
         if self._link is not None:
             self._services.presence.went(map(self._link.who, self._consumers))
+            self._link.disconnect()
         self._services.ended(self)
 
     def data_received(self, data: bytes) -> None:
@@ -258,13 +259,11 @@ class Session(asyncio.Protocol):
             raise ProtocolError("the first frame of a client must be its hello")
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
-        self._link = self._gate.admit(hello.token)
+        self._link = self._gate.connect(hello.token)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:
-            if self._services.presence.is_known(
-                self._link.who(consumer)
-            ):  # else another door's, which is not ours to end
+            if self._services.presence.is_known(self._link.who(consumer)):  # else another door's, not ours to end
                 self._note_consumer(consumer)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
