@@ -248,3 +248,54 @@ async def test_however_a_connection_ends_it_counts_no_more(home: Shared) -> None
 async def test_who_is_limited_to_no_namespace_counts_nowhere(home: Shared) -> None:
     async with home.connect(token="server"):
         assert not home.throttle.connections
+
+
+# -- what is told of it
+
+
+async def test_metrics_tell_what_is_used_of_each_quota_and_what_was_refused(home: Shared) -> None:
+    await home.queue.set_namespace(OURS, messages_per_minute=3, topics=1, stored_bytes=10, connections=1)
+    await home.queue.set_namespace(THEIRS, groups=5)
+    await home.queue.set_namespace("free")
+    async with home.connect(token="worker", namespace=OURS) as queue:
+        await queue.publish("orders", b"1234567")
+        with pytest.raises(TooManyError):
+            await queue.publish("mails", b"1")
+        with pytest.raises(ortoo.FullError):
+            await queue.publish("orders", b"1234")
+        with pytest.raises(RateLimitedError):
+            await queue.publish("orders", b"1")
+        with pytest.raises(TooManyError):
+            async with home.connect(token="reader"):
+                pass
+        told = (await home.ask("server", "GET", "/metrics")).text
+        seen = (await home.ask("reader", "GET", "/metrics")).text
+    for quota, used, limit, refused in (
+        ("messages_per_minute", 3, 3, 1),
+        ("topics", 1, 1, 1),
+        ("stored_bytes", 7, 10, 1),
+        ("connections", 1, 1, 1),
+    ):
+        labels = f'{{namespace="payments",quota="{quota}"}}'
+        for text in (told, seen):
+            assert f"ortoo_namespace_used{labels} {used}.0" in text
+            assert f"ortoo_namespace_limit{labels} {limit}.0" in text
+            assert f"ortoo_namespace_refusals_total{labels} {refused}.0" in text
+    assert 'ortoo_namespace_refusals_total{namespace="shipping",quota="groups"} 0.0' in told
+    assert 'namespace="free"' not in told
+    assert "shipping" not in seen
+
+
+async def test_who_is_limited_sees_the_namespaces_it_may_read_in(home: Shared) -> None:
+    await home.queue.set_namespace("empty", topics=1)
+    await home.queue.publish("orders", b"1", namespace=OURS)
+    await home.queue.publish("mails", b"1", namespace=OURS)
+    await home.queue.publish("orders", b"1", namespace=THEIRS)
+    for role, wanted in {
+        "server": {"empty": 0, OURS: 2, THEIRS: 1},
+        "reader": {OURS: 2},
+        "orders admin": {OURS: 1},
+        "stranger": {THEIRS: 1},
+    }.items():
+        async with home.connect(token=role) as queue:
+            assert {info.name: info.topics for info in await queue.namespaces()} == wanted, role

@@ -59,7 +59,7 @@ class Gate:
         self._access = access
         self._connections_max = limits.connections
         self._meters = broker.meters.door(door)
-        broker.meters.budget = budget
+        broker.meters.budget, broker.meters.throttle = budget, self._throttle
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
 
     @property

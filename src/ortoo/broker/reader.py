@@ -142,9 +142,7 @@ class Reader:
         key = None if view is None else view.key
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
-            measuring = asyncio.create_task(
-                measure(self._broker, None if view is None else view.may_see), name="ortoo-metrics"
-            )
+            measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
             self._measuring[key] = measuring
             measuring.add_done_callback(lambda done: self._measured(key, done))
         return await asyncio.shield(measuring)

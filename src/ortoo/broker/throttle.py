@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol
 
+from ortoo.engine import Engine
 from ortoo.model.access import Realm
 from ortoo.model.batch import Outgoing, content_bytes
 from ortoo.model.commands import Command, PlainCommand, Publish, Stage, Transact, unwrap
 from ortoo.model.errors import InvalidError, OrtooError, RateLimitedError, TooManyError
-
-from .broker import Broker
+from ortoo.model.namespaces import QUOTAS
+from ortoo.ports import Clock
 
 Rate = Literal["messages_per_minute", "bytes_per_minute"]
 _UNITS: dict[Rate, str] = {"messages_per_minute": "messages", "bytes_per_minute": "bytes"}
 _PER_MINUTE = 60_000  # milliseconds, and so parts of a token: with whole numbers nothing is lost or gained by waiting
+
+
+class Shell(Protocol):
+    """What it needs of the broker."""
+
+    engine: Engine
+    clock: Clock
 
 
 class Bucket:
@@ -58,7 +66,7 @@ class Bucket:
 class Throttle:
     """Of all doors together."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self._buckets: dict[tuple[str, Rate], Bucket] = {}
         self.connections: Counter[str] = Counter()  # by namespace, of clients that are limited to some
@@ -119,16 +127,20 @@ class Throttle:
         return bucket
 
     def _forget(self) -> None:
-        """Those of namespaces that have no such quota any more; now and then."""
+        """What is known of namespaces that are not registered any more; now and then."""
         namespaces = self._broker.engine.state.namespaces
-        if len(self._buckets) > 2 * len(namespaces):
-            kept = [(what, bucket) for what, bucket in self._buckets.items() if what[0] in namespaces]
-            self._buckets = dict(kept)
+        if len(self._buckets) > len(_UNITS) * len(namespaces):
+            self._buckets = {what: bucket for what, bucket in self._buckets.items() if what[0] in namespaces}
+        if len(self.refusals) > len(QUOTAS) * len(namespaces):
+            self.refusals = Counter({what: count for what, count in self.refusals.items() if what[0] in namespaces})
 
-    def used(self, namespace: str, rate: Rate) -> int:
-        """Of what may be published in a minute."""
-        bucket = self._buckets.get((namespace, rate))
-        return 0 if bucket is None else bucket.used(self._broker.clock.monotonic_ms())
+    def used(self, namespace: str) -> dict[str, int]:
+        """By name of the quota; of a rate, what is missing of a minute's worth."""
+        now, used = self._broker.clock.monotonic_ms(), {"connections": self.connections[namespace]}
+        for rate in _UNITS:
+            bucket = self._buckets.get((namespace, rate))
+            used[rate] = 0 if bucket is None else bucket.used(now)
+        return used
 
     # -- connections
 
@@ -153,6 +165,7 @@ class Throttle:
 
     def _refused(self, namespace: str, quota: str, error: OrtooError) -> OrtooError:
         self.refusals[namespace, quota] += 1
+        self._forget()
         return error
 
 

@@ -6,6 +6,7 @@ from ortoo.model import limits
 from ortoo.model.commands import DeleteNamespace, SetNamespace
 from ortoo.model.errors import ExistsError, NotFoundError, TooManyError
 from ortoo.model.names import check_name
+from ortoo.model.namespaces import QUOTAS
 from ortoo.model.records import NamespaceChanged, NamespaceDeleted
 
 from .decision import Decision
@@ -38,3 +39,5 @@ def namespace_changed(state: State, record: NamespaceChanged) -> None:
 def namespace_deleted(state: State, record: NamespaceDeleted) -> None:
     state.namespaces.pop(record.namespace, None)
     state.soft.stored.pop(record.namespace, None)
+    for quota in QUOTAS:
+        del state.soft.refusals[record.namespace, quota]
