@@ -11,6 +11,7 @@ from ortoo.broker import Broker
 from ortoo.stores.disk import open_directory
 from ortoo.testing import ManualClock
 
+from .actors import settle
 from .refusing import refused
 
 SHOP = "shop"
@@ -170,8 +171,7 @@ async def test_who_waits_for_room_gets_what_another_topic_of_the_namespace_frees
     await queue.publish("orders", b"1234567890", namespace=SHOP)
     waiting = asyncio.create_task(queue.publish("mails", b"1", namespace=SHOP, wait=60))
     other = asyncio.create_task(queue.publish("orders", b"2", namespace=SHOP, wait=60))
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await settle()
     await queue.purge("orders", namespace=SHOP)
     await waiting
     await other
