@@ -221,6 +221,7 @@ LIMITS: dict[str, str] = {
     "TOPICS_MAX": "topics",
     "NEW_TOPICS_MAX": "topics that one transaction can create by publishing to them",
     "GROUPS_MAX": "groups of a topic",
+    "NAMESPACES_MAX": "namespaces that were created or given a quota",
     "PRIORITY_MIN": "the most urgent priority",
     "PRIORITY_MAX": "the least urgent priority",
     "LANES_MAX": "different priorities in use in a topic at one time",

@@ -42,7 +42,18 @@ from .model.errors import (
 )
 from .model.history import HistoryEvent
 from .model.message import Message, Received
-from .model.replies import GroupInfo, MessageInfo, PartitionInfo, Sent, Stats, TopicInfo, Trace, TraceEvent
+from .model.namespaces import Quota
+from .model.replies import (
+    GroupInfo,
+    MessageInfo,
+    NamespaceInfo,
+    PartitionInfo,
+    Sent,
+    Stats,
+    TopicInfo,
+    Trace,
+    TraceEvent,
+)
 from .model.topic import TopicConfig
 from .model.version import __version__
 
@@ -66,6 +77,7 @@ __all__ = [
     "MessageInfo",
     "Messages",
     "NamedTransaction",
+    "NamespaceInfo",
     "NoReplyError",
     "NotFoundError",
     "NotOwnerError",
@@ -74,6 +86,7 @@ __all__ = [
     "PartitionInfo",
     "ProtocolError",
     "Queue",
+    "Quota",
     "RateLimitedError",
     "Received",
     "Reject",

@@ -85,6 +85,7 @@ def lease(topic: str, group: str = "default", max_messages: int = 1, lease_ms: i
 
 async def let_everything_happen(here: World) -> None:
     queue = here.queue
+    await queue.set_namespace("default", topics=100)
     await queue.create_topic("orders", max_attempts=2, backoff_initial=0, retention_seconds=60, ordering="none")
     await queue.create_topic("dropping", dlq=False)
     await queue.publish("orders", b"1", dedup_id="a")

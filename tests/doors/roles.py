@@ -10,13 +10,14 @@ import httpx
 
 from ortoo.app.clock import SystemClock
 from ortoo.app.metrics import Metrics
-from ortoo.broker import Broker, Budget, Gate, Presence
+from ortoo.broker import Broker, Budget, Gate, Presence, Throttle
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.access import EVERYTHING, Grant, Principal
 from ortoo.model.errors import UnauthenticatedError
 from ortoo.model.peer import PeerCertificate
 from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
+from ortoo.ports import Clock
 from ortoo.stores.memory import MemoryStore
 from tests.doors.tcp.home import Home
 
@@ -55,8 +56,11 @@ class Roles:
 class Shared(Home):
     """A queue with both doors, and a client for each role."""
 
-    def __init__(self, broker: Broker, gate: Gate, tcp: TcpDoor, http: HttpDoor, roles: Roles) -> None:
+    def __init__(
+        self, broker: Broker, gate: Gate, tcp: TcpDoor, http: HttpDoor, roles: Roles, throttle: Throttle
+    ) -> None:
         super().__init__(broker, gate, tcp)
+        self.throttle = throttle
         self.roles = roles
         self.http = http
         self.base = f"http://127.0.0.1:{http.address[1]}"
@@ -68,10 +72,13 @@ class Shared(Home):
 
 
 @asynccontextmanager
-async def serving_roles(lake: str | None = None) -> AsyncIterator[Shared]:
-    broker, budget, roles = Broker(MemoryStore(), SystemClock()), Budget(1 << 30), Roles()
-    presence = Presence(broker)
-    gates = {name: Gate(name, broker, roles, LimitSettings(), budget, presence) for name in ("tcp", "http")}
+async def serving_roles(lake: str | None = None, clock: Clock | None = None) -> AsyncIterator[Shared]:
+    broker, budget, roles = Broker(MemoryStore(), clock or SystemClock()), Budget(1 << 30), Roles()
+    presence, throttle = Presence(broker), Throttle(broker)
+    gates = {
+        name: Gate(name, broker, roles, LimitSettings(), budget, presence, throttle=throttle)
+        for name in ("tcp", "http")
+    }
     tcp = TcpDoor(gates["tcp"], TcpSettings(port=0))
     metrics = Metrics(broker)
     http = HttpDoor(gates["http"], HttpSettings(port=0), metrics=metrics.render, ready=lambda: None, lake=lake)
@@ -81,6 +88,6 @@ async def serving_roles(lake: str | None = None) -> AsyncIterator[Shared]:
         for door in (tcp, http):
             await door.open()
             stack.push_async_callback(door.close, 1)
-        home = Shared(broker, gates["tcp"], tcp, http, roles)
+        home = Shared(broker, gates["tcp"], tcp, http, roles, throttle)
         stack.push_async_callback(home.web.aclose)
         yield home

@@ -119,6 +119,9 @@ def samples(place: Place) -> dict[type, Any]:
         c.RotateKey("new"),
         c.Reencrypt(),
         q.GetKeys(),
+        c.SetNamespace(OURS),
+        c.DeleteNamespace(OURS),
+        q.ListNamespaces(),
         q.ListTopics(OURS),
         q.GetTopic(TOPIC),
         q.GetStats(),
@@ -147,6 +150,8 @@ def expected(role: str, kind: type) -> str | None:
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything":
             return None if any({"read", "admin"} & set(grant.scopes) for grant in ROLES[role]) else FORBIDDEN
+        case "server":
+            return None if role == "server" else FORBIDDEN
         case "namespace":
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "message" | "redrive" if not grants(role, "read"):
@@ -227,7 +232,11 @@ async def test_every_route_over_http(role: str) -> None:
             home, place = await worlds.get()
             name, body = f"{route.method} {route.path}", body_of(route, place)
             path = route.path.format(
-                topic="orders", group="g", name="tx", id=place.dead if "/dlq/" in route.path else place.message
+                topic="orders",
+                namespace=OURS,
+                group="g",
+                name="tx",
+                id=place.dead if "/dlq/" in route.path else place.message,
             )
             answer = await home.ask(role, route.method, f"{path}?namespace={OURS}{QUERIES.get(route.path, '')}", body)
             code = answer.json().get("code") if answer.status_code >= 400 else None

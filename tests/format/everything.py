@@ -26,6 +26,7 @@ async def everything(disk: Disk, clock: ManualClock) -> None:
 
 async def _forget(queue: Queue) -> None:
     """Dedup ids that the log still has, and that count no more."""
+    await queue.set_namespace("shop", messages_per_minute=600, stored_bytes=1 << 20)
     await queue.create_topic("forgetful", partitions=2)
     await queue.publish_many("forgetful", [Message(b"%d" % number, dedup_id=f"d{number}") for number in range(4)])
     await queue.update_topic("forgetful", dedup_scope="namespace")
@@ -84,6 +85,8 @@ async def _end(queue: Queue) -> None:
         await queue.publish(topic, b"goes")
     await queue.purge("purged")
     await queue.delete_topic("deleted")
+    await queue.set_namespace("ended", topics=1)
+    await queue.delete_namespace("ended")
 
 
 async def _bury(one: Opened) -> None:

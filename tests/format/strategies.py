@@ -11,6 +11,7 @@ from ortoo.model import records as r
 from ortoo.model.batch import Batch, Outgoing
 from ortoo.model.commands import Publish
 from ortoo.model.names import GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.namespaces import Quota
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.publishers import Publishers, compact
 from ortoo.model.topic import TopicConfig
@@ -96,6 +97,7 @@ read_history: st.SearchStrategy[r.HistoryRecord] = st.one_of(
 _outgoing = st.lists(values, min_size=1, max_size=3).map(Outgoing)
 _origins = st.lists(st.builds(r.Origin, refs, texts, texts, st.integers(0, 9), _error), max_size=2)
 
+_limit = st.none() | st.integers(0, 2**62)
 records: st.SearchStrategy[r.Record] = st.one_of(
     read_history,
     st.builds(r.Opened, times, numbers),
@@ -155,4 +157,6 @@ records: st.SearchStrategy[r.Record] = st.one_of(
         st.lists(st.tuples(st.integers(1, 9).map(TopicId), st.integers(0, 9), times), max_size=3),
     ),
     st.builds(r.TransactionEnded, times, texts, texts, st.booleans()),
+    st.builds(r.NamespaceChanged, times, texts, st.builds(Quota, topics=_limit, stored_bytes=_limit)),
+    st.builds(r.NamespaceDeleted, times, texts),
 )

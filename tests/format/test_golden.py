@@ -14,6 +14,7 @@ from ortoo.broker import Broker
 from ortoo.client import Queue
 from ortoo.engine.dumps import peek
 from ortoo.model.errors import UnavailableError
+from ortoo.model.namespaces import Quota
 from ortoo.model.records import Published, Record, Staged
 from ortoo.stores.disk import KeyRing, RealDisk, open_directory
 from ortoo.stores.disk.check import check_directory
@@ -114,6 +115,7 @@ def test_the_newest_has_every_field_that_was_added_to_checkpoints() -> None:
     assert len(msgspec.to_builtins(checkpoint.manifest)) == len(checkpoint.manifest.__struct_fields__)
     dumped = peek(checkpoint.snapshot)
     assert dumped.producers
+    assert dumped.namespaces == [("shop", Quota(messages_per_minute=600, stored_bytes=1 << 20))]
     assert any(topic.dedup_forgotten and any(topic.dedup_ends) for topic in dumped.topics)
 
 

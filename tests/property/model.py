@@ -7,15 +7,16 @@ must go) the model learns from the engine and only checks that it was allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from ortoo.engine.retry import backoff_ms
 from ortoo.model import commands as c
 from ortoo.model import limits
-from ortoo.model.batch import Batch, Outgoing, join, message_sizes
-from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError
+from ortoo.model.batch import Batch, Outgoing, join, message_sizes, size_of
+from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError, TooManyError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.namespaces import Quota
 from ortoo.model.records import DeathReason, Origin
 from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig, dlq_config, topic_config
@@ -306,6 +307,8 @@ class Model:
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}
         self.counters = Counters()
+        self.quota: Quota | None = None  # of the namespace, where it is registered
+        self.stored = 0  # bytes before the command, as the records tell; counted by whoever asks
         self.copies: dict[MessageRef, Origin] = {}  # every dead letter and redriven copy, and where it came from
 
     # -- finding things
@@ -342,10 +345,38 @@ class Model:
     def create_topic(self, command: c.CreateTopic) -> TopicId:
         found = self.topics.get(command.topic)
         if found is None:
+            self._check_topics(1)
             return self._new_topic(command.topic, command.config).id
         if not command.exist_ok or found.config != command.config:
             raise ExistsError("topic")
         return found.id
+
+    # -- the quota
+
+    def set_namespace(self, command: c.SetNamespace) -> None:
+        self.quota = command.quota
+
+    def delete_namespace(self) -> None:
+        if self.topics:
+            raise ExistsError("topics")
+        if self.quota is None:
+            raise NotFoundError("namespace")
+        self.quota = None
+
+    def _check_topics(self, new: int) -> None:
+        """What is made by itself is never refused, and counts."""
+        if self.quota is not None and self.quota.topics is not None and len(self.topics) + new > self.quota.topics:
+            raise TooManyError("topics")
+
+    def _check_groups(self, new: int) -> None:
+        most = None if self.quota is None else self.quota.groups
+        if new and most is not None and len(list(self.groups())) + new > most:
+            raise TooManyError("groups")
+
+    def _check_stored(self, new: int) -> None:
+        most = None if self.quota is None else self.quota.stored_bytes
+        if most is not None and self.stored + new > most:
+            raise InvalidError("bytes") if new > most else FullError("bytes")
 
     def _new_topic(self, name: TopicName, config: TopicConfig) -> Topic:
         self._check_secrecy(name, config)
@@ -411,6 +442,7 @@ class Model:
         topic = self.topic(command.topic)
         if command.group in topic.groups:
             raise ExistsError("group")
+        self._check_groups(1)
         return self._new_group(topic, command.group, command.start, now, command.ephemeral).id
 
     def _new_group(self, topic: Topic, name: str, start: c.Position, now: int, ephemeral: bool = False) -> Group:
@@ -460,13 +492,15 @@ class Model:
 
     def publish(self, command: c.Publish, now: int, placed: Placed | None) -> Placed:
         topic = self._for_publishing(command.topic)
-        self._check_publish(topic, command.batch, now)
+        self._check_stored(self._check_publish(topic, command.batch, now))
         assert placed is not None, "the engine refused what it should take"
         return self._place(self._made(topic), command.batch, now, placed)
 
-    def _for_publishing(self, name: TopicName) -> Topic:
-        """Only publishing creates a topic by itself. Not made yet, for the publish may be refused."""
+    def _for_publishing(self, name: TopicName, ahead: int = 0) -> Topic:
+        """Only publishing creates a topic by itself. Not made yet, for the publish may be refused; `ahead`: so many others of
+        the same command are not made either."""
         if name not in self.topics:
+            self._check_topics(1 + ahead)
             self._check_secrecy(name, TopicConfig())
         return self.topics.get(name) or Topic(TopicId(0), name, TopicConfig())
 
@@ -479,11 +513,18 @@ class Model:
         if any(partition is not None and partition >= len(topic.partitions) for partition in batch.partitions or ()):
             raise InvalidError("partition")
 
-    def _check_publish(self, topic: Topic, batch: Outgoing, now: int) -> None:
+    def _check_publish(self, topic: Topic, batch: Outgoing, now: int, shared: Collection[str] = ()) -> int:
+        """How many bytes it would publish. `shared`: dedup ids that the same command has published elsewhere."""
         self._check_fits(topic, batch)
-        new = len(batch) - len(self._duplicates(topic, batch, now))
-        if topic.config.max_depth is not None and topic.depth() + new > topic.config.max_depth:
+        known = self._duplicates(topic, batch, now)
+        ids = batch.dedup_ids or [None] * len(batch)
+        if topic.config.dedup_scope == "topic":
+            shared = ()
+        new = [row for row in range(len(batch)) if row not in known and ids[row] not in shared]
+        if topic.config.max_depth is not None and topic.depth() + len(new) > topic.config.max_depth:
             raise FullError("depth")
+        sizes = message_sizes(batch.values, batch.keys, batch.headers)
+        return sum(sizes[row] for row in new)
 
     def _sharing(self, topic: Topic) -> list[Topic]:
         """Those whose dedup ids count for a publish to this one."""
@@ -616,6 +657,7 @@ class Model:
                 raise InvalidError("partition")
             if command.key is not None and topic.config.ordering != "key":
                 raise InvalidError("key")
+        self._check_groups(sum(command.group not in topic.groups for topic in topics))
         assert reply is not None, "the engine refused what it should take"
         wanted = command.max_messages
         left = list(reply.taken)
@@ -849,8 +891,13 @@ class Model:
         if any(lost for _, lost in found):
             raise LeaseLostError("lost")
         wholes = self._joined(command.publishes)
+        stored, made, shared = 0, 0, set[str]()
         for name, whole in wholes.items():
-            self._check_publish(self._for_publishing(name), whole, now)
+            topic = self._for_publishing(name, made)
+            stored += self._check_publish(topic, whole, now, shared)
+            self._check_stored(stored)
+            made += name not in self.topics
+            shared |= set(filter(None, whole.dedup_ids or ())) if topic.config.dedup_scope == "namespace" else set()
         assert placed is not None, "the engine refused what it should take"
         for held, _ in found:
             if held is not None:
@@ -899,6 +946,7 @@ class Model:
     def stage(self, command: c.Stage) -> int:
         transaction = self._open(command.namespace, command.transaction)
         self._check_fits(self._for_publishing(command.publish.topic), command.publish.batch)
+        self._check_stored(size_of(command.publish.batch))
         transaction.parts.setdefault(command.part, []).append(command.publish)
         transaction.staged.append((command.part, command.publish))
         return transaction.count()
@@ -913,8 +961,10 @@ class Model:
         transaction = self._open(*name)
         chosen = [part for part in transaction.parts if command.parts is None or part in command.parts]
         wholes = self._joined([publish for part, publish in transaction.staged if part in chosen])
+        made = 0
         for topic, whole in wholes.items():
-            found = self._for_publishing(topic)
+            found = self._for_publishing(topic, made)
+            made += topic not in self.topics
             self._check_fits(found, whole)
             if found.config.max_depth is not None and found.depth() + len(whole) > found.config.max_depth:
                 raise FullError("depth")
@@ -1036,6 +1086,7 @@ class Model:
         topic = self.by_id(command.origin.topic)
         if topic is None or command.origin.partition >= len(topic.partitions):
             raise NotFoundError("origin")
+        self._check_groups(command.group not in topic.groups)
         partition = topic.partitions[command.origin.partition]
         if command.origin.offset >= partition.end:
             raise NotFoundError("origin")

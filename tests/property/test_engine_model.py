@@ -24,6 +24,7 @@ from ortoo.engine import alarms as a
 from ortoo.engine.decision import Decision
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
+from ortoo.engine.quotas import count_stored
 from ortoo.engine.transaction import Name
 from ortoo.engine.view import group_info, offsets_in_state, state_of
 from ortoo.model import commands as c
@@ -32,6 +33,7 @@ from ortoo.model import records as r
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, TopicName
+from ortoo.model.namespaces import Quota
 from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled
 from ortoo.model.topic import Ordering, TopicConfig, topic_config
 from tests.format.meaning import meaning
@@ -84,6 +86,15 @@ FEATURES: list[dict[str, Any]] = [
     {"partitions": 3, "allow_reorder": True},
     {"max_message_bytes": 3},
     {"lease": 2.0},
+]
+
+LIMITS = [
+    Quota(),
+    Quota(topics=3),
+    Quota(groups=2),
+    Quota(stored_bytes=60),
+    Quota(stored_bytes=120),
+    Quota(topics=5, groups=3, stored_bytes=200),
 ]
 
 features = st.lists(st.sampled_from(FEATURES), min_size=1, max_size=3)
@@ -216,6 +227,7 @@ def engine_state(engine: Engine, now: int) -> dict[str, Any]:
             for name, transaction in state.transactions.items()
         },
         "ended": state.ended,
+        "namespaces": state.namespaces,
         "topics": {
             str(topic.name): {
                 "id": topic.id,
@@ -257,6 +269,7 @@ def model_state(model: Model, now: int) -> dict[str, Any]:
             for name, transaction in model.transactions.items()
         },
         "ended": model.ended,
+        "namespaces": {} if model.quota is None else {DEFAULT_NAMESPACE: model.quota},
         "topics": {str(topic.name): topic_model_state(topic, now) for topic in model.topics.values()},
     }
 
@@ -455,6 +468,8 @@ class EngineMachine(RuleBasedStateMachine):
         decision: Decision | None = None
         refused: type[OrtooError] | None = None
         sent = self.numbered(command)
+        if self.model.quota is not None:
+            self.model.stored = count_stored(self.replayed().state, DEFAULT_NAMESPACE)
         try:
             decision = self.decide(sent)
         except OrtooError as error:
@@ -1009,6 +1024,22 @@ class StrictOrder(EngineMachine):
     main = "s"
 
 
+class Limited(EngineMachine):
+    """What the namespace may hold is bounded, now and then."""
+
+    main = "k"
+
+    @precondition(lambda self: self.turn % 2 == 0)
+    @rule(quota=st.sampled_from(LIMITS))
+    def set_quota(self, quota: Quota) -> None:
+        self.do(c.SetNamespace(DEFAULT_NAMESPACE, quota), lambda m, cmd, _: m.set_namespace(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule()
+    def delete_namespace(self) -> None:
+        self.do(c.DeleteNamespace(DEFAULT_NAMESPACE), lambda m, cmd, _: m.delete_namespace())
+
+
 every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder])
 
 
@@ -1016,6 +1047,11 @@ every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOr
 @pytest.mark.timeout(1800)  # to shrink a failure
 def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> None:
     run_machine(machine, examples=80, steps=50, derandomize=True)
+
+
+@pytest.mark.timeout(1800)
+def test_it_does_so_where_the_namespace_has_a_quota() -> None:
+    run_machine(Limited, examples=100, steps=50, derandomize=True)
 
 
 @pytest.mark.timeout(1800)

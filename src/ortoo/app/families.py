@@ -86,6 +86,18 @@ SECTIONS: dict[str, list[Family]] = {
             "ortoo_group_oldest_pending_seconds": "age of the oldest message not settled yet; 0 if there is none",
         },
     ),
+    "Namespaces": [
+        *_gauges(
+            ("namespace", "quota"),
+            {
+                "ortoo_namespace_used": "what a namespace uses of a quota; of a rate, in the last minute",
+                "ortoo_namespace_limit": "the quota",
+            },
+        ),
+        *_counters(
+            ("namespace", "quota"), {"ortoo_namespace_refusals_total": "requests and connections beyond a quota"}
+        ),
+    ],
     "Doors": [
         *_gauges(("door",), {"ortoo_connections": "clients connected"}),
         *_counters(

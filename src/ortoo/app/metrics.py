@@ -8,7 +8,15 @@ from collections.abc import Callable
 
 from ortoo.client.link import Link
 from ortoo.model.histogram import Histogram
-from ortoo.model.metrics import BrokerFigures, DoorFigures, GroupFigures, MetricFigures, StoreFigures, TopicFigures
+from ortoo.model.metrics import (
+    BrokerFigures,
+    DoorFigures,
+    GroupFigures,
+    MetricFigures,
+    NamespaceFigures,
+    StoreFigures,
+    TopicFigures,
+)
 from ortoo.model.queries import GetMetrics
 from ortoo.model.version import __version__
 
@@ -54,6 +62,8 @@ def _render(readings: Readings, figures: MetricFigures) -> bytes:
     for name, histogram in figures.deliveries:
         readings.add_histogram("ortoo_delivery_latency_seconds", histogram, *name)
         readings.add_histogram("mqtt_queue_delivery_latency_seconds", histogram, *name)
+    for namespace in figures.namespaces:
+        _read_namespace(readings, namespace)
     if figures.broker is not None:
         _read_doors(readings, figures.doors)
         _read_broker(readings, figures.broker)
@@ -92,6 +102,13 @@ def _read_group(readings: Readings, group: GroupFigures, *labels: str) -> None:
         readings.add(f"ortoo_group_{figure}", getattr(group, figure), *labels)
     readings.add("mqtt_queue_active_consumers", group.consumers, *labels)
     readings.add("mqueue_ready_queue_depth", group.ready)
+
+
+def _read_namespace(readings: Readings, namespace: NamespaceFigures) -> None:
+    for quota, limit in namespace.limits.items():
+        readings.add("ortoo_namespace_used", namespace.used[quota], namespace.name, quota)
+        readings.add("ortoo_namespace_limit", limit, namespace.name, quota)
+        readings.add("ortoo_namespace_refusals_total", namespace.refusals[quota], namespace.name, quota)
 
 
 def _read_doors(readings: Readings, doors: dict[str, DoorFigures]) -> None:

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence
+from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Throttle
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
@@ -152,7 +152,6 @@ class Server:
         doors = sum(enabled.values())
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
         limits = _fit_connections(self.settings.limits, doors, handshakes)
-        presence = Presence(self.broker)
         addresses = AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         wanted = self.settings.audit.enabled
         if access.needs_token if wanted is None else wanted:
@@ -160,7 +159,8 @@ class Server:
             self.broker.problem_sources.append(self.audit.problems)
         audited = None if self.audit is None else self.audit.note
         names = [name for name, is_on in enabled.items() if is_on]
-        return {name: Gate(name, self.broker, access, limits, budget, presence, addresses, audited) for name in names}
+        shared = (Presence(self.broker), addresses, Throttle(self.broker), audited)
+        return {name: Gate(name, self.broker, access, limits, budget, *shared) for name in names}
 
     def _make_doors(self) -> dict[str, Door]:
         tls = None

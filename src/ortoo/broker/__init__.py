@@ -7,6 +7,7 @@ from .budget import Budget, Share
 from .gate import AuthorizedLink, Gate
 from .presence import Presence
 from .subscription import Subscription
+from .throttle import Throttle
 
 __all__ = [
     "Access",
@@ -19,4 +20,5 @@ __all__ = [
     "Presence",
     "Share",
     "Subscription",
+    "Throttle",
 ]

@@ -42,9 +42,10 @@ from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
 from .publishing import Publishing
-from .reader import Reader, View
+from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
+from .view import View
 from .waiters import CapacityWaiters, describe, resolve, room_in
 from .wakeup import Wakeup
 
@@ -177,7 +178,6 @@ class Broker:
         self._arm()
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        """With `wait_ms`, waits that long for room in a full topic."""
         return await self._publishing.publish(command, wait_ms)
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
@@ -324,8 +324,8 @@ class Broker:
         if self._refusal is None:
             if self.waiters:
                 self.waiters.wake(describe(self.engine.state, name, partitions))
-            if name in self._capacity_waiters:
-                self._capacity_waiters.notify(name, room_in(self.engine.state, name))
+            if self._capacity_waiters:
+                self._capacity_waiters.freed(self.engine.state, name)
 
     def _wake_reassigned(self) -> None:
         """Partitions that found another owner may have messages for one who waits; no commit tells of that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 from time import monotonic
@@ -22,6 +23,7 @@ from ortoo.model.errors import (
     UnauthenticatedError,
 )
 from ortoo.model.names import TopicName
+from ortoo.model.namespaces import QUOTAS
 from ortoo.model.operations import FAMILIES
 from ortoo.model.records import DeathReason
 from ortoo.model.replies import Counters
@@ -29,7 +31,9 @@ from ortoo.model.topic import TopicConfig
 from ortoo.ports import Store
 
 from .meters import INTERNAL, DoorMeters, Meters
+from .namespaces import list_namespaces
 from .turns import Turns
+from .view import View
 from .waiters import Waiters
 
 _DELIVERIES_UNITS = 5  # what a topic's histogram costs, in partitions
@@ -64,17 +68,18 @@ class Measured(Protocol):
     def full(self) -> str | None: ...
 
 
-async def measure(broker: Measured, may_see: Callable[[TopicName], bool] | None = None) -> m.MetricFigures:
+async def measure(broker: Measured, view: View | None = None) -> m.MetricFigures:
     """Each topic and each group as it is when its turn comes. What is answered is a copy of everything that goes on counting.
 
     Who may not see everything is told of its topics, and nothing of the server.
     """
-    turns = Turns()
-    if may_see is not None:
+    turns, namespaces = Turns(), await _namespaces(broker, view)
+    if view is not None:
+        may_see = view.may_see
         topics = await _topics(broker, turns, Counters(), may_see)
         known = broker.meters.known_deliveries(broker.engine.state.names)
         return m.MetricFigures(
-            topics, [(t, h.copy()) for t, h in known if t is not None and may_see(t)], {}, None, None
+            topics, [(t, h.copy()) for t, h in known if t is not None and may_see(t)], {}, None, None, namespaces
         )
     total = broker.engine.state.past_counters()
     topics = await _topics(broker, turns, total, lambda _: True)
@@ -85,7 +90,30 @@ async def measure(broker: Measured, may_see: Callable[[TopicName], bool] | None 
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
     figures, store = _broker(broker, total), broker.store
     stored = await asyncio.to_thread(store.figures)
-    return m.MetricFigures(topics, deliveries, doors, figures, stored)
+    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces)
+
+
+async def _namespaces(broker: Measured, view: View | None) -> list[m.NamespaceFigures]:
+    """Those with a quota, as far as they are told."""
+    state, throttle, found = broker.engine.state, broker.meters.throttle, list[m.NamespaceFigures]()
+    if not state.namespaces:
+        return found
+    refusals = state.soft.refusals + (Counter() if throttle is None else throttle.refusals)
+    for info in await list_namespaces(state, None, view):
+        limits = {name: limit for name in QUOTAS if (limit := getattr(info.quota, name)) is not None}
+        if limits and len(found) < m.NAMESPACES_MAX:
+            used = {"topics": info.topics, "groups": info.groups, "stored_bytes": info.bytes}
+            if throttle is not None:
+                used |= throttle.used(info.name)
+            found.append(
+                m.NamespaceFigures(
+                    info.name,
+                    {name: used.get(name, 0) for name in limits},
+                    limits,
+                    {name: refusals[info.name, name] for name in limits},
+                )
+            )
+    return found
 
 
 async def _topics(

@@ -29,10 +29,11 @@ from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters
 from .presence import Presence, Who
-from .reader import View
 from .rights import Rights
 from .stamping import stamped
 from .subscription import Subscription
+from .throttle import Throttle
+from .view import View
 
 _log = logging.getLogger("ortoo.gate")
 
@@ -54,20 +55,22 @@ class Gate:
         budget: Budget,
         presence: Presence | None = None,
         addresses: AddressLimits | None = None,
+        throttle: Throttle | None = None,
         audited: Audited | None = None,
     ) -> None:
-        """`presence` and `addresses` are those of all doors; the only door needs to give none. `audited` is told what an auditor
-        should know."""
+        """`presence`, `addresses` and `throttle` are those of all doors; the only door needs to give none. `audited` is told what
+        an auditor should know."""
         self.door = door
         self.budget = budget
         self.presence = presence or Presence(broker)
+        self._throttle = throttle or Throttle(broker)
         self._broker = broker
         self._access = access
         self._audited = audited
         self._connections_max = limits.connections
         self._addresses = addresses or AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         self._meters = broker.meters.door(door)
-        broker.meters.budget = budget
+        broker.meters.budget, broker.meters.throttle = budget, self._throttle
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
 
     @property
@@ -117,7 +120,7 @@ class Gate:
                 self._audited(event)
             raise
         audited = None if self._audited is None else partial(self._note, self._audited, principal, address)
-        return AuthorizedLink(self._broker, principal, self._meters, self._access, audited)
+        return AuthorizedLink(self._broker, principal, self._meters, self._access, self._throttle, audited)
 
     def _note(self, audited: Audited, principal: Principal, address: str | None, request: Any, outcome: str) -> None:
         audited(
@@ -132,9 +135,22 @@ class Gate:
             )
         )
 
+    def connect(
+        self, token: str | None, address: str | None = None, certificate: PeerCertificate | None = None
+    ) -> AuthorizedLink:
+        """The same for a client that stays, which counts where its namespaces have a quota of connections: end it with
+        `disconnect`. TooManyError when there are as many as there may be."""
+        link = self.admit(token, address, certificate)
+        try:
+            link.connect()
+        except OrtooError as error:
+            self._meters.failed("connect", error)
+            raise
+        return link
+
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
-        return AuthorizedLink(self._broker, HOST, self._meters, self._access)
+        return AuthorizedLink(self._broker, HOST, self._meters, self._access, self._throttle)
 
 
 class AuthorizedLink:
@@ -146,11 +162,14 @@ class AuthorizedLink:
         principal: Principal,
         meters: DoorMeters,
         access: Authenticator,
+        throttle: Throttle,
         noted: Callable[[Any, str], None] | None = None,
     ) -> None:
         """`noted` is told of requests that an auditor should know of, and how they ended."""
         self._noted = noted
         self._broker = broker
+        self._throttle = throttle
+        self._is_connected = False
         self._meters = meters
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name)
@@ -163,6 +182,16 @@ class AuthorizedLink:
 
     async def close(self) -> None:
         pass
+
+    def connect(self) -> None:
+        self._throttle.connect(self.principal.realm)
+        self._is_connected = True
+
+    def disconnect(self) -> None:
+        """However often it is said, it counts once."""
+        if self._is_connected:
+            self._is_connected = False
+            self._throttle.disconnect(self.principal.realm)
 
     def _topic_name(self, topic: TopicId) -> TopicName | None:
         found = self._broker.engine.state.topics.get(topic)
@@ -206,6 +235,7 @@ class AuthorizedLink:
 
     async def _call(self, command: AnyCommand) -> Any:
         allowed = stamped(self.check(command), self._publisher)
+        self._throttle.charge(allowed)
         if self._noted is None or operation_of(command).scope != "admin":
             return await self._broker.call(allowed)
         try:
@@ -220,7 +250,9 @@ class AuthorizedLink:
         return await self._meters.timed("publish", self._publish(command, wait_ms))
 
     async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
-        return await self._broker.publish(stamped(self.check(command), self._publisher), wait_ms)
+        command = stamped(self.check(command), self._publisher)
+        self._throttle.charge(command)
+        return await self._broker.publish(command, wait_ms)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         """The same for a request of that size: while it waits for room, it does not count as being served."""
@@ -228,6 +260,7 @@ class AuthorizedLink:
 
     async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         command = stamped(self.check(command), self._publisher)
+        self._throttle.charge(command)
         try:
             return await self._broker.publish(command)
         except FullError as error:
@@ -275,7 +308,7 @@ class AuthorizedLink:
         query = self.check(query)
         if self._rights is None:
             return await self._broker.ask(query)
-        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see))
+        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see, self._rights.may_enter))
 
 
 def _masked(info: TopicInfo) -> TopicInfo:

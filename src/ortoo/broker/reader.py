@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from ortoo.model.replies import (
     HistoryPage,
     MessageFound,
     MessageState,
+    NamespaceInfo,
     Page,
     Stats,
     Taken,
@@ -39,13 +40,16 @@ from ortoo.model.replies import (
 
 from .figures import Measured, measure
 from .keys import keys_of
+from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
+from .view import View
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
     q.ListTopics: "topics",
+    q.ListNamespaces: "namespaces",
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
@@ -57,16 +61,9 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListMessages: "messages",
     q.GetTrace: "trace",
 }
-_VIEWED = (q.ListTopics, q.GetStats, q.GetMetrics)  # answered with no more than whoever asks may see
+_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics)  # answered with no more than whoever asks may see
 
 A = TypeVar("A")
-
-
-class View(NamedTuple):
-    """What somebody may see of the queue, who may not see everything."""
-
-    key: Hashable  # the same for those who may see the same
-    may_see: Callable[[TopicName], bool]
 
 
 async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
@@ -113,6 +110,9 @@ class Reader:
         topics = self._broker.state.topics.values()
         return list(topics) if view is None else [topic for topic in topics if view.may_see(topic.name)]
 
+    async def namespaces(self, namespace: str | None = None, view: View | None = None) -> list[NamespaceInfo]:
+        return await list_namespaces(self._broker.state, namespace, view)
+
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
         return await _look_at(self._broker.state.topic(name), Turns())
@@ -146,9 +146,7 @@ class Reader:
         key = None if view is None else view.key
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
-            measuring = asyncio.create_task(
-                measure(self._broker, None if view is None else view.may_see), name="ortoo-metrics"
-            )
+            measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
             self._measuring[key] = measuring
             measuring.add_done_callback(lambda done: self._measured(key, done))
         return await asyncio.shield(measuring)

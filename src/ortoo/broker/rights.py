@@ -19,7 +19,7 @@ from ortoo.model.access import INBOX_PREFIX, Principal, Scope
 from ortoo.model.errors import ForbiddenError, LeaseLostError
 from ortoo.model.names import INBOX_LABELS, MessageRef, ReceiptRef, TopicId, TopicName
 from ortoo.model.operations import About, operation_of
-from ortoo.model.queries import ListTopics
+from ortoo.model.queries import ListNamespaces, ListTopics
 
 _REMEMBERED_MAX = 10_000
 _NOWHERE = TopicId(0)  # no topic ever has this id
@@ -56,6 +56,10 @@ class Rights:
 
     def may_see(self, topic: TopicName) -> bool:
         return self.may("read", topic)
+
+    def may_enter(self, namespace: str) -> bool:
+        """Whether it may know what there is in the namespace."""
+        return self._principal.allows_in("read", namespace)
 
     def check(self, scope: Scope, topic: TopicName) -> None:
         if not self.may(scope, topic):
@@ -149,12 +153,12 @@ class Rights:
         self.check(scope, name)
 
     def _server(self, request: Any, scope: Scope) -> Any:
-        raise self._forbidden(scope, "all namespaces")
+        raise self._forbidden(scope, "the whole server")
 
     def _anything(self, request: Any, scope: Scope) -> Any:
         if not any(scope in grant.scopes or "admin" in grant.scopes for grant in self._principal.grants):
             raise self._forbidden(scope, "at least one topic")
-        if isinstance(request, ListTopics) and request.namespace is not None:
+        if isinstance(request, ListTopics | ListNamespaces) and request.namespace is not None:
             self._check_in(scope, request.namespace)
         if isinstance(request, c.Leave):
             if request.topic is not None:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from ortoo.engine.lease import is_wanted
+from ortoo.engine.quotas import is_full
 from ortoo.engine.state import State
 from ortoo.model import limits
 from ortoo.model.commands import Lease
@@ -325,6 +326,14 @@ class CapacityWaiters:
         for _, future in woken:
             resolve(future)
 
+    def freed(self, state: State, topic: TopicName) -> None:
+        """Something became of that topic. Where it made room in a namespace that was full, the others of that have room, too."""
+        if topic in self:
+            self.notify(topic, room_in(state, topic))
+        if topic.namespace in state.soft.stored and not is_full(state, topic.namespace):
+            for other in [name for name in self._waiting if name.namespace == topic.namespace and name != topic]:
+                self.notify(other, room_in(state, other))
+
     def notify_all(self, room: Callable[[TopicName], int | None] = lambda _: None) -> None:
         for topic in list(self._waiting):
             self.notify(topic, room(topic))
@@ -333,6 +342,8 @@ class CapacityWaiters:
 def room_in(state: State, name: TopicName) -> int | None:
     """How many more messages a topic takes; None when that is not bounded."""
     topic = state.names.get(name)
+    if is_full(state, name.namespace):
+        return 0
     if topic is None or topic.config.max_depth is None:
         return None
     return max(0, topic.config.max_depth - topic.depth())

@@ -23,6 +23,7 @@ from . import (
     groups,
     keys,
     messages,
+    namespaces,
     pipeline,
     publish,
     serve,
@@ -54,6 +55,7 @@ app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messag
 app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
 app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
+app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)

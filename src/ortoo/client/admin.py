@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
-from secrets import token_hex
 from typing import Any, Literal, get_args
 
-from ortoo.model import limits
 from ortoo.model.commands import (
     END,
     START,
@@ -27,17 +25,13 @@ from ortoo.model.commands import (
     Position,
     PurgeTopic,
     Redrive,
-    Reencrypt,
     RetryNow,
-    RotateKey,
     Seek,
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
-from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.queries import (
-    GetKeys,
     GetMessage,
     GetOffsets,
     GetStats,
@@ -50,8 +44,8 @@ from ortoo.model.queries import (
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms, to_topic_name
-from .link import Link
+from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
+from .server_admin import ServerAdmin
 
 _AT_ONCE = 150  # commands under way together
 _PAGE = 2_000  # dead letters that are looked at before others run
@@ -80,15 +74,8 @@ def to_position(at: Where | None, offset: int | None, time: Time | None) -> Posi
     return END if at in ("end", "new") else START
 
 
-class Admin:
-    """Topics, groups and single messages. The first part of a Queue."""
-
-    def __init__(self, link: Link, namespace: str) -> None:
-        self._link = link
-        self.namespace = check_name("a namespace", namespace)
-
-    def _name(self, topic: str, namespace: str | None) -> TopicName:
-        return to_topic_name(namespace or self.namespace, topic)
+class Admin(ServerAdmin):
+    """Topics, groups and single messages."""
 
     # -- topics
 
@@ -169,32 +156,6 @@ class Admin:
 
     async def stats(self) -> Stats:
         return await self._link.ask(GetStats())
-
-    # -- keys of encrypted topics
-
-    async def keys(self, *, with_uses: bool = True) -> KeysInfo:
-        """Which keys there are, which one encrypts, and what needs each; the latter takes reading, and can be left out."""
-        return await self._link.ask(GetKeys(with_uses))
-
-    async def rotate_key(self, name: str | None = None) -> RotatedKey:
-        """Adds a new key to the queue's key file; it encrypts from now on. Where keys come from elsewhere they are only read
-        again, and `advice` in the answer tells how to add one."""
-        name = f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}" if name is None else check_text("a key's name", name)
-        rotated: RotatedKey = await self._link.call(RotateKey(name))
-        return rotated
-
-    async def reencrypt(
-        self,
-        topics: Sequence[str] | None = None,
-        *,
-        bytes_per_second: int = limits.REENCRYPT_BYTES_PER_SECOND,
-        namespace: str | None = None,
-    ) -> None:
-        """Begins to write anew what older keys encrypted: of these topics, or of all there are. `keys()` tells how far it is."""
-        if isinstance(topics, str) or not isinstance(topics, Sequence | None):
-            raise InvalidError(f"topics must be a list of names, not {topics!r}")
-        names = None if topics is None else [self._name(topic, namespace) for topic in topics]
-        await self._link.call(Reencrypt(names, check_count("bytes_per_second", bytes_per_second)))
 
     # -- groups
 

@@ -30,6 +30,7 @@ from .group import Group
 from .lease import draft_group, resolve
 from .picker import Budget
 from .publish import check_healthy
+from .quotas import check_groups
 from .settle import give_up_lease
 from .state import State
 from .topic import Topic
@@ -105,6 +106,7 @@ def decide_create_group(state: State, command: CreateGroup, now: int) -> Decisio
     found = topic.group_names.get(command.group)
     if found is not None:
         raise ExistsError(f"topic {str(topic.name)!r} has a group {command.group!r} already; seek moves it")
+    check_groups(state, topic.name.namespace, 1)
     draft = Draft(state, now)
     group = draft_group(draft, topic, command.group, command.start, command.ephemeral)
     return Decision(draft.records, group.id)

@@ -14,6 +14,7 @@ from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig, dlq_config
 
 from .copies import Cost
+from .quotas import check_stored, check_topics, published_bytes
 from .state import State
 from .topic import Topic
 
@@ -26,7 +27,7 @@ class Decision(msgspec.Struct, gc=False):
 class Draft:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
-    __slots__ = ("copy_room", "created", "dedup_ids", "ends", "now", "number", "records", "state", "topic")
+    __slots__ = ("copy_room", "created", "dedup_ids", "ends", "now", "number", "records", "state", "stored", "topic")
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
@@ -35,6 +36,7 @@ class Draft:
         self.records: list[Record] = []
         self.copy_room = state.soft.copy_room
         self.created: dict[TopicName, Topic] = {}
+        self.stored: dict[str, int] = {}  # bytes that it publishes, by namespace, of those that are registered
         self.dedup_ids: dict[tuple[str, str], MessageRef] = {}  # drafted ones that a whole namespace shares
         self.topic: Topic | None = None  # whose turn it is, while due work is decided
         self.ends: dict[tuple[TopicId, int], int] = {}  # where the drafted appends leave each partition
@@ -76,7 +78,15 @@ class Draft:
             raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
         if len(self.created) >= limits.NEW_TOPICS_MAX:
             raise TooManyError(f"one command makes at most {limits.NEW_TOPICS_MAX} topics; create the others first")
+        check_topics(self.state, name.namespace, 1 + sum(made.namespace == name.namespace for made in self.created))
         return self._create(name, config)
+
+    def check_stored(self, namespace: str, since: int) -> None:
+        """Whether the namespace may store what was drafted since there were so many records, with all before it."""
+        if namespace in self.state.namespaces:
+            new = self.stored.get(namespace, 0) + published_bytes(self.records[since:])
+            check_stored(self.state, namespace, new)
+            self.stored[namespace] = new
 
     def create_dlq(self, name: TopicName, origin: Topic) -> Topic:
         """Never refused, for a lease that runs out has nobody to tell. So it is beyond the count of topics, and encrypted as

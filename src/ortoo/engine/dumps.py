@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ortoo.model.namespaces import Quota
 from ortoo.model.topic import TopicConfig
 
 from .leases import LeaseDump
@@ -91,6 +92,7 @@ class StateDump(msgspec.Struct, array_like=True):
     ended: list[tuple[str, str, int, bool]]
     producers: list[tuple[str, int, int, dict[int, bytes]]] = []  # at, done_below, answers
     commits: list[CommitDump] = []
+    namespaces: list[tuple[str, Quota]] = []
 
 
 _decoder = msgspec.msgpack.Decoder(StateDump)

@@ -11,13 +11,14 @@ from ortoo.model import limits
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
-from . import admin, lease, messages, publish, settle, transactions
+from . import admin, lease, messages, namespaces, publish, settle, transactions
 from .alarms import Alarm
 from .copies import CopyRoom
 from .decision import Decision, Draft
 from .due import decide_due
 from .once import decide_once
 from .picker import Budget
+from .quotas import note_stored
 from .replay import apply
 from .snapshot import Snapshot
 from .state import State
@@ -72,7 +73,10 @@ class Engine:
         if type(record) is Published:
             topic = self.state.topics.get(record.topic)
             if topic is not None:
-                topic.partitions[record.partition].confirm(record)
+                partition = topic.partitions[record.partition]
+                if record.base in partition.unsized:
+                    note_stored(self.state, topic.name.namespace, record.size)
+                partition.confirm(record)
         elif type(record) is TransactionEnded:
             self.state.release(self.state.soft.ending.pop((record.namespace, record.transaction), ()))
 
@@ -183,4 +187,6 @@ _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
     c.RetryNow: messages.decide_retry_now,
     c.DeadLetter: messages.decide_dead_letter,
     c.Redrive: messages.decide_redrive,
+    c.SetNamespace: namespaces.decide_set_namespace,
+    c.DeleteNamespace: namespaces.decide_delete_namespace,
 }

@@ -20,6 +20,7 @@ from .keys import key_hash
 from .order import Order, OrderByHeads
 from .partition import Partition
 from .picker import Budget, Picker
+from .quotas import check_groups
 from .state import State
 from .topic import Topic
 
@@ -39,6 +40,8 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     topics = _topics(state, command)
     for topic in topics:  # before any: a lease that is refused is no sign of life
         _check_topic(topic, command)
+    if command.start is not None and command.namespace in state.namespaces:
+        check_groups(state, command.namespace, sum(command.group not in topic.group_names for topic in topics))
     for number, topic in enumerate(topics):
         if budget.left <= 0 and command.group not in topic.group_names:  # with the next try
             break

@@ -15,6 +15,7 @@ from .decision import Decision, Draft
 from .group import Group
 from .keys import key_hashes
 from .lease import draft_group
+from .quotas import check_groups
 from .settle import Held, in_line, put_back
 from .state import State
 from .topic import Topic
@@ -83,6 +84,7 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
     draft = Draft(state, now)
     group = topic.group_names.get(command.group)
     if group is None:  # deleted since: it begins anew at the end, with just this message
+        check_groups(state, topic.name.namespace, 1)
         group = draft_group(draft, topic, command.group, END)
     draft.records.append(Deleted(now, dlq.id, copy.partition, OffsetSet([copy.offset])))
     partition = topic.partitions[origin.partition]

@@ -37,6 +37,7 @@ def place(
         check_fits(topic, outgoing, values_bytes)
         check_dues(outgoing, draft.now)
         check_depth(draft.state, topic, len(outgoing) - len(firsts))
+    began = len(draft.records)
     batch = _to_batch(outgoing, topic.config, draft.now)
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
@@ -48,6 +49,8 @@ def place(
         placed = Placed(topic.id, [index] * len(batch), range(base, base + len(batch)))
     else:
         placed = _place_apart(draft, topic, batch, rows, firsts, keyed, publishers)
+    if not is_checked:
+        draft.check_stored(topic.name.namespace, began)
     if outgoing.dedup_ids and topic.config.dedup_scope == "namespace":
         _draft_dedup_ids(draft, topic, outgoing.dedup_ids, placed)
     return placed

@@ -10,12 +10,13 @@ from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, MessageRef
 from ortoo.model.offsets import OffsetSet
 
-from . import staging
+from . import namespaces, staging
 from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
 from .feed import Feed
 from .group import Group
 from .leases import LeaseState
 from .once import remember
+from .quotas import note_freed, note_stored
 from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
@@ -62,6 +63,7 @@ def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     topic = state.remove_topic(record.topic)
     state.soft.past.add(topic.counters)
     state.drop_promises(topic.id)
+    note_freed(state, topic.name.namespace)
     for group in topic.groups.values():
         _forget_leases(state, group)
 
@@ -76,6 +78,7 @@ def _topic_purged(state: State, record: r.TopicPurged) -> None:
         partition.trim(partition.end)
         if partition.windowed is not None:
             partition.windowed = partition.end
+    note_freed(state, topic.name.namespace)
     topic.window_since, topic.window_count = None, 0
     ends = [partition.end for partition in topic.partitions]
     for group in topic.groups.values():
@@ -142,6 +145,7 @@ def _published(state: State, record: r.Published) -> None:
     partition.append(record, topic.config)
     topic.next_partition += 1
     topic.counters.published += record.count
+    note_stored(state, topic.name.namespace, record.size)
     if topic.depth_most is not None:
         topic.depth_most += record.count
     if topic.lanes_known is not None and partition.lanes:
@@ -223,6 +227,7 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
             _end_leases(state, group.revoke(record.partition, going))
         group.feeds.start_at(record.partition, record.start)
     partition.trim(record.start)
+    note_freed(state, topic.name.namespace)
 
 
 def _quarantined(state: State, record: r.Quarantined) -> None:
@@ -379,5 +384,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.CommitBegan: staging.commit_began,
     r.CommitAdvanced: staging.commit_advanced,
     r.TransactionEnded: staging.transaction_ended,
+    r.NamespaceChanged: namespaces.namespace_changed,
+    r.NamespaceDeleted: namespaces.namespace_deleted,
     r.Answered: remember,
 }

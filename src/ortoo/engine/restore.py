@@ -42,6 +42,7 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
         state.soft.alarms.set(TransactionsTimeOut(), until)
     for commit in dumped.commits:
         _load_commit(state, commit)
+    state.namespaces.update(dumped.namespaces)
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
     for name, at, done_below, answers in dumped.producers:

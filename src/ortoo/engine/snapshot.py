@@ -189,6 +189,7 @@ class Snapshot:
             [(namespace, name, at, committed) for (namespace, name), (at, committed) in state.ended.items()],
             [(name, one.at, one.done_below, dict(one.answers)) for name, one in state.producers.items()],
             [_dump_commit(*name, tx.commit) for name, tx in state.transactions.items() if tx.commit is not None],
+            list(state.namespaces.items()),
         )
 
     def before(self, record: Record) -> None:

@@ -7,7 +7,7 @@ may change it, and nothing else. Of the same kind are the `members` of a group a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.replies import Counters
@@ -24,6 +24,16 @@ from .wheel import Wheel
 Label = tuple[str, str]
 
 
+class Stored:
+    """How many bytes a namespace stores: as they were counted, or, once something was removed, at most so many."""
+
+    __slots__ = ("is_exact", "most")
+
+    def __init__(self, counted: int) -> None:
+        self.most = counted
+        self.is_exact = True
+
+
 class Soft:
     __slots__ = (
         "alarms",
@@ -35,6 +45,8 @@ class Soft:
         "leases_due",
         "past",
         "reassigned",
+        "refusals",
+        "stored",
         "unparking",
         "unshared",
     )
@@ -52,4 +64,6 @@ class Soft:
         self.unshared: deque[tuple[str, TopicId, Seen]] = deque()
         self.past = Counters()  # of topics that were deleted
         self.copy_room = CopyRoom()  # what dead letters may take now, as the broker tells
+        self.stored: dict[str, Stored] = {}  # by namespace, of those whose quota asked for it
+        self.refusals: Counter[tuple[str, str]] = Counter()  # for a quota, by namespace and name of the quota
         self.copied_bytes = 0  # about what copies take that were drafted since the broker last asked

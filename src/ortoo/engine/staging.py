@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ortoo.model import records as r
+from ortoo.model.batch import size_of
 from ortoo.model.names import TopicId
 
 from .alarms import TransactionsTimeOut
+from .quotas import note_freed, note_stored
 from .state import State
 from .transaction import Committing, Transaction
 
@@ -17,11 +19,14 @@ def transaction_began(state: State, record: r.TransactionBegan) -> None:
 
 def staged(state: State, record: r.Staged) -> None:
     state.transactions[record.namespace, record.transaction].stage(record.part, record.publish)
+    if (namespace := record.publish.topic.namespace) in state.soft.stored:
+        note_stored(state, namespace, size_of(record.publish.batch))
 
 
 def commit_began(state: State, record: r.CommitBegan) -> None:
     topics = {TopicId(topic): count for topic, count in record.topics.items()}
     state.transactions[record.namespace, record.transaction].commit = Committing(record.parts, topics)
+    note_freed(state)  # what other parts have staged goes
 
 
 def commit_advanced(state: State, record: r.CommitAdvanced) -> None:
@@ -33,6 +38,7 @@ def commit_advanced(state: State, record: r.CommitAdvanced) -> None:
     firsts = {(topic, partition): first for topic, partition, first in record.firsts}
     commit.firsts |= firsts
     state.hold(firsts.items())
+    note_freed(state)  # what was staged is counted where it is published now
 
 
 def transaction_ended(state: State, record: r.TransactionEnded) -> None:
@@ -42,3 +48,4 @@ def transaction_ended(state: State, record: r.TransactionEnded) -> None:
     state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
     state.ended[record.namespace, record.transaction] = (record.at, record.committed)
     state.forget_ended(record.at)
+    note_freed(state)

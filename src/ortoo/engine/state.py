@@ -9,6 +9,7 @@ import msgspec
 from ortoo.model import limits
 from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.namespaces import Quota
 from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
@@ -53,6 +54,7 @@ class State:
         "lease_groups",
         "lease_number",
         "names",
+        "namespaces",
         "now",
         "number",
         "opened",
@@ -73,6 +75,7 @@ class State:
         self.names: dict[TopicName, Topic] = {}
         self.dead_letters: dict[TopicName, set[TopicId]] = {}  # dead-letter topic -> those that give theirs to it
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
+        self.namespaces: dict[str, Quota] = {}  # those that are registered
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
         self.transactions: dict[Name, Transaction] = {}
         self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
@@ -138,6 +141,9 @@ class State:
     def is_dlq(self, name: TopicName) -> bool:
         """Whether some topic's dead letters go there."""
         return name in self.dead_letters
+
+    def topics_in(self, namespace: str) -> Collection[Topic]:
+        return self.labelled.get((namespace, None), {}).values()
 
     def topics_labelled(self, namespace: str, labels: Collection[Label]) -> Collection[Topic]:
         """All topics with these labels, and others: those with the rarest of them. Without any, the whole namespace."""

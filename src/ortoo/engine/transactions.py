@@ -21,6 +21,7 @@ from ortoo.model.replies import Placed
 
 from .decision import Decision, Draft
 from .publish import check_dues, check_fits, check_lanes, check_share, place
+from .quotas import check_stored
 from .settle import ack, check_runs, find_held
 from .state import State
 from .transaction import Name, Slice, Transaction
@@ -122,6 +123,7 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
     check_dues(batch, now)
     if share is not None and batch.priorities is not None:
         check_lanes(topic, share.priorities.union(batch.priorities))
+    check_stored(state, command.publish.topic.namespace, size_of(batch))
     record = Staged(now, command.namespace, command.transaction, command.part, command.publish)
     return Decision([record], transaction.count + len(batch))
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 from . import limits
 from .batch import Outgoing
 from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from .namespaces import NO_QUOTA, Quota
 from .topic import TopicConfig
 
 Outcome = Literal["ack", "nack", "reject", "release"]
@@ -203,6 +204,19 @@ class Redrive(msgspec.Struct, frozen=True, tag=True, gc=False):
     key: str | None = None  # of the dead letter, for the order of what is published when the original is gone
 
 
+class SetNamespace(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Registers a namespace, or gives one that is another quota: this one, in place of all of the old one."""
+
+    namespace: str
+    quota: Quota = NO_QUOTA
+
+
+class DeleteNamespace(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Only one without topics."""
+
+    namespace: str
+
+
 class RotateKey(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Makes a key of that name, which encrypts from now on; where keys cannot be made, only reads them again. To do it twice is
     to do it once, for the name is given."""
@@ -241,6 +255,8 @@ PlainCommand = (
     | RetryNow
     | DeadLetter
     | Redrive
+    | SetNamespace
+    | DeleteNamespace
 )
 
 

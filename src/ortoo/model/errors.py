@@ -9,9 +9,9 @@
     │   ├── UnauthenticatedError  unauthenticated
     │   └── ForbiddenError        forbidden
     ├── CapacityError         there is no room now; try again later
-    │   ├── FullError             full               the topic has reached its max_depth
-    │   ├── TooManyError          too_many           a limit of limits.py is reached
-    │   └── RateLimitedError      rate_limited
+    │   ├── FullError             full               the topic has reached its max_depth, or its namespace its quota
+    │   ├── TooManyError          too_many           a limit of limits.py, or a quota, is reached
+    │   └── RateLimitedError      rate_limited       more was published in a minute than a namespace may
     ├── UnavailableError      the queue cannot serve now; try again, perhaps elsewhere
     │   ├── ClosedError           closed             the queue is closed or closing
     │   ├── NotOwnerError         not_owner
@@ -82,7 +82,13 @@ class TooManyError(CapacityError):
 
 
 class RateLimitedError(CapacityError):
+    """Too much at a time. `retry_after` says in how many seconds to come again, where that is known."""
+
     code = "rate_limited"
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class UnavailableError(OrtooError):
@@ -130,7 +136,9 @@ def _tree(kind: type[OrtooError]) -> Iterator[type[OrtooError]]:
 ERRORS = {kind.code: kind for kind in _tree(OrtooError)}
 
 
-def error_of(code: str, message: str, lost: Sequence[str] = ()) -> OrtooError:
+def error_of(code: str, message: str, lost: Sequence[str] = (), retry_after: float | None = None) -> OrtooError:
     """The error that a server named by its code. One of a newer server that is not known here is a plain OrtooError."""
     kind = ERRORS.get(code, OrtooError)
+    if kind is RateLimitedError:
+        return RateLimitedError(message, retry_after)
     return LeaseLostError(message, lost) if kind is LeaseLostError else kind(message)

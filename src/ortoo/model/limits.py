@@ -22,6 +22,7 @@ PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
 NEW_TOPICS_MAX = 100  # made by one command, by publishing to them first; each costs much more than a message
 GROUPS_MAX = 10_000  # per topic
+NAMESPACES_MAX = 10_000  # that are registered
 PRIORITY_MIN, PRIORITY_MAX = 0, 1_000_000
 LANES_MAX = 256  # distinct priorities in one partition; each is a bitmap
 DELAY_MS_MAX = 10 * 366 * 86_400_000  # ten years; the wheel does not mind, the typo would

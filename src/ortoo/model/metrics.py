@@ -13,6 +13,7 @@ from .replies import Counters
 
 TOPICS_MAX = 1_000  # the oldest are told one by one; of the others only totals, and nothing of their groups
 GROUPS_MAX = 100  # of a topic
+NAMESPACES_MAX = 1_000  # with a quota; nothing is told of the others
 
 OTHER = "_other"  # in place of a name: all those beyond the bound
 EPHEMERAL = "_ephemeral"  # in place of a name: all groups that go with their consumer
@@ -60,6 +61,15 @@ class TopicFigures(msgspec.Struct):
                 mine[reason] = mine.get(reason, 0) + count
 
 
+class NamespaceFigures(msgspec.Struct):
+    """Of one with a quota: by the name of each limit that it has."""
+
+    name: str
+    used: dict[str, int]
+    limits: dict[str, int]
+    refusals: dict[str, int]  # since the queue was opened
+
+
 class DoorFigures(msgspec.Struct):
     connections: int
     connections_opened: int
@@ -101,3 +111,4 @@ class MetricFigures(msgspec.Struct):
     doors: dict[str, DoorFigures]
     broker: BrokerFigures | None  # None for those who may see only some topics
     store: StoreFigures | None  # the same; and where there is nothing to measure: in memory
+    namespaces: list[NamespaceFigures] = []

@@ -11,12 +11,32 @@ from . import commands as c
 from . import queries as q
 from .access import SCOPES, Scope
 from .decoding import decode_stored
-from .errors import ConfigError, ExistsError, FullError, LeaseLostError, NotFoundError, OrtooError, TooManyError
+from .errors import (
+    ConfigError,
+    ExistsError,
+    FullError,
+    LeaseLostError,
+    NotFoundError,
+    OrtooError,
+    RateLimitedError,
+    TooManyError,
+)
 from .keys import KeysInfo, RotatedKey
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
-from .replies import HistoryPage, LeasedRun, MessageFound, Page, Placed, Settled, Stats, TopicInfo, Trace
+from .replies import (
+    HistoryPage,
+    LeasedRun,
+    MessageFound,
+    NamespaceInfo,
+    Page,
+    Placed,
+    Settled,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -33,7 +53,7 @@ About = Literal[
     "transact",  # the topics that are published to, and with `read` those of what is acked
     "stage",  # the topic that is published to, and its namespace
     "namespace",  # any topic of the namespace that it names
-    "server",  # all of it: for those who may do everything
+    "server",  # the whole queue: only who may do everything may do this
     "anything",  # whatever whoever asks may see: the answer has no more
 ]
 
@@ -48,7 +68,7 @@ class Operation(NamedTuple):
 
 _UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
-    c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError)),
+    c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError, RateLimitedError)),
     c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
     c.Settle: Operation("settle", "read", Settled, about="runs"),
     c.Extend: Operation("settle", "read", Settled, about="runs"),
@@ -56,11 +76,19 @@ OPERATIONS: dict[type, Operation] = {
     c.Leave: Operation("admin", "read", bool | None, _UNKNOWN, about="anything"),  # what a broker's caller gets is None
     c.CreateGroup: Operation("admin", "read", GroupId, (NotFoundError, ExistsError, TooManyError)),
     c.Transact: Operation(
-        "transact", "write", list[Placed], (NotFoundError, LeaseLostError, FullError), about="transact"
+        "transact",
+        "write",
+        list[Placed],
+        (NotFoundError, LeaseLostError, FullError, TooManyError, RateLimitedError),
+        about="transact",
     ),
     c.Begin: Operation("transact", "write", None, (ExistsError, TooManyError), about="namespace"),
-    c.Stage: Operation("transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError), about="stage"),
-    c.Commit: Operation("transact", "write", int, (NotFoundError, ExistsError, FullError), about="namespace"),
+    c.Stage: Operation(
+        "transact", "write", int, (NotFoundError, ExistsError, TooManyError, FullError, RateLimitedError), about="stage"
+    ),
+    c.Commit: Operation(
+        "transact", "write", int, (NotFoundError, ExistsError, FullError, TooManyError), about="namespace"
+    ),
     c.Abort: Operation("transact", "write", None, (NotFoundError, ExistsError), about="namespace"),
     c.CreateTopic: Operation("admin", "admin", TopicId, (ConfigError, ExistsError, TooManyError), about="settings"),
     c.ChangeTopic: Operation("admin", "admin", TopicId, (ConfigError, NotFoundError), about="settings"),
@@ -75,6 +103,9 @@ OPERATIONS: dict[type, Operation] = {
     c.Redrive: Operation("admin", "admin", MessageRef, _UNKNOWN, about="redrive"),
     c.RotateKey: Operation("admin", "admin", RotatedKey, (ConfigError, ExistsError), about="server"),
     c.Reencrypt: Operation("admin", "admin", None, (ConfigError, NotFoundError), about="server"),
+    c.SetNamespace: Operation("admin", "admin", None, (TooManyError,), about="server"),
+    c.DeleteNamespace: Operation("admin", "admin", None, (NotFoundError, ExistsError), about="server"),
+    q.ListNamespaces: Operation("read", "read", list[NamespaceInfo], about="anything"),
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),

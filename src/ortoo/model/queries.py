@@ -10,7 +10,7 @@ from .commands import Position
 from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
-from .replies import HistoryPage, MessageFound, MessageState, Page, Stats, TopicInfo, Trace
+from .replies import HistoryPage, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 
 A = TypeVar("A")
 
@@ -21,6 +21,12 @@ class Query(msgspec.Struct, Generic[A], frozen=True):
 
 class ListTopics(Query[list[TopicInfo]], frozen=True, tag=True):
     namespace: str | None = None  # of all when None
+
+
+class ListNamespaces(Query[list[NamespaceInfo]], frozen=True, tag=True):
+    """Those that have topics, and those that are registered."""
+
+    namespace: str | None = None  # all when None
 
 
 class GetTopic(Query[TopicInfo], frozen=True, tag=True):
@@ -84,6 +90,7 @@ class GetTrace(Query[Trace], frozen=True, tag=True):
 
 AnyQuery = (
     ListTopics
+    | ListNamespaces
     | GetTopic
     | GetStats
     | GetMetrics

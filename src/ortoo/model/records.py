@@ -13,6 +13,8 @@ import msgspec
 from .batch import Batch
 from .decoding import decode_stored
 from .names import GroupId, LeaseId, MessageRef, TopicId
+from .namespaces import NamespaceChanged as NamespaceChanged  # noqa: PLC0414 - given on
+from .namespaces import NamespaceDeleted as NamespaceDeleted  # noqa: PLC0414 - given on
 from .offsets import OffsetSet
 from .publishers import Publishers
 from .topic import TopicConfig
@@ -344,6 +346,8 @@ Record = (
     | CommitBegan
     | CommitAdvanced
     | TransactionEnded
+    | NamespaceChanged
+    | NamespaceDeleted
     | Answered
 )
 

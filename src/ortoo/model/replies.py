@@ -10,6 +10,7 @@ import msgspec
 from .batch import own_headers
 from .message import Delivery, LateAcks, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
+from .namespaces import Quota
 from .offsets import OffsetSet
 from .publishers import Publishers, join_publishers, pick_publishers, spread
 from .topic import DEFAULT_PRIORITY, TopicConfig
@@ -228,6 +229,17 @@ class TopicInfo(msgspec.Struct, frozen=True):
     bytes: int
     partitions: list[PartitionInfo]
     groups: list[GroupInfo]
+
+
+class NamespaceInfo(msgspec.Struct, frozen=True):
+    """What there is in a namespace, and its quota. `bytes` has what open transactions have staged, too."""
+
+    name: str
+    topics: int
+    groups: int
+    messages: int
+    bytes: int
+    quota: Quota
 
 
 class Counters(msgspec.Struct):

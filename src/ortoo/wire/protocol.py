@@ -12,7 +12,15 @@ import msgspec
 from msgspec import Meta
 
 from ortoo.model.commands import AnyCommand, Lease, Once, Publish
-from ortoo.model.errors import ConfigError, InvalidError, LeaseLostError, OrtooError, ProtocolError, error_of
+from ortoo.model.errors import (
+    ConfigError,
+    InvalidError,
+    LeaseLostError,
+    OrtooError,
+    ProtocolError,
+    RateLimitedError,
+    error_of,
+)
 from ortoo.model.queries import AnyQuery
 from ortoo.model.replies import LeasedRun
 
@@ -87,14 +95,16 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     message: str
     lost: list[str] = []  # receipts, when the code is lease_lost
+    retry_after: float | None = None  # seconds, when the code is rate_limited
 
 
 def to_problem(error: OrtooError) -> Problem:
-    return Problem(error.code, str(error), error.lost if isinstance(error, LeaseLostError) else [])
+    lost = error.lost if isinstance(error, LeaseLostError) else []
+    return Problem(error.code, str(error), lost, error.retry_after if isinstance(error, RateLimitedError) else None)
 
 
 def to_error(problem: Problem) -> OrtooError:
-    return error_of(problem.code, problem.message, problem.lost)
+    return error_of(problem.code, problem.message, problem.lost, problem.retry_after)
 
 
 _requests = msgspec.msgpack.Decoder(tuple[int, Request])

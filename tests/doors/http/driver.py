@@ -27,12 +27,14 @@ from ortoo.client.arguments import to_topic_name
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import shapes
+from ortoo.doors.http.namespaces import NamespaceList
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
-from ortoo.model.replies import GroupInfo, MessageInfo, Sent, Stats, TopicInfo, Trace
+from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.replies import GroupInfo, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
@@ -427,6 +429,16 @@ class HttpQueue:
                 yield events
             from_position = page.next
 
+    async def namespaces(self) -> list[NamespaceInfo]:
+        return (await self.call("GET", "/v1/namespaces", NamespaceList)).namespaces
+
+    async def set_namespace(self, namespace: str, quota: Quota | None = None, /, **limits: int | None) -> NamespaceInfo:
+        body = msgspec.to_builtins(quota or make_quota(limits))
+        return await self.call("PUT", f"/v1/namespaces/{quote_name(namespace)}", NamespaceInfo, body)
+
+    async def delete_namespace(self, namespace: str) -> None:
+        await self.call("DELETE", f"/v1/namespaces/{quote_name(namespace)}", type(None))
+
     async def stats(self) -> Stats:
         return await self.call("GET", "/v1/stats", Stats)
 
@@ -600,7 +612,7 @@ def check_finite(value: Any) -> None:
 
 def to_error(response: httpx.Response) -> Exception:
     problem = response.json()
-    return error_of(problem["code"], problem["detail"], problem.get("lost", ()))
+    return error_of(problem["code"], problem["detail"], problem.get("lost", ()), problem.get("retry_after"))
 
 
 def to_sent(placements: shapes.Placements) -> list[Sent]:

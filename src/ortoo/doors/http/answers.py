@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
+from math import ceil
 from typing import Protocol
 
 import msgspec
@@ -103,6 +104,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     code: str
     lost: list[str] | None = None  # with lease_lost: the receipts that were stale
+    retry_after: float | None = None  # with rate_limited: in how many seconds to try again
 
 
 class Refusal(Exception):
@@ -125,7 +127,8 @@ def to_problem(error: errors.OrtooError | Refusal) -> Problem:
         return Problem(f"/docs#{error.code}", title, error.status, str(error), error.code)
     title = error.code.replace("_", " ").capitalize()
     lost = error.lost if isinstance(error, errors.LeaseLostError) else None
-    return Problem(f"/docs#{error.code}", title, status_of(error), str(error), error.code, lost)
+    wait = error.retry_after if isinstance(error, errors.RateLimitedError) else None
+    return Problem(f"/docs#{error.code}", title, status_of(error), str(error), error.code, lost, wait)
 
 
 def unexpected() -> Problem:
@@ -138,7 +141,8 @@ def problem_headers(error: errors.OrtooError | Refusal | None, status: int) -> H
     if status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="ortoo"'))
     if status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+        wait = getattr(error, "retry_after", None) or 1
+        headers.append((b"retry-after", b"%d" % ceil(wait)))
     return headers
 
 

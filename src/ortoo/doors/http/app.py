@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
+from ortoo.broker.gate import AuthorizedLink
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError, UnauthenticatedError
 
 from .answers import (
@@ -245,25 +246,27 @@ class Handshake:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         try:
-            session = self._admit(scope, receive, send)
+            link = self._admit(scope)
         except (OrtooError, Refusal) as error:
             await _refuse(error, send)
             return
         chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None
-        await send({"type": "websocket.accept", "subprotocol": chosen})
-        await session.run()
+        try:
+            await send({"type": "websocket.accept", "subprotocol": chosen})
+            await Session(self._services, link, scope["state"]["visit"], f"ws-{uuid4().hex}", receive, send).run()
+        finally:
+            link.disconnect()
 
-    def _admit(self, scope: Scope, receive: Receive, send: Send) -> Session:
-        headers, visit = read_head(scope), scope["state"]["visit"]
-        visit.ask()
+    def _admit(self, scope: Scope) -> AuthorizedLink:
+        headers = read_head(scope)
+        scope["state"]["visit"].ask()
         self._origins.check("GET", headers)
         if scope["raw_path"] != STREAM_PATH:
             raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
-        link = self._services.gate.admit(token, _address(scope), scope["state"]["peer"])
         if self._services.is_closing:
             raise ClosedError("the server stops")
-        return Session(self._services, link, visit, f"ws-{uuid4().hex}", receive, send)
+        return self._services.gate.connect(token, _address(scope), scope["state"]["peer"])
 
 
 async def _refuse(error: OrtooError | Refusal, send: Send) -> None:

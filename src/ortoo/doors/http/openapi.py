@@ -26,6 +26,7 @@ _PARAMS = {
     "group": "A group's name, percent-encoded",
     "id": "A message's id, like 7.2.41",
     "name": "A transaction's name, percent-encoded",
+    "namespace": "A namespace's name, percent-encoded",
 }
 _ABOUT = """\
 Topics, messages, leases and dead letters over HTTP. Every route takes `?namespace=`; without it the namespace is `default`.
@@ -108,11 +109,13 @@ def _operation_id(route: Route) -> str:
 
 
 def _parameters(route: Route, query: dict[str, Any]) -> list[dict[str, Any]]:
+    names = _PARAM.findall(route.path)
     path = [
         {"name": name, "in": "path", "required": True, "description": _PARAMS[name], "schema": {"type": "string"}}
-        for name in _PARAM.findall(route.path)
+        for name in names
     ]
-    return path + [{"name": name, "in": "query", "schema": schema} for name, schema in query.items()]
+    asked = {name: schema for name, schema in query.items() if name not in names}
+    return path + [{"name": name, "in": "query", "schema": schema} for name, schema in asked.items()]
 
 
 def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
-from ortoo.model.replies import GroupInfo, Stats, Trace
+from ortoo.model.namespaces import Quota
+from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
 
-from . import leases, messages, monitoring, openapi, publishing, shapes, stream, topics
+from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
 from .routing import Route
 
-_get, _post, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PATCH", "DELETE"))
+_get, _post, _put, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
 
 _TOPIC = "/v1/topics/{topic}"
 _GROUP = f"{_TOPIC}/groups/{{group}}"
@@ -309,6 +310,29 @@ _TRANSACTIONS = [
     ),
 ]
 
+_NAMESPACE = "/v1/namespaces/{namespace}"
+_NAMESPACES = [
+    _get(
+        "/v1/namespaces",
+        namespaces.list_all,
+        "List the namespaces: what is in each, and its quota",
+        does=(q.ListNamespaces,),
+        answer=namespaces.NamespaceList,
+    ),
+    _put(
+        _NAMESPACE,
+        namespaces.put,
+        "Create a namespace, or replace its quota; a limit that is not given is none",
+        does=(c.SetNamespace, q.ListNamespaces),
+        body=Quota,
+        body_optional=True,
+        answer=NamespaceInfo,
+    ),
+    _delete(
+        _NAMESPACE, namespaces.delete, "Delete a namespace without topics, and its quota", does=(c.DeleteNamespace,)
+    ),
+]
+
 _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
@@ -349,6 +373,7 @@ ROUTES: list[Route] = [
         "Groups": _GROUPS,
         "Dead letters": _DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
+        "Namespaces": _NAMESPACES,
         "Server": _SERVER,
     }.items()
     for route in routes

@@ -150,12 +150,12 @@ class ErrorMessage(ServerMessage, tag="error"):
     detail: str
     code: str
     id: str | UnsetType = UNSET
+    retry_after: float | UnsetType = UNSET
 
 
 def to_error(problem: Problem, ref: str | UnsetType, id: str | UnsetType) -> ErrorMessage:
-    return ErrorMessage(
-        ref=ref, id=id, title=problem.title, status=problem.status, detail=problem.detail, code=problem.code
-    )
+    told = {name: getattr(problem, name) for name in ("title", "status", "detail", "code")}
+    return ErrorMessage(ref=ref, id=id, retry_after=problem.retry_after or UNSET, **told)
 
 
 encode_told = msgspec.json.Encoder().encode

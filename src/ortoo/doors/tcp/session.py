@@ -112,6 +112,7 @@ class Session(asyncio.Protocol):
             self._visit.leave()
         if self._link is not None:
             self._services.presence.went(map(self._link.who, self._consumers))
+            self._link.disconnect()
         self._services.ended(self)
 
     def data_received(self, data: bytes) -> None:
@@ -253,7 +254,7 @@ class Session(asyncio.Protocol):
         if hello.protocol != p.PROTOCOL:
             raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
         self._visit.ask()
-        self._link = self._gate.admit(hello.token, address_of(self._transport), self.peer)
+        self._link = self._gate.connect(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
         for consumer in hello.consumers:

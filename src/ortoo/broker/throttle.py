@@ -1,0 +1,185 @@
+"""The quotas of namespaces that are kept at the gates: rates of what is published, and connections.
+
+Soft: they begin anew with the process. A rate is a token bucket. It holds what may be published in a minute, is full at first,
+and fills evenly: so a whole minute's worth may come at once, and after that as much as time has brought back. Whatever is let
+through is paid for, also when the queue then refuses it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+from ortoo.engine import Engine
+from ortoo.model.access import Realm
+from ortoo.model.batch import Outgoing, content_bytes
+from ortoo.model.commands import AnyCommand, KeyCommand, PlainCommand, Publish, Stage, Transact, unwrap
+from ortoo.model.errors import InvalidError, OrtooError, RateLimitedError, TooManyError
+from ortoo.model.namespaces import QUOTAS
+from ortoo.ports import Clock
+
+Rate = Literal["messages_per_minute", "bytes_per_minute"]
+_UNITS: dict[Rate, str] = {"messages_per_minute": "messages", "bytes_per_minute": "bytes"}
+_PER_MINUTE = 60_000  # milliseconds, and so parts of a token: with whole numbers nothing is lost or gained by waiting
+
+
+class Shell(Protocol):
+    """What it needs of the broker."""
+
+    engine: Engine
+    clock: Clock
+
+
+class Bucket:
+    __slots__ = ("_at", "_left", "limit")
+
+    def __init__(self, limit: int, now: int) -> None:
+        self.limit = limit  # tokens a minute
+        self._left = limit * _PER_MINUTE
+        self._at = now
+
+    def _fill(self, now: int) -> None:
+        self._left = min(self.limit * _PER_MINUTE, self._left + self.limit * (now - self._at))
+        self._at = now
+
+    def change(self, limit: int, now: int) -> None:
+        """It stays as full as it is."""
+        self._fill(now)
+        self._left = self._left * limit // self.limit if self.limit else limit * _PER_MINUTE
+        self.limit = limit
+
+    def wait_ms(self, tokens: int, now: int) -> int:
+        """Until it has so many. There must be room for them."""
+        self._fill(now)
+        missing = tokens * _PER_MINUTE - self._left
+        return -(-missing // self.limit) if missing > 0 else 0
+
+    def take(self, tokens: int) -> None:
+        self._left -= tokens * _PER_MINUTE
+
+    def used(self, now: int) -> int:
+        self._fill(now)
+        return self.limit - self._left // _PER_MINUTE
+
+
+class Throttle:
+    """Of all doors together."""
+
+    def __init__(self, broker: Shell) -> None:
+        self._broker = broker
+        self._buckets: dict[tuple[str, Rate], Bucket] = {}
+        self.connections: Counter[str] = Counter()  # by namespace, of clients that are limited to some
+        self.refusals: Counter[tuple[str, str]] = Counter()  # by namespace and name of the quota
+
+    # -- rates
+
+    def charge(self, command: AnyCommand) -> None:
+        """For what it publishes, as a whole. RateLimitedError when it has to come later, InvalidError when it never can."""
+        namespaces = self._broker.engine.state.namespaces
+        if not namespaces or isinstance(command, KeyCommand):
+            return
+        due: dict[tuple[str, Rate], int] = {}
+        for publish in _publishes(unwrap(command)):
+            namespace = publish.topic.namespace
+            quota = namespaces.get(namespace)
+            if quota is None:
+                continue
+            if quota.messages_per_minute is not None:
+                _add(due, (namespace, "messages_per_minute"), len(publish.batch))
+            if quota.bytes_per_minute is not None:
+                _add(due, (namespace, "bytes_per_minute"), _bytes_of(publish.batch))
+        if due and not self._broker.engine.has_answer(command):  # what is sent again was paid for
+            self._charge(due)
+
+    def _charge(self, due: dict[tuple[str, Rate], int]) -> None:
+        now = self._broker.clock.monotonic_ms()
+        waits = {what: self._wait_ms(*what, tokens, now) for what, tokens in due.items()}
+        (namespace, rate), wait_ms = max(waits.items(), key=lambda item: item[1])
+        if wait_ms:
+            seconds = wait_ms / 1000
+            limit = f"{self._buckets[namespace, rate].limit} {_UNITS[rate]} a minute"
+            error = RateLimitedError(
+                f"namespace {namespace!r} may publish {limit}, its quota; try again in {seconds:g} seconds", seconds
+            )
+            raise self._refused(namespace, rate, error)
+        for what, tokens in due.items():
+            self._buckets[what].take(tokens)
+
+    def _wait_ms(self, namespace: str, rate: Rate, tokens: int, now: int) -> int:
+        bucket = self._bucket(namespace, rate, now)
+        if tokens > bucket.limit:
+            error = InvalidError(
+                f"namespace {namespace!r} may publish {bucket.limit} {_UNITS[rate]} a minute, its quota, and this has {tokens}; "
+                "send less at once, or have the quota raised"
+            )
+            raise self._refused(namespace, rate, error)
+        return bucket.wait_ms(tokens, now)
+
+    def _bucket(self, namespace: str, rate: Rate, now: int) -> Bucket:
+        limit: int = getattr(self._broker.engine.state.namespaces[namespace], rate)
+        bucket = self._buckets.get((namespace, rate))
+        if bucket is None:
+            self._forget()
+            bucket = self._buckets[namespace, rate] = Bucket(limit, now)
+        elif bucket.limit != limit:
+            bucket.change(limit, now)
+        return bucket
+
+    def _forget(self) -> None:
+        """What is known of namespaces that are not registered any more; now and then."""
+        namespaces = self._broker.engine.state.namespaces
+        if len(self._buckets) > len(_UNITS) * len(namespaces):
+            self._buckets = {what: bucket for what, bucket in self._buckets.items() if what[0] in namespaces}
+        if len(self.refusals) > len(QUOTAS) * len(namespaces):
+            self.refusals = Counter({what: count for what, count in self.refusals.items() if what[0] in namespaces})
+
+    def used(self, namespace: str) -> dict[str, int]:
+        """By name of the quota; of a rate, what is missing of a minute's worth."""
+        now, used = self._broker.clock.monotonic_ms(), {"connections": self.connections[namespace]}
+        for rate in _UNITS:
+            bucket = self._buckets.get((namespace, rate))
+            used[rate] = 0 if bucket is None else bucket.used(now)
+        return used
+
+    # -- connections
+
+    def connect(self, realm: Realm) -> None:
+        """A client that is limited to these namespaces counts in each of them."""
+        namespaces = self._broker.engine.state.namespaces
+        for namespace in realm:
+            quota = namespaces.get(namespace)
+            most = None if quota is None else quota.connections
+            if most is not None and self.connections[namespace] >= most:
+                error = TooManyError(
+                    f"namespace {namespace!r} may have {most} connections, its quota; close some, or have the quota raised"
+                )
+                raise self._refused(namespace, "connections", error)
+        self.connections.update(realm)
+
+    def disconnect(self, realm: Realm) -> None:
+        for namespace in realm:
+            self.connections[namespace] -= 1
+            if not self.connections[namespace]:
+                del self.connections[namespace]
+
+    def _refused(self, namespace: str, quota: str, error: OrtooError) -> OrtooError:
+        self.refusals[namespace, quota] += 1
+        self._forget()
+        return error
+
+
+def _publishes(command: PlainCommand) -> Iterable[Publish]:
+    if isinstance(command, Publish):
+        return (command,)
+    if isinstance(command, Stage):
+        return (command.publish,)
+    return command.publishes if isinstance(command, Transact) else ()
+
+
+def _bytes_of(batch: Outgoing) -> int:
+    return content_bytes(batch.values, batch.keys, batch.headers)
+
+
+def _add(due: dict[tuple[str, Rate], int], what: tuple[str, Rate], tokens: int) -> None:
+    due[what] = due.get(what, 0) + tokens

@@ -1,0 +1,79 @@
+"""What concerns a server as a whole: its namespaces, and the keys of encrypted topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from secrets import token_hex
+
+from ortoo.model import limits
+from ortoo.model.commands import DeleteNamespace, Reencrypt, RotateKey, SetNamespace
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.keys import KeysInfo, RotatedKey
+from ortoo.model.names import TopicName, check_name
+from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.queries import GetKeys, ListNamespaces
+from ortoo.model.replies import NamespaceInfo
+
+from .arguments import check_count, check_text, to_topic_name
+from .link import Link
+
+
+class ServerAdmin:
+    """Holds the link. The first part of a Queue."""
+
+    def __init__(self, link: Link, namespace: str) -> None:
+        self._link = link
+        self.namespace = check_name("a namespace", namespace)
+
+    def _name(self, topic: str, namespace: str | None) -> TopicName:
+        return to_topic_name(namespace or self.namespace, topic)
+
+    # -- namespaces
+
+    async def namespaces(self) -> list[NamespaceInfo]:
+        """Those that have topics, and those that were created or given a quota."""
+        return await self._link.ask(ListNamespaces())
+
+    async def set_namespace(self, namespace: str, quota: Quota | None = None, /, **limits: int | None) -> NamespaceInfo:
+        """Creates a namespace, or gives one that exists another quota: this one, in place of all of the old one.
+
+        The limits may also be given by name. One that is not given, or None, is no limit.
+        """
+        if quota is not None and (limits or not isinstance(quota, Quota)):
+            raise InvalidError("give a Quota, or limits by name, not both")
+        await self._link.call(SetNamespace(check_name("a namespace", namespace), quota or make_quota(limits)))
+        found = await self._link.ask(ListNamespaces(namespace))
+        if not found:  # somebody has deleted it meanwhile
+            raise NotFoundError(f"there is no namespace {namespace!r}")
+        return found[0]
+
+    async def delete_namespace(self, namespace: str) -> None:
+        """Forgets a namespace without topics, and its quota. ExistsError while it has topics."""
+        await self._link.call(DeleteNamespace(check_name("a namespace", namespace)))
+
+    # -- keys of encrypted topics
+
+    async def keys(self, *, with_uses: bool = True) -> KeysInfo:
+        """Which keys there are, which one encrypts, and what needs each; the latter takes reading, and can be left out."""
+        return await self._link.ask(GetKeys(with_uses))
+
+    async def rotate_key(self, name: str | None = None) -> RotatedKey:
+        """Adds a new key to the queue's key file; it encrypts from now on. Where keys come from elsewhere they are only read
+        again, and `advice` in the answer tells how to add one."""
+        name = f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}" if name is None else check_text("a key's name", name)
+        rotated: RotatedKey = await self._link.call(RotateKey(name))
+        return rotated
+
+    async def reencrypt(
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        bytes_per_second: int = limits.REENCRYPT_BYTES_PER_SECOND,
+        namespace: str | None = None,
+    ) -> None:
+        """Begins to write anew what older keys encrypted: of these topics, or of all there are. `keys()` tells how far it is."""
+        if isinstance(topics, str) or not isinstance(topics, Sequence | None):
+            raise InvalidError(f"topics must be a list of names, not {topics!r}")
+        names = None if topics is None else [self._name(topic, namespace) for topic in topics]
+        await self._link.call(Reencrypt(names, check_count("bytes_per_second", bytes_per_second)))

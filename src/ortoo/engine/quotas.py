@@ -1,0 +1,130 @@
+"""The quotas of namespaces, as far as they are the engine's: topics, groups and stored bytes.
+
+What becomes due by itself is never refused, dead letters and their topics above all, for there is nobody to tell. It counts,
+though: so a namespace may hold more than its quota, and then takes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ortoo.model.errors import FullError, InvalidError, OrtooError, TooManyError
+from ortoo.model.names import TopicName
+from ortoo.model.records import Published, Record
+
+from .soft import Stored
+from .state import State
+from .transaction import Transaction
+
+
+def check_topics(state: State, namespace: str, new: int) -> None:
+    """Whether there may be so many more of them."""
+    quota = state.namespaces.get(namespace)
+    if quota is not None and quota.topics is not None and len(state.topics_in(namespace)) + new > quota.topics:
+        raise _refused(
+            state,
+            namespace,
+            "topics",
+            TooManyError(
+                f"namespace {namespace!r} may have {quota.topics} topics, its quota; delete some, or have the quota raised"
+            ),
+        )
+
+
+def check_groups(state: State, namespace: str, new: int) -> None:
+    quota = state.namespaces.get(namespace)
+    if not new or quota is None or quota.groups is None or count_groups(state, namespace) + new <= quota.groups:
+        return
+    raise _refused(
+        state,
+        namespace,
+        "groups",
+        TooManyError(
+            f"namespace {namespace!r} may have {quota.groups} groups in all its topics, its quota; delete some, or have the "
+            "quota raised"
+        ),
+    )
+
+
+def count_groups(state: State, namespace: str) -> int:
+    return sum(len(topic.groups) for topic in state.topics_in(namespace))
+
+
+def published_bytes(records: Iterable[Record]) -> int:
+    return sum(record.size for record in records if type(record) is Published)
+
+
+def check_stored(state: State, namespace: str, new: int) -> None:
+    """Topics and partitions may be many: their bytes are counted anew only where what was counted last leaves the question
+    open, and something was removed since."""
+    quota = state.namespaces.get(namespace)
+    if quota is None or quota.stored_bytes is None:
+        return
+    most, stored = quota.stored_bytes, state.soft.stored.get(namespace)
+    if stored is None or (stored.most + new > most and not stored.is_exact):
+        stored = state.soft.stored[namespace] = Stored(count_stored(state, namespace))
+    if stored.most + new <= most:
+        return
+    if new > most:
+        raise _refused(
+            state,
+            namespace,
+            "stored_bytes",
+            InvalidError(f"namespace {namespace!r} may store {most} bytes, its quota; this has {new} by itself"),
+        )
+    raise _refused(
+        state,
+        namespace,
+        "stored_bytes",
+        FullError(
+            f"namespace {namespace!r} may store {most} bytes, its quota, and has no room for {new} more; settle messages of "
+            "topics whose retention removes what is done, purge or delete topics, or have the quota raised"
+        ),
+    )
+
+
+def is_full(state: State, namespace: str) -> bool:
+    """Whether it certainly has no room for a single byte, without counting."""
+    quota, stored = state.namespaces.get(namespace), state.soft.stored.get(namespace)
+    if quota is None or quota.stored_bytes is None or stored is None:
+        return False
+    return stored.is_exact and stored.most >= quota.stored_bytes
+
+
+def _refused(state: State, namespace: str, quota: str, error: OrtooError) -> OrtooError:
+    state.soft.refusals[namespace, quota] += 1
+    return error
+
+
+def count_stored(state: State, namespace: str) -> int:
+    """All bytes in the logs of its topics, and what transactions have staged for them."""
+    stored = sum(partition.bytes_held for topic in state.topics_in(namespace) for partition in topic.partitions)
+    for transaction in state.transactions.values():
+        staged = count_staged(state, transaction)
+        stored += sum(size for name, size in staged.items() if name.namespace == namespace)
+    return stored
+
+
+def count_staged(state: State, transaction: Transaction) -> dict[TopicName, int]:
+    """Bytes by topic; while its commit is under way, in proportion to the messages that are to come."""
+    commit = transaction.commit
+    shares = transaction.chosen(None if commit is None else commit.parts)
+    if commit is None:
+        return {name: share.size for name, share in shares.items()}
+    left = {name: commit.topics.get(topic.id, 0) for name in shares if (topic := state.names.get(name)) is not None}
+    return {name: -(-shares[name].size * count // shares[name].count) for name, count in left.items()}
+
+
+def note_stored(state: State, namespace: str, size: int) -> None:
+    """More was stored."""
+    stored = state.soft.stored.get(namespace)
+    if stored is not None:
+        stored.most += size
+
+
+def note_freed(state: State, namespace: str | None = None) -> None:
+    """Less may be stored; in whichever namespace, when None."""
+    for name in list(state.soft.stored) if namespace is None else (namespace,):
+        stored = state.soft.stored.get(name)
+        if stored is not None:
+            stored.is_exact = False
