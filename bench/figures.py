@@ -106,6 +106,8 @@ TARGETS = {
     ("server, latency", "p99 at 1,000/s"): Target(10, "at most"),
     ("server, 1,000 idle polls", "processor, TCP"): Target(2, "at most"),
     ("server, 1,000 idle polls", "processor, HTTP"): Target(2, "at most"),
+    ("server, tenants", "shared ÷ no tokens"): Target(1.05, "at most"),
+    ("server, tenants", "flood with a quota ÷ alone"): Target(5, "at most"),
     ("spark, read", "from files"): Target(1_000_000),
     ("spark, read", "through the server"): Target(600_000),
     ("spark, write", "exactly once"): Target(200_000),

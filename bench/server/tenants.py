@@ -1,4 +1,4 @@
-"""What it costs to share a server: the server's processor time with tokens, rights and a stamp, beside a server without; and how
+"""What it costs to share a server: the processor time of one with tokens, rights, quotas and stamps, beside one without; and how
 long a publish of one tenant takes while another floods the server.
 
 Both servers run at the same time and are asked by turns, so that whatever disturbs one disturbs the other. The medians count.
@@ -10,8 +10,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from bench.live.contender import Publish
 from bench.live.ortoo_tcp import Served, serving
 from bench.live.single import times_ms, to_p50_p99
 from bench.loads import values
+from bench.processes import running
 from bench.settings import Settings
 
 NAME = "server, tenants"
@@ -34,39 +35,25 @@ _TASKS = 16
 _FLOODERS = 4
 _FLOOD_BATCH = 1000
 _QUOTA = 60_000  # messages a minute, of the tenant that floods
+_SETTLE_SECONDS = 2.0  # until the flood is there
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def scenario(settings: Settings) -> list[Figure]:
-    with ExitStack() as stack:
-        plain = stack.enter_context(_serving())
-        shared = stack.enter_context(_serving())
-        tokens = {name: _token(shared[1], name) for name in (OURS, THEIRS)}
-        with _started(plain[1]) as without, _started(shared[1]) as within:
-            costs = uvloop.run(_costs(without, within, tokens[OURS], settings))
+    with TemporaryDirectory(prefix="ortoo-bench-") as bare, TemporaryDirectory(prefix="ortoo-bench-") as shared:
+        tokens = {name: _token(Path(shared), name) for name in (OURS, THEIRS, "*")}
+        with serving(Path(bare)) as without, serving(Path(shared)) as within:
+            costs = uvloop.run(_costs(without, within, tokens, settings))
             alone, flooded, bounded = uvloop.run(_latencies(within, tokens, settings))
-    ratio = median(with_tokens / bare for bare, with_tokens in costs)
     return [
         Figure(NAME, "processor, no tokens", median(bare for bare, _ in costs), "µs/message"),
-        Figure(NAME, "processor, tokens and rights", median(own for _, own in costs), "µs/message"),
-        Figure(NAME, "tokens ÷ none", ratio, "ratio"),
-        Figure(NAME, "p99 of one publish at a time, alone", alone, "ms"),
+        Figure(NAME, "processor, shared", median(own for _, own in costs), "µs/message"),
+        Figure(NAME, "shared ÷ no tokens", median(own / bare for bare, own in costs), "ratio"),
+        Figure(NAME, "p99 of one publish at a time", alone, "ms"),
         Figure(NAME, "p99 beside a flood", flooded, "ms"),
         Figure(NAME, "p99 beside a flood with a quota", bounded, "ms"),
         Figure(NAME, "flood with a quota ÷ alone", bounded / alone, "ratio"),
     ]
-
-
-@contextmanager
-def _serving() -> Iterator[tuple[None, Path]]:
-    with TemporaryDirectory(prefix="ortoo-bench-") as folder:
-        yield None, Path(folder)
-
-
-@contextmanager
-def _started(folder: Path) -> Iterator[Served]:
-    with serving(folder) as served:
-        yield served
 
 
 def _token(folder: Path, namespace: str) -> str:
@@ -76,12 +63,16 @@ def _token(folder: Path, namespace: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-async def _costs(without: Served, within: Served, token: str, settings: Settings) -> list[tuple[float, float]]:
-    """Pairs of processor time a message, of the server alone."""
+async def _costs(
+    without: Served, within: Served, tokens: dict[str, str], settings: Settings
+) -> list[tuple[float, float]]:
+    """Pairs of processor time a message, of the server alone. The one that is shared has a quota, which is never reached."""
     found = []
+    async with ortoo.connect(within.url, token=tokens["*"]) as root:
+        await root.set_namespace(OURS, messages_per_minute=1 << 40, stored_bytes=1 << 50)
     async with (
         ortoo.connect(without.url, namespace=OURS) as open_queue,
-        ortoo.connect(within.url, token=token, namespace=OURS) as own_queue,
+        ortoo.connect(within.url, token=tokens[OURS], namespace=OURS) as own_queue,
     ):
         for queue in (open_queue, own_queue):
             await queue.create_topic(TOPIC)
@@ -135,26 +126,32 @@ async def _latencies(served: Served, tokens: dict[str, str], settings: Settings)
             yield publish
 
     alone = to_p50_p99(await times_ms(publishing(), settings.single_seconds))[1]
-    async with ortoo.connect(served.url, token=tokens[THEIRS], namespace=THEIRS) as other:
-        await other.create_topic(TOPIC, retention_bytes=64 << 20)
-        async with _flood(other):
-            flooded = to_p50_p99(await times_ms(publishing(), settings.single_seconds))[1]
-    return alone, flooded, flooded
+    beside = []
+    for quota in (None, _QUOTA):
+        async with ortoo.connect(served.url, token=tokens["*"]) as root:
+            await root.set_namespace(THEIRS, messages_per_minute=quota)
+        with running([sys.executable, "-m", "bench.server.tenants", served.url, tokens[THEIRS]]):
+            await asyncio.sleep(_SETTLE_SECONDS)
+            beside.append(to_p50_p99(await times_ms(publishing(), settings.single_seconds))[1])
+    return alone, beside[0], beside[1]
 
 
-@asynccontextmanager
-async def _flood(queue: ortoo.Queue) -> AsyncIterator[None]:
-    async def publish() -> None:
-        while True:
-            try:
-                await queue.publish_many(TOPIC, values(0, _FLOOD_BATCH))
-            except ortoo.RateLimitedError:
-                await asyncio.sleep(0.01)  # as somebody does who does not care
+async def _flood(url: str, token: str) -> None:
+    """Of a client that takes no heed of anybody, in a process of its own."""
+    async with ortoo.connect(url, token=token, namespace=THEIRS) as queue:
+        await queue.ensure_topic(TOPIC, retention_bytes=64 << 20, durability="none")
 
-    tasks = [asyncio.create_task(publish()) for _ in range(_FLOODERS)]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async def publish() -> None:
+            while True:
+                try:
+                    await queue.publish_many(TOPIC, values(0, _FLOOD_BATCH))
+                except ortoo.RateLimitedError:
+                    await asyncio.sleep(0.01)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_FLOODERS):
+                tasks.create_task(publish())
+
+
+if __name__ == "__main__":
+    uvloop.run(_flood(*sys.argv[1:3]))
