@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src tests examples bench docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix docs bench bench-spark rivals soak lock clean
+.PHONY: help serve test check fix docs bench bench-spark rivals soak audit lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ rivals: .venv/.ready ## Install the other queues that the benchmarks compare wit
 soak: .venv/.ready ## Run the long randomised tests, then a server under mixed load for an hour
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 	$(BIN)/python -m bench.soak
+
+audit: $(BIN)/uv ## Look for known vulnerabilities in the locked packages (asks a public database)
+	$(BIN)/uvx pip-audit --requirement requirements.lock --require-hashes --disable-pip
 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
