@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ortoo.broker import Broker
@@ -16,5 +17,7 @@ class StampingBroker(Broker):
     async def call(self, command: AnyCommand) -> Any:
         return await super().call(stamped(command, self.publisher))
 
-    async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        return await super().publish(stamped(command, self.publisher), wait_ms)
+    async def publish(
+        self, command: Publish | Once, wait_ms: int = 0, check: Callable[[], None] | None = None
+    ) -> Placed:
+        return await super().publish(stamped(command, self.publisher), wait_ms, check)

@@ -16,9 +16,10 @@ import ortoo
 from ortoo.app import audit as audits
 from ortoo.app.audit import Audit
 from ortoo.app.server import Server
-from ortoo.model.audit import AUDIT_TOPIC, AuditEvent
-from ortoo.model.commands import CreateTopic, Publish
-from ortoo.model.errors import FullError, UnauthenticatedError
+from ortoo.model.audit import AUDIT_TOPIC, AuditEvent, target_of
+from ortoo.model.commands import CreateTopic, Publish, PurgeTopic
+from ortoo.model.errors import FullError, InvalidError, UnauthenticatedError
+from ortoo.model.names import TopicName
 from ortoo.model.settings import HttpSettings, Settings, TcpSettings
 
 TOKEN = "the-token-of-the-server"
@@ -31,6 +32,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.refuses = False
+        self.refused: bytes | None = None
         self.calls: list[Any] = []
 
     async def call(self, command: Any) -> None:
@@ -39,6 +41,8 @@ class Recorder:
     async def publish(self, command: Publish) -> None:
         if self.refuses:
             raise FullError("no room")
+        if self.refused is not None and any(self.refused in value for value in command.batch.values):
+            raise InvalidError("too large")
         assert command.topic == AUDIT_TOPIC
         self.events += [msgspec.json.decode(value) for value in command.batch.values]
 
@@ -99,13 +103,40 @@ async def test_what_cannot_be_written_waits_is_bounded_and_told(monkeypatch: pyt
     assert len(link.events) == 5
 
 
-async def test_its_topic_is_made_once() -> None:
+async def test_its_topic_is_made_again_where_somebody_deleted_it() -> None:
     link = Recorder()
     audit = Audit(link, Clock())  # type: ignore[arg-type]
     for number in range(3):
         audit.note(failed(number))
         await finished(audit)
-    assert [type(call) for call in link.calls] == [CreateTopic]
+    assert [type(call) for call in link.calls] == [CreateTopic] * 3
+
+
+async def test_an_event_that_can_never_be_written_does_not_hold_up_the_others() -> None:
+    link = Recorder()
+    link.refused = b"10.0.0.1"
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(3):
+        audit.note(failed(number))
+    await finished(audit)
+    assert [event["address"] for event in link.events] == ["10.0.0.0", "10.0.0.2"]
+    assert len(audit.problems()) == 1
+
+
+async def test_what_was_done_is_told_each_time_whatever_fails_beside_it() -> None:
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(5_000):
+        audit.note(failed(number))
+    for number in range(100):
+        audit.note(AuditEvent(who="ann", action="DeleteTopic", outcome="ok", door="tcp", target=f"t{number}"))
+    await finished(audit)
+    done = [event for event in link.events if event["action"] == "DeleteTopic"]
+    assert [(event["who"], event["target"]) for event in done] == [("ann", f"t{number}") for number in range(100)]
+
+
+def test_a_target_is_short_whatever_a_client_calls_a_topic() -> None:
+    assert target_of(PurgeTopic(TopicName("n" * 10_000, "t" * 10_000))) == ("n" * 300, "t" * 300)
 
 
 @asynccontextmanager

@@ -69,7 +69,7 @@ async def test_a_socket_that_ends_does_not_end_a_connection_of_its_name(home: Bo
         assert len((await wire.ask(ANN))[1]) == 1
         async with socket_to(home) as socket:
             await subscribed(home, socket)
-        await until(lambda: not home.gate.presence._places.keys() - {(((), "ann"), presence.EVERYWHERE)}, LONG)
+        await until(lambda: not home.gate.presence._places.keys() - {((None, "ann"), presence.EVERYWHERE)}, LONG)
         assert await leased(home) == 2
 
 
@@ -78,7 +78,7 @@ async def test_a_socket_that_ends_does_not_end_another_of_its_name_in_the_same_g
         await subscribed(home, first)
         async with socket_to(home) as second:
             await subscribed(home, second)
-        await until(lambda: home.gate.presence._connected[(), "ann"] == 1, LONG)
+        await until(lambda: home.gate.presence._connected[None, "ann"] == 1, LONG)
         assert await leased(home) == 2
 
 

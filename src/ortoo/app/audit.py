@@ -15,10 +15,10 @@ from time import monotonic
 import msgspec
 
 from ortoo.client.link import Link
-from ortoo.model.audit import AUDIT_TOPIC, AuditEvent
+from ortoo.model.audit import AUDIT_TOPIC, OK, AuditEvent
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import CreateTopic, Publish
-from ortoo.model.errors import ExistsError
+from ortoo.model.errors import ExistsError, RequestError
 from ortoo.model.topic import TopicConfig
 
 BUFFERED_MAX = 10_000  # events that wait to be written
@@ -45,7 +45,7 @@ class Audit:
         self._lost = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._is_made = False
+        self._failure: str | None = None  # why nothing can be written now
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="ortoo-audit")
@@ -73,12 +73,16 @@ class Audit:
         ]
 
     def note(self, event: AuditEvent) -> None:
+        """What was done is told each time. What failed may be a flood."""
+        if event.outcome == OK:
+            self._add(event)
+            return
         if self._now() - self._window >= WINDOW_SECONDS:
             self._end_window()
         kind = event.kind
         if kind not in self._seen and len(self._seen) >= KINDS_MAX:
             kind = ("others", event.action, event.outcome, event.door)
-            event = msgspec.structs.replace(event, who="others", address=None, token=None, target=None)
+            event = msgspec.structs.replace(event, who="others", address=None, token=None, namespace=None, target=None)
         self._seen[kind] += 1
         if self._seen[kind] > ALIKE_MAX:
             self._rest[kind] = event
@@ -90,7 +94,7 @@ class Audit:
         self._window = self._now()
         for kind, event in self._rest.items():
             more = self._seen[kind] - ALIKE_MAX
-            self._add(msgspec.structs.replace(event, token=None, target=None, count=more))
+            self._add(msgspec.structs.replace(event, token=None, namespace=None, target=None, count=more))
         self._seen.clear()
         self._rest.clear()
 
@@ -116,22 +120,32 @@ class Audit:
                 while self._buffer:
                     await self._write()
             except Exception as error:  # nobody would be told, and what is audited goes on
-                _log.warning("the audit topic cannot be written", extra={"error": type(error).__name__})
+                self._failure = type(error).__name__
+                _log.warning("the audit topic cannot be written", extra={"error": self._failure})
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._wake.set()
 
     async def _write(self) -> None:
         some = [self._buffer[index] for index in range(min(_BATCH, len(self._buffer)))]
-        if not self._is_made:
-            await self._make()
-        values = [msgspec.json.encode(event) for event in some]
-        await self._link.publish(Publish(AUDIT_TOPIC, Outgoing(values, json=[True] * len(values))))
-        for _ in some:
-            self._buffer.popleft()
-
-    async def _make(self) -> None:
         try:
-            await self._link.call(CreateTopic(AUDIT_TOPIC, _CONFIG))
+            await self._link.call(CreateTopic(AUDIT_TOPIC, _CONFIG))  # each time: somebody may have deleted it
         except ExistsError:
             pass  # its settings were changed, which is the operator's right
-        self._is_made = True
+        try:
+            await self._publish(some)
+        except RequestError:  # one of them can never be written: not all for its sake
+            for event in some:
+                await self._publish_alone(event)
+        for _ in some:
+            self._buffer.popleft()
+        self._failure = None
+
+    async def _publish(self, events: list[AuditEvent]) -> None:
+        values = [msgspec.json.encode(event) for event in events]
+        await self._link.publish(Publish(AUDIT_TOPIC, Outgoing(values, json=[True] * len(values))))
+
+    async def _publish_alone(self, event: AuditEvent) -> None:
+        try:
+            await self._publish([event])
+        except RequestError:
+            self._lost += 1

@@ -41,7 +41,7 @@ from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
-from .publishing import Publishing
+from .publishing import Check, Publishing
 from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
@@ -177,8 +177,8 @@ class Broker:
         self._log(self.engine.publish_staged(name, piece, now))
         self._arm()
 
-    async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        return await self._publishing.publish(command, wait_ms)
+    async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
+        return await self._publishing.publish(command, wait_ms, check)
 
     async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
         return await self._leasing.lease(command, seconds)

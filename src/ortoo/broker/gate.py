@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from ortoo.model.access import Principal, Scope
-from ortoo.model.audit import OK, Audited, AuditEvent, target_of
-from ortoo.model.commands import AnyCommand, Lease, Once, Publish, Settle, unwrap
-from ortoo.model.errors import ForbiddenError, FullError, OrtooError, TooManyError, UnauthenticatedError
+from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
+from ortoo.model.batch import Outgoing
+from ortoo.model.commands import AnyCommand, KeyCommand, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.errors import ForbiddenError, FullError, LeaseLostError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.operations import operation_of
@@ -29,7 +30,7 @@ from .broker import Broker
 from .budget import Budget, Share
 from .meters import DoorMeters
 from .presence import Presence, Who
-from .rights import Rights
+from .rights import NOWHERE, Rights
 from .stamping import stamped
 from .subscription import Subscription
 from .throttle import Throttle
@@ -123,6 +124,7 @@ class Gate:
         return AuthorizedLink(self._broker, principal, self._meters, self._access, self._throttle, audited)
 
     def _note(self, audited: Audited, principal: Principal, address: str | None, request: Any, outcome: str) -> None:
+        namespace, target = target_of(request)
         audited(
             AuditEvent(
                 who=principal.name,
@@ -131,7 +133,8 @@ class Gate:
                 door=self.door,
                 address=address,
                 token=principal.token,
-                target=target_of(request),
+                namespace=namespace,
+                target=target,
             )
         )
 
@@ -172,7 +175,7 @@ class AuthorizedLink:
         self._is_connected = False
         self._meters = meters
         self._access = access
-        self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name)
+        self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name, self._labels)
         self._lasts = principal.expires is None and principal.token is None
         self._publisher = None if principal in (ANYONE, HOST) else principal.name
         self.principal = principal
@@ -184,22 +187,26 @@ class AuthorizedLink:
         pass
 
     def connect(self) -> None:
-        self._throttle.connect(self.principal.realm)
+        self._throttle.connect(self.principal.realm or ())
         self._is_connected = True
 
     def disconnect(self) -> None:
         """However often it is said, it counts once."""
         if self._is_connected:
             self._is_connected = False
-            self._throttle.disconnect(self.principal.realm)
+            self._throttle.disconnect(self.principal.realm or ())
 
     def _topic_name(self, topic: TopicId) -> TopicName | None:
         found = self._broker.engine.state.topics.get(topic)
         return None if found is None else found.name
 
+    def _labels(self, topic: TopicName) -> dict[str, str] | None:
+        found = self._broker.find_topic(topic)
+        return None if found is None else found.config.labels
+
     def who(self, consumer: str) -> Who:
         """How a consumer of this client is told from those of other tenants."""
-        return self.principal.realm, consumer
+        return None if self._rights is None else self.principal.grants, consumer
 
     def may_see(self, topic: TopicName) -> bool:
         return self._rights is None or self._rights.may_see(topic)
@@ -208,7 +215,11 @@ class AuthorizedLink:
         """For what a door does in the place of this client."""
         self._check_lasting()
         if self._rights is not None:
-            self._rights.check(scope, topic)
+            try:
+                self._rights.check(scope, topic)
+            except ForbiddenError as error:
+                self._note(Publish(topic, Outgoing([])), error)
+                raise
 
     def check(self, request: R) -> R:
         """The request, as far as it is allowed; an error when it is not, or not any more."""
@@ -237,13 +248,19 @@ class AuthorizedLink:
         allowed = stamped(self.check(command), self._publisher)
         self._throttle.charge(allowed)
         if self._noted is None or operation_of(command).scope != "admin":
-            return await self._broker.call(allowed)
+            try:
+                return await self._broker.call(allowed)
+            except LeaseLostError as error:
+                raise _as_asked(error, command) from None
+        outcome = UNKNOWN  # to those who have gone before the answer came
         try:
             answer = await self._broker.call(allowed)
+            outcome = OK
         except OrtooError as error:
-            self._note(command, error)
+            outcome = error.code
             raise
-        self._note(command)
+        finally:
+            self._noted(command, outcome)
         return answer
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
@@ -252,7 +269,7 @@ class AuthorizedLink:
     async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
         command = stamped(self.check(command), self._publisher)
         self._throttle.charge(command)
-        return await self._broker.publish(command, wait_ms)
+        return await self._broker.publish(command, wait_ms, self._check_lasting)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         """The same for a request of that size: while it waits for room, it does not count as being served."""
@@ -265,13 +282,15 @@ class AuthorizedLink:
             return await self._broker.publish(command)
         except FullError as error:
             with share.parking(size, error):
-                return await self._broker.publish(command, wait_ms)
+                return await self._broker.publish(command, wait_ms, self._check_lasting)
 
     async def lease(self, command: Lease) -> list[LeasedRun]:
         try:
-            runs = await self._broker.lease(self.check(command), self._meters.seconds["lease"])
-            if runs and command.wait_ms and not self._lasts:
-                await self._check_again(command, runs)
+            allowed = self.check(command)
+            if self._lasts or not command.wait_ms:
+                runs = await self._broker.lease(allowed, self._meters.seconds["lease"])
+            else:
+                runs = await self._lease_while_lasting(allowed)
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -282,14 +301,20 @@ class AuthorizedLink:
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
-    async def _check_again(self, command: Lease, runs: list[LeasedRun]) -> None:
-        """It may have waited longer than its token lasts: then what came is for others."""
+    async def _lease_while_lasting(self, command: Lease) -> list[LeasedRun]:
+        """It may wait longer than its token lasts: then what comes is for others. So it is acked only once that is known."""
+        plain = msgspec.structs.replace(command, auto_ack=False)
+        runs = await self._broker.lease(plain, self._meters.seconds["lease"])
+        held = runs_of(run.taken for run in runs)
         try:
             self.check(command)
         except OrtooError:
-            if not command.auto_ack:
-                await self._broker.call(Settle("release", runs_of(run.taken for run in runs)))
+            if held:
+                await self._broker.call(Settle("release", held))
             raise
+        if held and command.auto_ack:
+            await self._broker.call(Settle("ack", held))
+        return runs
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
@@ -314,3 +339,18 @@ class AuthorizedLink:
 def _masked(info: TopicInfo) -> TopicInfo:
     config = shown_config(info.config)
     return info if config is info.config else msgspec.structs.replace(info, config=config)
+
+
+def _as_asked(error: LeaseLostError, command: AnyCommand) -> LeaseLostError:
+    """Receipts of topics that nobody may know of are told as they were given."""
+    if isinstance(command, KeyCommand):
+        return error
+    given: dict[str, str] = {}
+    for run in getattr(unwrap(command), "acks", ()):
+        rest = f"{run.group}.{run.lease}.{run.partition}."
+        given[f"{NOWHERE}.{rest}"] = f"{run.topic}.{rest}"
+    lost = []
+    for receipt in error.lost:
+        run, _, offset = receipt.rpartition(".")
+        lost.append(given.get(f"{run}.", f"{run}.") + offset)
+    return LeaseLostError(str(error), lost)

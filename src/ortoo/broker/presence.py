@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ortoo.model import limits
-from ortoo.model.access import Realm
+from ortoo.model.access import Grant
 from ortoo.model.commands import Leave
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicName
@@ -21,7 +21,7 @@ from .broker import Broker
 
 _REQUESTED_MAX = 10_000
 
-Who = tuple[Realm, str]  # a consumer, and in which namespaces that name is its own
+Who = tuple[tuple[Grant, ...] | None, str]  # a consumer, and what it may do: None for everything
 Place = tuple[TopicName | None, str | None]  # a topic and a group
 EVERYWHERE: Place = (None, None)
 
@@ -88,8 +88,8 @@ class Presence:
 
     async def _leave(self, consumer: Who) -> None:
         try:
-            realm, name = consumer
-            await self._broker.call(Leave(name, namespaces=realm or None))
+            grants, name = consumer
+            await self._broker.call(Leave(name, grants=grants))
         except OrtooError:
             pass  # the queue is closing: its leases run out by themselves
 

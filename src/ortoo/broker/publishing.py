@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ortoo.engine.topic import Topic
@@ -12,6 +13,8 @@ from ortoo.model.replies import Placed
 from ortoo.ports import Clock
 
 from .waiters import CapacityWaiters
+
+Check = Callable[[], None]
 
 
 class Shell(Protocol):
@@ -31,12 +34,15 @@ class Publishing:
         self._shell = shell
         self._waiters = waiters
 
-    async def publish(self, command: Publish | Once, wait_ms: int) -> Placed:
+    async def publish(self, command: Publish | Once, wait_ms: int, check: Callable[[], None] | None = None) -> Placed:
+        """`check` raises when whoever has waited may not publish any more."""
         wanted = unwrap(command)
         assert isinstance(wanted, Publish)
         place: tuple[int, int] | None = None  # in the line of those who wait for room, and until when
         while True:
             try:
+                if place is not None and check is not None:
+                    check()
                 reply: Placed = self._shell.submit(command)
             except FullError:
                 now = self._shell.clock.monotonic_ms()

@@ -15,14 +15,15 @@ import msgspec
 
 from ortoo.engine.state import unknown_topic
 from ortoo.model import commands as c
-from ortoo.model.access import INBOX_PREFIX, Principal, Scope
-from ortoo.model.errors import ForbiddenError, LeaseLostError
-from ortoo.model.names import INBOX_LABELS, MessageRef, ReceiptRef, TopicId, TopicName
+from ortoo.model.access import Principal, Scope
+from ortoo.model.errors import ForbiddenError
+from ortoo.model.names import INBOX_OWNER, INBOX_PREFIX, MessageRef, TopicId, TopicName, check_name
 from ortoo.model.operations import About, operation_of
 from ortoo.model.queries import ListNamespaces, ListTopics
+from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 10_000
-_NOWHERE = TopicId(0)  # no topic ever has this id
+NOWHERE = TopicId(0)  # no topic ever has this id
 
 R = TypeVar("R")
 
@@ -30,11 +31,18 @@ R = TypeVar("R")
 class Rights:
     """Of a principal that may not do everything."""
 
-    def __init__(self, principal: Principal, name_of: Callable[[TopicId], TopicName | None]) -> None:
-        """`name_of` tells the name of a topic by its id; None where there is none."""
+    def __init__(
+        self,
+        principal: Principal,
+        name_of: Callable[[TopicId], TopicName | None],
+        labels_of: Callable[[TopicName], dict[str, str] | None],
+    ) -> None:
+        """What they tell of a topic: its name by its id, its labels by its name; None where there is none."""
         self._principal = principal
         self._name_of = name_of
-        self._producers = blake2b("\0".join(principal.realm).encode(), digest_size=8).hexdigest()
+        self._labels_of = labels_of
+        whose = "\0".join((principal.name, *(principal.realm or ("*",))))
+        self._producers = blake2b(whose.encode(), digest_size=8).hexdigest()
         self._allowed: dict[tuple[Scope, TopicName], bool] = {}
 
     def narrow(self, request: R) -> R:
@@ -49,10 +57,18 @@ class Rights:
     def may(self, scope: Scope, topic: TopicName) -> bool:
         allowed = self._allowed.get((scope, topic))
         if allowed is None:
+            check_topic_name(topic)  # before it is matched, kept or told
             if len(self._allowed) >= _REMEMBERED_MAX:
                 self._allowed.clear()
             allowed = self._allowed[scope, topic] = self._principal.allows(scope, topic)
-        return allowed
+        return allowed or (topic.name.startswith(INBOX_PREFIX) and self._may_use_inbox(scope, topic))
+
+    def _may_use_inbox(self, scope: Scope, topic: TopicName) -> bool:
+        """Whoever may publish may answer; the answers are for whoever asked. One that is not there is nobody's secret."""
+        if not self._principal.allows_in(scope, topic.namespace):
+            return False
+        labels = self._labels_of(topic)
+        return scope == "write" or labels is None or labels.get(INBOX_OWNER) == self._principal.name
 
     def may_see(self, topic: TopicName) -> bool:
         return self.may("read", topic)
@@ -74,20 +90,29 @@ class Rights:
 
     def _topic(self, request: Any, scope: Scope) -> Any:
         topic: TopicName = request.topic
-        self.check("write" if _is_inbox(topic) and type(request) is c.DeleteTopic else scope, topic)
+        if type(request) is c.DeleteTopic and topic.name.startswith(INBOX_PREFIX):
+            scope = "read"  # whose answers they are
+        self.check(scope, topic)
         return request
 
     def _settings(self, request: c.CreateTopic | c.ChangeTopic, scope: Scope) -> Any:
         if isinstance(request, c.CreateTopic):
-            if _is_inbox(request.topic) and request.config.labels == INBOX_LABELS:
-                scope = "write"  # whoever may ask may also be answered
+            if request.topic.name.startswith(INBOX_PREFIX) and request.config == INBOX_CONFIG:
+                return self._own_inbox(request)
             named = request.config.dlq_topic
         else:
             named = request.changes.get("dlq_topic")
         self.check(scope, request.topic)
-        if isinstance(named, str):
-            self.check("write", TopicName(request.topic.namespace, named))
+        if isinstance(named, str):  # what it is named by makes it a topic of dead letters, whose own are dropped
+            self.check(scope, TopicName(request.topic.namespace, named))
         return request
+
+    def _own_inbox(self, request: c.CreateTopic) -> c.CreateTopic:
+        """Whoever may publish may ask, and so needs a topic for the answers."""
+        check_topic_name(request.topic)
+        self._check_in("write", request.topic.namespace)
+        labels = {**request.config.labels, INBOX_OWNER: self._principal.name}
+        return msgspec.structs.replace(request, config=msgspec.structs.replace(request.config, labels=labels))
 
     def _topics(self, request: c.Lease, scope: Scope) -> c.Lease:
         if request.topic is not None:
@@ -99,13 +124,11 @@ class Rights:
         return request
 
     def _runs(self, request: c.Settle | c.Extend, scope: Scope) -> c.Settle | c.Extend:
-        if all(self._may_settle(run, scope) for run in request.runs):
-            return request
-        runs = [
-            run if self._may_settle(run, scope) else msgspec.structs.replace(run, topic=_NOWHERE)
-            for run in request.runs
-        ]
-        return msgspec.structs.replace(request, runs=runs)
+        return msgspec.structs.replace(request, runs=self._settleable(request.runs, scope))
+
+    def _settleable(self, runs: list[c.Run], scope: Scope) -> list[c.Run]:
+        """Those that are not are answered as those of a topic that never was."""
+        return [run if self._may_settle(run, scope) else msgspec.structs.replace(run, topic=NOWHERE) for run in runs]
 
     def _may_settle(self, run: c.Run, scope: Scope) -> bool:
         name = self._name_of(run.topic)
@@ -114,13 +137,7 @@ class Rights:
     def _transact(self, request: c.Transact, scope: Scope) -> c.Transact:
         for publish in request.publishes:
             self.check(scope, publish.topic)
-        for run in request.acks:
-            if not self._may_settle(run, "read"):
-                lost = [
-                    str(ReceiptRef(run.topic, run.group, run.lease, run.partition, offset)) for offset in run.offsets
-                ]
-                raise LeaseLostError("a lease was lost, so nothing of the transaction happened", lost)
-        return request
+        return msgspec.structs.replace(request, acks=self._settleable(request.acks, "read"))
 
     def _stage(self, request: c.Stage, scope: Scope) -> c.Stage:
         self._check_in(scope, request.namespace)
@@ -132,6 +149,7 @@ class Rights:
         return request
 
     def _check_in(self, scope: Scope, namespace: str) -> None:
+        check_name("a namespace", namespace)
         if not self._principal.allows_in(scope, namespace):
             raise self._forbidden(scope, f"namespace {namespace!r}")
 
@@ -140,9 +158,16 @@ class Rights:
         return request
 
     def _redrive(self, request: c.Redrive, scope: Scope) -> c.Redrive:
+        """As the engine looks: at the dead letter first, and then for the topic that it came from."""
+        if self._name_of(request.copy.topic) is None:
+            raise unknown_topic(request.copy.topic)
         self._check_message(request.copy, scope)
-        self._check_message(request.origin, scope)
-        return request
+        name = self._name_of(request.origin.topic)
+        if name is None or self.may(scope, name):
+            return request
+        if self.may_see(name):
+            raise self._forbidden(scope, f"topic {str(name)!r}")
+        return msgspec.structs.replace(request, origin=request.origin._replace(topic=NOWHERE))
 
     def _check_message(self, message: MessageRef, scope: Scope) -> None:
         name = self._name_of(message.topic)
@@ -163,13 +188,14 @@ class Rights:
         if isinstance(request, c.Leave):
             if request.topic is not None:
                 self.check(scope, request.topic)
-            elif self._principal.realm:
-                return msgspec.structs.replace(request, namespaces=self._principal.realm)
+            else:
+                return msgspec.structs.replace(request, grants=self._principal.grants)
         return request
 
 
-def _is_inbox(topic: TopicName) -> bool:
-    return topic.name.startswith(INBOX_PREFIX)
+def check_topic_name(topic: TopicName) -> None:
+    check_name("a namespace", topic.namespace)
+    check_name("a topic's name", topic.name)
 
 
 _NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {

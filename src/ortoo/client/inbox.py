@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from ortoo.model.errors import ClosedError, NoReplyError, NotFoundError, OrtooError
 from ortoo.model.message import CORRELATION_ID, REPLY_TO, Message, Received
-from ortoo.model.names import INBOX_LABELS
+from ortoo.model.names import INBOX_PREFIX
+from ortoo.model.topic import INBOX_CONFIG, INBOX_SETTINGS
 
 
 class Asking(Protocol):
@@ -22,14 +23,7 @@ class Asking(Protocol):
 
 
 _PAUSE_SECONDS = 0.1
-_SETTINGS: dict[str, Any] = {
-    "partitions": 1,
-    "ordering": "none",
-    "dlq": False,
-    "retention_seconds": 3600.0,
-    "durability": "none",
-    "labels": dict(INBOX_LABELS),
-}
+_SETTINGS: dict[str, Any] = {name: getattr(INBOX_CONFIG, name) for name in INBOX_SETTINGS}
 
 
 class Inbox:
@@ -39,7 +33,7 @@ class Inbox:
         self._waiting: dict[str, asyncio.Future[Received]] = {}
         self._making: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
-        self.topic = f"reply.{uuid4().hex}"
+        self.topic = f"{INBOX_PREFIX}{uuid4().hex}"
 
     async def ask(self, message: Message, topic: str, timeout: float, asker: Asking | None = None) -> Received:
         """`asker`: in whose name the request is published, where that is not whose inbox it is."""

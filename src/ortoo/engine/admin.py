@@ -146,10 +146,10 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
 
 def decide_leave(state: State, command: Leave, now: int) -> Decision:
     """Answered with True when the consumer has more leases than may return in one turn: then it has to be asked again."""
-    draft, budget = Draft(state, now), Budget(limits.DUE_PER_TURN)
+    draft, budget, grants = Draft(state, now), Budget(limits.DUE_PER_TURN), command.grants
     named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
     for topic in named:
-        if command.namespaces is not None and topic.name.namespace not in command.namespaces:
+        if grants is not None and not any(grant.allows("read", topic.name) for grant in grants):
             continue
         for group in topic.groups.values():
             is_here = command.consumer in group.look_at_members().alive_until or bool(group.leases)

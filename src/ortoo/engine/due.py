@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ortoo.model import limits
-from ortoo.model.names import INBOX_LABELS, LeaseId
+from ortoo.model.names import LeaseId, is_inbox
 from ortoo.model.records import CameDue, Expired, GroupDeleted, TopicDeleted, TransactionEnded, WindowClosed
 
 from .admin import leave
@@ -222,7 +222,7 @@ def _transactions(draft: Draft, budget: Budget) -> None:
 
 def _is_abandoned(state: State, topic: Topic, now: int) -> bool:
     """The inbox of a client that went without a word: nobody consumes it, and whoever would has had time to come back."""
-    if topic.config.labels != INBOX_LABELS or now < max(topic.created, state.opened) + limits.SESSION_TIMEOUT_MS:
+    if not is_inbox(topic.config.labels) or now < max(topic.created, state.opened) + limits.SESSION_TIMEOUT_MS:
         return False
     return not any(group.look_at_members().alive_until for group in topic.groups.values())
 

@@ -8,7 +8,7 @@ from ortoo.model import limits
 from ortoo.model.batch import check_texts
 from ortoo.model.commands import Lease, Position
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
-from ortoo.model.names import INBOX_LABELS, LeaseId, TopicName, check_labels, check_name
+from ortoo.model.names import LeaseId, TopicName, check_labels, check_name, is_inbox
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import GroupCreated, Leased
 from ortoo.model.replies import LeaseTaken, Taken
@@ -95,7 +95,7 @@ def _is_meant(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -
     config = topic.config
     if labels:
         return all(config.labels.get(name) == value for name, value in labels)
-    return not state.is_dlq(topic.name) and config.labels != INBOX_LABELS
+    return not state.is_dlq(topic.name) and not is_inbox(config.labels)
 
 
 def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:

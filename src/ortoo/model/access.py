@@ -23,9 +23,8 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 ANY = "*"  # every namespace, or every topic
 SYSTEM_NAMESPACE = "system"  # of what the server writes itself; `*` does not mean it to those who are no admins
 DLQ_SUFFIX = ".dlq"
-INBOX_PREFIX = "reply."
 
-Realm = tuple[str, ...]  # of namespaces; empty: all of them
+Realm = tuple[str, ...]  # of namespaces
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,10 +65,10 @@ class Principal(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return any(grant.namespace == ANY and grant.is_whole and "admin" in grant.scopes for grant in self.grants)
 
     @cached_property
-    def realm(self) -> Realm:
-        """The namespaces it may do anything in. Names of consumers and producers count within a realm."""
+    def realm(self) -> Realm | None:
+        """The namespaces that it may do something in; None: all of them."""
         namespaces = {grant.namespace for grant in self.grants}
-        return () if ANY in namespaces else tuple(sorted(namespaces))
+        return None if ANY in namespaces else tuple(sorted(namespaces))
 
     def allows(self, scope: Scope, topic: TopicName) -> bool:
         return any(grant.allows(scope, topic) for grant in self.grants)
@@ -107,8 +106,8 @@ def make_grant(scopes: Iterable[str], namespace: str = DEFAULT_NAMESPACE, topics
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    """A topic's dead letters belong to it, and inboxes to whoever knows their names, which nobody can guess."""
-    if patterns == (ANY,) or name.startswith(INBOX_PREFIX):
+    """A topic's dead letters belong to it."""
+    if patterns == (ANY,):
         return True
     compiled = _compile(patterns)
     return bool(compiled.match(name)) or (name.endswith(DLQ_SUFFIX) and bool(compiled.match(name[: -len(DLQ_SUFFIX)])))

@@ -13,6 +13,8 @@ from .names import MessageRef, TopicName
 
 AUDIT_TOPIC = TopicName(SYSTEM_NAMESPACE, "ortoo.audit")
 OK = "ok"
+UNKNOWN = "unknown"  # whoever asked has gone before it was known
+_TARGET_CHARS_MAX = 300
 
 
 class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -22,7 +24,8 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     door: str
     address: str | None = None  # of the client
     token: str | None = None  # its id
-    target: str | None = None  # what it was done to
+    namespace: str | None = None  # of the target
+    target: str | None = None  # what it was done to: a topic, a message, a transaction
     count: int = 1  # how many of the same came in a short time, where there were many
 
     @property
@@ -34,11 +37,18 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 Audited = Callable[[AuditEvent], None]
 
 
-def target_of(request: Any) -> str | None:
-    """What a command is about, in words."""
+def target_of(request: Any) -> tuple[str | None, str | None]:
+    """What a command is about, in words: a namespace, and what in it. Whatever a client sends as a name, it is short."""
     command = unwrap(request)
-    for field in ("topic", "message", "copy", "namespace", "transaction"):
+    namespace = getattr(command, "namespace", None)
+    for field in ("topic", "message", "copy", "transaction", "key"):
         found = getattr(command, field, None)
-        if isinstance(found, TopicName | MessageRef | str):
-            return str(found)
-    return None
+        if isinstance(found, TopicName):
+            return _short(found.namespace), _short(found.name)
+        if isinstance(found, MessageRef | str):
+            return _short(namespace), _short(str(found))
+    return _short(namespace), None
+
+
+def _short(text: str | None) -> str | None:
+    return text[:_TARGET_CHARS_MAX] if isinstance(text, str) else None

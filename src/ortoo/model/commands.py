@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from . import limits
+from .access import Grant
 from .batch import Outgoing
 from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from .namespaces import NO_QUOTA, Quota
@@ -172,12 +173,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in, in these namespaces or all."""
+    """A consumer goes; its leases return, uncounted. Without a topic: from every group it is in, as far as these grants let it
+    read; without grants, everywhere."""
 
     consumer: str
     topic: TopicName | None = None
     group: str | None = None
-    namespaces: Annotated[tuple[str, ...], Meta(max_length=limits.GRANTS_MAX)] | None = None
+    grants: Annotated[tuple[Grant, ...], Meta(max_length=limits.GRANTS_MAX)] | None = None
 
 
 class DeleteMessage(msgspec.Struct, frozen=True, tag=True, gc=False):

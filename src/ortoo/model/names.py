@@ -19,7 +19,9 @@ LeaseId = NewType("LeaseId", int)
 DEFAULT_NAMESPACE = "default"
 DEFAULT_GROUP = "default"
 LEASES_PER_EPOCH = 1 << 40
+INBOX_PREFIX = "reply."
 INBOX_LABELS = {"ortoo": "inbox"}  # of topics that hold answers to one client's requests
+INBOX_OWNER = "owner"  # one more label of those: whose it is, where not everybody may see everything
 
 
 class TopicName(NamedTuple):
@@ -99,3 +101,7 @@ def check_labels(labels: Mapping[str, str], error: type[OrtooError] = InvalidErr
     for name, value in labels.items():
         check_name("a label's name", name, error)
         check_name(f"the value of label {name!r}", value, error)
+
+
+def is_inbox(labels: Mapping[str, str]) -> bool:
+    return labels.items() >= INBOX_LABELS.items()

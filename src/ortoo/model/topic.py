@@ -10,7 +10,7 @@ from xxhash import xxh3_64_hexdigest
 
 from . import limits
 from .errors import ConfigError
-from .names import TopicName, check_labels, check_name
+from .names import INBOX_LABELS, TopicName, check_labels, check_name
 
 Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
@@ -179,3 +179,15 @@ def dlq_config(origin: TopicConfig, encrypted: bool) -> TopicConfig:
         durability=origin.durability,
         encrypted=encrypted,
     )
+
+
+# Of a topic for answers to requests. Whoever may ask may make one, so it is this and nothing else.
+INBOX_SETTINGS = ("partitions", "ordering", "dlq", "retention_seconds", "durability", "labels")
+INBOX_CONFIG = TopicConfig(
+    partitions=1,
+    ordering="none",
+    dlq=False,
+    retention_seconds=3600.0,
+    durability="none",
+    labels=dict(INBOX_LABELS),
+)

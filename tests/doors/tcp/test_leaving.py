@@ -70,7 +70,7 @@ class TestConsumers:
         async with home.wire() as wire:
             assert len((await wire.ask(poll(0)))[1]) == 1
         consumer = poll(0).consumer
-        await until(lambda: home.door.presence.is_known(((), consumer)))
+        await until(lambda: home.door.presence.is_known((None, consumer)))
         async with home.wire(greets=False) as wire:
             wire.send((0, p.Hello(p.PROTOCOL, "by hand", None, [consumer])))
             assert (await wire.receive())[0] == p.ANSWER

@@ -64,6 +64,7 @@ def to_lease(
 async def _lease(call: Call, command: Lease) -> bytes:
     if call.body.consumer is not None:
         check_name("a consumer's name", command.consumer)
+        call.link.check(command)
         call.services.gate.presence.requested(call.link.who(command.consumer))
     if command.wait_ms and not call.services.is_closing:
         runs = await call.services.wait_for(

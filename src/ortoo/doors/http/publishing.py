@@ -145,6 +145,7 @@ async def request(call: Call) -> MessageView:
     answer = await call.services.wait_for(call, asking, _is_dropped)
     if answer is None:
         raise ClosedError("the server stops; nobody has answered yet")
+    call.link.require("write", call.topic)  # it may have waited for longer than its token lasts
     return render(answer)
 
 

@@ -273,10 +273,7 @@ class Session(asyncio.Protocol):
         return now - self.heard > (HELLO_SECONDS if self._link is None else IDLE_SECONDS)
 
     def reassure(self) -> None:
-        """A ping that stands behind a large frame, or before a door that does not read, is not answered in time.
-
-        So that the server is not taken for gone, it says that it is there.
-        """
+        """A ping behind a large frame, or before a door that does not read, is not answered in time: it is told otherwise."""
         is_busy = self in self._services.stalled or self._held > 0
         if self._link is not None and is_busy and self._writable.is_set():
             self._send(p.ANSWER, 0, None)
@@ -301,6 +298,7 @@ class Session(asyncio.Protocol):
         try:
             if isinstance(request, Lease):
                 check_command(request)  # first: a name that is refused may be of any length
+                self._link.check(request)
                 self._note_consumer(request.consumer)
             if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
@@ -359,7 +357,8 @@ class Session(asyncio.Protocol):
                 raise InvalidError(f"a subscription needs an id of its own and a credit of 1 to {CREDIT_MAX}")
             if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
                 raise TooManyError(f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions; open another")
-        except (InvalidError, CapacityError) as error:
+            self._link.check(request.lease)
+        except OrtooError as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
         self._note_consumer(request.lease.consumer)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ortoo.engine.dumps import TopicDump, peek
 from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
-from ortoo.model.names import INBOX_LABELS, TopicId, TopicName
+from ortoo.model.names import TopicId, TopicName, is_inbox
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns, filter_columns
 from ortoo.model.topic import TopicConfig, dlq_name
@@ -60,7 +60,7 @@ class Files:
 
     def topics(self) -> dict[str, Known]:
         self._look()
-        return {name: self._known(name) for name, (_, config) in self._configs.items() if config.labels != INBOX_LABELS}
+        return {name: self._known(name) for name, (_, config) in self._configs.items() if not is_inbox(config.labels)}
 
     def _known(self, name: str) -> Known:
         topic, config = self._configs[name]

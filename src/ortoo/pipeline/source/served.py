@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ortoo.client import SyncQueue
 from ortoo.model import limits
 from ortoo.model.errors import NotFoundError
-from ortoo.model.names import INBOX_LABELS
+from ortoo.model.names import is_inbox
 from ortoo.model.records import decode_history
 from ortoo.model.replies import Columns
 from ortoo.pipeline.connection import Address, queue_at
@@ -28,7 +28,7 @@ class Served:
         return queue_at(self._address)
 
     def topics(self) -> dict[str, Known]:
-        found = [info for info in self._queue.topics() if info.config.labels != INBOX_LABELS]
+        found = [info for info in self._queue.topics() if not is_inbox(info.config.labels)]
         return {info.name: Known(info.id, info.dlq, info.config.encrypted) for info in found}
 
     def topic(self, name: str) -> Known:

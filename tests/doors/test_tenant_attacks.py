@@ -1,0 +1,142 @@
+"""What one tenant tried against another, and against the auditor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from ortoo.model import commands as c
+from ortoo.model import queries as q
+from ortoo.model.batch import Outgoing
+from ortoo.model.names import INBOX_LABELS, TopicName, parse_receipt
+from ortoo.model.topic import INBOX_CONFIG, TopicConfig
+from ortoo.wire import protocol as p
+from tests.doors.roles import OURS, Shared, serving_roles
+from tests.doors.tcp.home import until
+
+LONG = 60
+
+
+@pytest.fixture
+async def home() -> AsyncIterator[Shared]:
+    async with serving_roles() as home:
+        yield home
+
+
+async def code_of(home: Shared, role: str, *requests: object) -> list[str | None]:
+    codes = []
+    async with home.wire(greets=False) as wire:
+        await wire.hello(role)
+        for request in requests:
+            kind, body = await wire.ask(request)
+            codes.append(body["code"] if kind == p.ERROR else None)
+    return codes
+
+
+async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
+    inbox = TopicName(OURS, "reply.4711")
+    assert await code_of(home, "worker", c.CreateTopic(inbox, INBOX_CONFIG)) == [None]
+    answer = c.Publish(inbox, Outgoing([b"PIN=1234"]))
+    assert await code_of(home, "mails admin", answer) == [None]  # whoever is asked may answer
+    scan, lease = q.Scan(inbox, 0, c.START), c.Lease(topic=inbox.name, namespace=OURS, consumer="x")
+    others = await code_of(home, "mails admin", scan, lease, c.DeleteTopic(inbox), c.CreateTopic(inbox, INBOX_CONFIG))
+    assert others == ["forbidden", "forbidden", "forbidden", "exists"]
+    listed = (await home.ask("mails admin", "GET", f"/v1/topics?namespace={OURS}")).json()["topics"]
+    assert listed == []
+    assert "4711" not in (await home.ask("mails admin", "GET", "/metrics")).text
+    assert await code_of(home, "worker", scan, lease, c.DeleteTopic(inbox)) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TopicConfig(labels=INBOX_LABELS, dlq_topic="orders"),
+        TopicConfig(labels=INBOX_LABELS, dlq_webhook="http://127.0.0.1:1"),
+        TopicConfig(labels=INBOX_LABELS),
+    ],
+)
+async def test_an_inbox_is_nothing_but_an_inbox(home: Shared, config: TopicConfig) -> None:
+    assert await code_of(home, "writer", c.CreateTopic(TopicName(OURS, "reply.1"), config)) == ["forbidden"]
+
+
+@pytest.mark.parametrize("role", ["nobody", "stranger", "mails admin", "writer"])
+async def test_a_consumers_name_ends_nothing_of_others(home: Shared, role: str) -> None:
+    await home.queue.create_topic("orders", namespace=OURS)
+    await home.queue.publish("orders", b"1", namespace=OURS)
+    async with home.connect(token="worker", namespace=OURS, consumer="ann") as victim:
+        [held] = await victim.lease("orders", lease=300)
+        poll = c.Lease(topic="orders", namespace=OURS, consumer="ann")
+        subscribe = p.Subscribe(poll, 10)
+        await code_of(home, role, poll, c.Leave("ann"))
+        async with home.wire(greets=False) as wire:
+            await wire.hello(role)
+            await wire.ask(subscribe)
+        presence = home.gate.presence
+        await until(lambda: all(grants != home.roles.admit(role).grants for grants, _ in presence._connected), LONG)
+        for who in [who for who in presence._absent if who[0] == home.roles.admit(role).grants]:
+            presence._absent[who].cancel()
+            presence._time_out(who)
+        await asyncio.gather(*presence._leaving)
+        await victim.ack(held)
+
+
+async def test_names_are_short_before_anything_is_kept_of_them(home: Shared) -> None:
+    names = [TopicName(OURS, "\x01" * 200_000), TopicName("n" * 100_000, "t")]
+    requests = [request for name in names for request in (c.Publish(name, Outgoing([b""])), q.GetTopic(name))]
+    assert await code_of(home, "mails admin", *requests) == ["invalid"] * 4
+
+
+async def test_a_transaction_tells_nothing_of_the_leases_of_others(home: Shared) -> None:
+    await home.queue.publish("orders", b"1", namespace=OURS)
+    [held] = await home.queue.lease("orders", namespace=OURS, group="g", lease=300)
+    ref = parse_receipt(held.receipt)
+    theirs = c.Run(ref.topic, ref.group, ref.lease, ref.partition, [ref.offset])
+    nobodys = c.Run(9_999, ref.group, ref.lease, ref.partition, [ref.offset])  # type: ignore[arg-type]
+    async with home.wire(greets=False) as wire:
+        await wire.hello("stranger")
+        for acks in ([0], [0, 0], []):
+            told = []
+            for run in (theirs, nobodys):
+                chosen = [run for _ in acks] or [msgspec.structs.replace(run, offsets=[])]
+                told.append(repr(await wire.ask(c.Transact(chosen, []))).replace("9999.", f"{ref.topic}."))
+            assert told[0] == told[1]
+    await home.queue.ack(held)
+
+
+async def test_a_publish_that_waits_for_room_is_not_done_once_its_token_is_revoked(home: Shared) -> None:
+    await home.queue.create_topic("orders", namespace=OURS, max_depth=1)
+    await home.queue.publish("orders", b"1", namespace=OURS)
+    async with home.wire(greets=False) as wire:
+        await wire.hello("writer")
+        wire.send((1, p.PublishOrWait(c.Publish(TopicName(OURS, "orders"), Outgoing([b"2"])), 60_000)))
+        await until(lambda: bool(home.broker._capacity_waiters), LONG)
+        home.roles.revoked.add("writer")
+        await home.queue.ack(await home.queue.lease("orders", namespace=OURS))
+        kind, _, body = await wire.receive()
+        assert (kind, body["code"]) == (p.ERROR, "unauthenticated")
+    assert (await home.queue.topic("orders", namespace=OURS)).depth == 0
+
+
+async def test_what_a_revoked_poll_would_have_acked_is_for_others(home: Shared) -> None:
+    await home.queue.create_topic("orders", namespace=OURS)
+    async with home.wire(greets=False) as wire:
+        await wire.hello("reader")
+        wire.send((1, c.Lease(topic="orders", namespace=OURS, consumer="x", wait_ms=60_000, auto_ack=True)))
+        await home.waiters(1)
+        home.roles.revoked.add("reader")
+        await home.queue.publish("orders", b"1", namespace=OURS)
+        assert (await wire.receive())[2]["code"] == "unauthenticated"
+    assert len(await home.queue.lease("orders", namespace=OURS)) == 1
+
+
+async def test_a_poll_that_acks_by_itself_does(home: Shared) -> None:
+    await home.queue.create_topic("orders", namespace=OURS)
+    async with home.connect(token="reader", namespace=OURS) as queue:
+        polling = asyncio.create_task(queue.lease("orders", wait=60, auto_ack=True))
+        await home.waiters(1)
+        await home.queue.publish("orders", b"1", namespace=OURS)
+        assert [message.value for message in await polling] == [b"1"]
+    assert (await home.queue.topic("orders", namespace=OURS)).depth == 0
