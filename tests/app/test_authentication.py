@@ -102,7 +102,7 @@ async def test_a_key_set_at_a_url() -> None:
     [
         ({"secret": "too-short"}, "auth.secret has 9 bytes"),
         ({"key_file": "missing.pem"}, r"missing\.pem cannot be read"),
-        ({"key_file": "empty"}, "empty cannot be used: it must have 1 to 16 public keys"),
+        ({"key_file": "empty"}, "empty cannot be used: it must have 1 to 4 public keys"),
         ({"jwks": "empty"}, "empty cannot be used: it is not a JSON Web Key Set"),
         ({"jwks": "http://login.example/keys"}, "must begin with https"),
         ({"default_scope": "read", "default_namespace": "a\nb"}, "auth.default_namespace"),

@@ -56,8 +56,18 @@ NOT_PUBLIC = [
     "64:ff9b::a9fe:a9fe",
     "2002:7f00:1::",
     "2002:a00:1::1",
+    "192.88.99.1",
+    "3fff::1",
 ]
 LOCAL = ["169.254.169.254", "fe80::1", "0.0.0.0", "::", "224.0.0.1", "fd00:ec2::254", "::ffff:169.254.169.254"]
+WRAPPED = [  # 169.254.169.254, as something on the way could understand it
+    "::169.254.169.254",
+    "::ffff:0:169.254.169.254",
+    "64:ff9b:1::a9fe:a9fe",
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "2001:0:a9fe:a9fe::",
+    "2001:0:4136:e378:8000:63bf:5601:5601",
+]
 
 
 class Names:
@@ -105,6 +115,24 @@ def test_with_a_list_only_what_it_names_is_good() -> None:
 def test_a_listed_name_does_not_lead_to_the_machines_own_link_or_to_metadata(address: str) -> None:
     assert not Destinations(["hooks.example.com"]).permits("hooks.example.com", address)
     assert Destinations([address.removeprefix("::ffff:")]).permits("hooks.example.com", address)
+
+
+@pytest.mark.parametrize("address", WRAPPED)
+def test_a_listed_name_does_not_lead_there_through_a_tunnel_either(address: str) -> None:
+    assert not Destinations(["hooks.example.com"]).permits("hooks.example.com", address)
+    assert not Destinations().permits("hooks.example.com", address)
+    assert Destinations([address]).permits("hooks.example.com", address)
+
+
+@pytest.mark.parametrize("address", ["64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"])
+def test_an_address_in_another_is_what_counts(address: str) -> None:
+    assert not Destinations(["hooks.example.com"]).permits("hooks.example.com", address)
+    assert Destinations(["169.254.169.254"]).permits("hooks.example.com", address)
+
+
+def test_a_listed_name_may_lead_to_loopback() -> None:
+    for address in ("127.0.0.1", "::1"):
+        assert Destinations(["localhost"]).permits("localhost", address)
 
 
 @pytest.mark.parametrize("entry", ["*", "http://a.example", "a.example:80", "10.1.0.5/16", "a b", "*.*.example", "a/b"])

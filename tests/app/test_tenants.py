@@ -105,11 +105,18 @@ async def test_a_certificate_is_a_principal_where_that_is_wanted(tmp_path: Path)
                 pass
 
 
-@pytest.mark.parametrize("name", [None, "*", "", "a\nb"])
+@pytest.mark.parametrize("name", [None, "*", "system", "", "a\nb"])
 def test_a_common_name_that_names_nobody_opens_nothing(name: str | None) -> None:
     rules = CertificateRules(("read",), "{name}")
     with pytest.raises(UnauthenticatedError, match="common name"):
         rules.to_principal(PeerCertificate(name, not_after=1e12))
+
+
+def test_a_common_name_is_not_put_together_into_the_name_of_the_servers_own_namespace() -> None:
+    with pytest.raises(UnauthenticatedError, match="common name"):
+        CertificateRules(("read",), "sys{name}").to_principal(PeerCertificate("tem", not_after=1e12))
+    [grant] = CertificateRules(("read",), "system").to_principal(PeerCertificate("auditor", not_after=1e12)).grants
+    assert grant.namespace == "system"  # where it was configured, it is meant
 
 
 def test_the_rights_of_a_certificate_end_with_it() -> None:

@@ -1,6 +1,7 @@
 """Is a receiver told of every dead letter, and is the queue itself never held up by one?"""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,7 +12,7 @@ import pytest
 
 import ortoo
 from ortoo.app.clock import SystemClock
-from ortoo.app.post import PostError, post_json
+from ortoo.app.post import PostError, SilentError, post_json
 from ortoo.app.webhook import POSTS_AT_ONCE, POSTS_MAX, Webhook
 from ortoo.broker import Broker
 from ortoo.client import Queue
@@ -32,10 +33,10 @@ async def running(
         await webhook.close(5)
 
 
-async def reject(queue: Queue, topic: str, count: int = 1) -> list[str]:
+async def reject(queue: Queue, topic: str, count: int = 1, namespace: str = "default") -> list[str]:
     """Publishes so many messages and rejects them; returns their ids."""
-    sent = await queue.publish_many(topic, [b"private"] * count)
-    for message in await queue.lease(topic, group="billing", max_messages=count):
+    sent = await queue.publish_many(topic, [b"private"] * count, namespace=namespace)
+    for message in await queue.lease(topic, group="billing", max_messages=count, namespace=namespace):
         await message.reject("the card was declined")
     return [one.id for one in sent]
 
@@ -181,15 +182,97 @@ async def test_posts_are_bounded_whatever_the_number_of_addresses_and_receivers(
             await queue.create_topic(f"t{number}", dlq_webhook=f"{receiver.url}&topic={number}")
             await reject(queue, f"t{number}", 4)
         async with asyncio.timeout(60):
-            while sum(receiver.at_once for receiver in receivers) < POSTS_MAX:  # noqa: ASYNC110
+            while sum(receiver.at_once for receiver in receivers) < POSTS_MAX // 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
-        assert sum(receiver.at_once for receiver in receivers) == POSTS_MAX
+        assert sum(receiver.at_once for receiver in receivers) == POSTS_MAX // 2, "half is left to other namespaces"
         assert max(receiver.most_at_once for receiver in receivers) == POSTS_AT_ONCE
         for receiver in receivers:
             receiver.gate.set()
         await until_told(webhook)
         assert webhook.tally.delivered == 12 * len(receivers)
+
+
+async def test_silent_receivers_of_a_namespace_do_not_hold_up_those_of_another() -> None:
+    async with AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(receiving()) for _ in range(2 * POSTS_MAX // POSTS_AT_ONCE)]
+        quick = await stack.enter_async_context(receiving())
+        queue, webhook = await stack.enter_async_context(running(letters_max=10_000))
+        for number, receiver in enumerate(silent):
+            receiver.gate.clear()
+            await queue.create_topic(f"t{number}", namespace="theirs", dlq_webhook=receiver.url)
+            await reject(queue, f"t{number}", 8, "theirs")
+        await queue.create_topic("payments", namespace="ours", dlq_webhook=quick.url)
+        for count in (1, 2, 3):
+            await reject(queue, "payments", namespace="ours")
+            await quick.until(letters=count)
+        assert webhook.tally.retried == 0, "nobody waited for them to time out"
+        for receiver in silent:
+            receiver.gate.set()
+        await until_told(webhook)
+
+
+async def test_a_namespace_does_not_hold_up_what_another_sends_to_the_same_receiver() -> None:
+    async with receiving() as receiver, running(letters_max=10_000) as (queue, _):
+        receiver.gate.clear()
+        for namespace in ("theirs", "ours"):
+            await queue.create_topic("payments", namespace=namespace, dlq_webhook=receiver.url)
+        await reject(queue, "payments", 2 * POSTS_AT_ONCE, "theirs")
+        await receiver.until(requests=POSTS_AT_ONCE)
+        await reject(queue, "payments", namespace="ours")
+        await receiver.until(requests=POSTS_AT_ONCE + 1)
+        assert [json.loads(body)["namespace"] for body in receiver.bodies][-1] == "ours"
+
+
+async def test_many_lines_of_a_namespace_leave_room_for_the_letters_of_another() -> None:
+    async with receiving() as down, receiving() as up, running((60.0,), letters_max=20) as (queue, webhook):
+        await down.stop()
+        for number in range(30):
+            url = f"http://127.0.0.{number + 1}:{down.port}/"
+            await queue.create_topic(f"t{number}", namespace="theirs", dlq_webhook=url)
+            await reject(queue, f"t{number}", namespace="theirs")
+        dropped = webhook.tally.dropped
+        await queue.create_topic("up", namespace="ours", dlq_webhook=up.url)
+        await reject(queue, "up", 2, "ours")
+        await up.until(letters=2)
+        assert webhook.tally.dropped == dropped
+
+
+async def test_a_receiver_that_does_not_answer_gets_one_post_at_a_time_until_it_does() -> None:
+    at_once: list[int] = []  # at the start of each post
+    open_posts = 0
+    is_silent = True
+    are_all_open = asyncio.Event()
+
+    async def post(*_: object) -> None:
+        nonlocal open_posts
+        open_posts += 1
+        at_once.append(open_posts)
+        if open_posts == POSTS_AT_ONCE:
+            are_all_open.set()
+        await are_all_open.wait()  # so that the first ones end together
+        for _turn in range(20):  # the others get theirs, if they may
+            await asyncio.sleep(0)
+        open_posts -= 1
+        if is_silent:
+            raise SilentError("no answer")
+
+    broker = Broker(MemoryStore(), SystemClock())
+    webhook = Webhook(broker, broker.on_dead_letters, (0.0, 0.0), post=post)
+    async with Queue(broker) as queue:
+        webhook.start()
+        await queue.create_topic("payments", dlq_webhook="http://receiver.example/")
+        await reject(queue, "payments", 3 * POSTS_AT_ONCE)
+        await until_told(webhook)
+        assert max(at_once[:POSTS_AT_ONCE]) == POSTS_AT_ONCE
+        assert set(at_once[POSTS_AT_ONCE:]) == {1}
+        assert webhook.tally.failed == 3 * POSTS_AT_ONCE
+        is_silent = False
+        at_once.clear()
+        await reject(queue, "payments", 3 * POSTS_AT_ONCE)
+        await until_told(webhook)
+        assert max(at_once) == POSTS_AT_ONCE
+        await webhook.close()
 
 
 async def test_an_interim_answer_without_end_is_a_failure_and_holds_nobody_up() -> None:

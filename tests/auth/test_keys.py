@@ -19,6 +19,12 @@ def test_a_short_secret_is_refused() -> None:
         secret_key(b"x" * 31, "auth.secret")
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+def test_a_public_key_is_refused_as_a_secret(algorithm: str) -> None:
+    with pytest.raises(ConfigError, match=r"auth.secret is a public key.* not a secret"):
+        secret_key(pem(algorithm), "auth.secret")
+
+
 def test_each_key_has_the_algorithm_of_its_type() -> None:
     keys = parse_pem(b"".join(b"# a comment\n" + pem(name) for name in ("RS256", "ES256", "EdDSA")))
     assert [key.algorithm for key in keys] == ["RS256", "ES256", "EdDSA"]

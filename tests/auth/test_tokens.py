@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from ortoo.auth import ANYONE, HOLDER, Authenticator, ClaimRules
 from ortoo.auth.authenticator import REMEMBERED_MAX
 from ortoo.auth.jws import TOKEN_CHARS_MAX
-from ortoo.auth.keys import Key, parse_pem, secret_key
+from ortoo.auth.keys import KEYS_TRIED_MAX, Key, parse_pem, secret_key
 from ortoo.model.access import Grant, Principal
 from ortoo.model.errors import UnauthenticatedError
 from ortoo.model.limits import GRANTS_MAX, PATTERNS_MAX
@@ -247,6 +249,69 @@ def test_a_token_that_is_too_long_is_refused_before_anything_is_read() -> None:
     token = signed(claims(padding="x" * TOKEN_CHARS_MAX))
     assert "longer than 8192 characters" in refusal(token)
     assert "longer than 8192 characters" in refusal("x" * 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda size: f"{part(HS256)}.{part(b' ' * size)}.{part(b'x' * 32)}",
+        lambda size: f"{part(HS256)}.{part(b'{}')}.{part(b'x' * max(size, 32))}",
+        lambda size: f"{part({**HS256, 'x': 'y' * size})}.{part(b'{}')}.{part(b'x' * 32)}",
+    ],
+    ids=["payload", "signature", "header"],
+)
+def test_a_forged_token_costs_no_more_steps_for_being_long(forged: Callable[[int], str]) -> None:
+    """Anybody can send one, and the event loop stands still meanwhile."""
+    door = authenticator()
+    assert _steps(lambda: refusal(forged(5000), door)) <= _steps(lambda: refusal(forged(0), door))
+
+
+def test_a_forged_token_is_read_once_for_all_keys() -> None:
+    def steps(count: int) -> int:
+        door = authenticator(keys=[*parse_pem(pem("EdDSA"))] * count)
+        return _steps(lambda: refusal(f"{part({'alg': 'EdDSA'})}.{part(b' ' * 5000)}.{part(b'x' * 64)}", door))
+
+    assert steps(KEYS_TRIED_MAX) - steps(1) < 10 * KEYS_TRIED_MAX
+
+
+def _steps(what: Callable[[], object]) -> int:
+    """How many functions are entered, resumed generators included."""
+    steps = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    what()  # once before: what happens only the first time is not counted
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        what()
+    finally:
+        sys.setprofile(before)
+    return steps
+
+
+def test_of_many_keys_a_token_that_names_none_gets_only_some_tried() -> None:
+    keys = [Key("EdDSA", private_key("EdDSA", str(n)).public_key(), f"key-{n}") for n in range(KEYS_TRIED_MAX + 1)]
+    door, last = authenticator(keys=keys), private_key("EdDSA", str(KEYS_TRIED_MAX))
+    assert "signature is wrong" in refusal(signed(key=last, algorithm="EdDSA"), door)
+    assert door.admit(signed(key=last, algorithm="EdDSA", kid=f"key-{KEYS_TRIED_MAX}")).name == "ann"
+
+
+def test_a_part_that_could_be_written_otherwise_is_refused() -> None:
+    head, body, signature = signed().split(".")
+    bits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    other = signature[:-1] + bits[bits.index(signature[-1]) ^ 1]  # the same bytes: its last bits count for nothing
+    for wrong in (other, signature + "==", signature + "\n", f" {signature}", signature + "=====", signature + "!"):
+        assert "signature is wrong" in refusal(f"{head}.{body}.{wrong}")
+    assert authenticator().admit(f"{head}.{body}.{signature}=").name == "ann"  # as some issuers do
+
+
+def test_a_signed_payload_that_is_not_base64url_is_refused() -> None:
+    body = f"{part(HS256)}.{part(claims())}!"
+    signature = part(hmac.digest(SECRET.encode(), body.encode(), "sha256"))
+    assert "payload is not base64url" in refusal(f"{body}.{signature}")
 
 
 def test_json_that_is_nested_too_deeply_is_refused() -> None:

@@ -170,11 +170,12 @@ def test_seek_needs_one_place_to_go_to(at_directory: Place, where: list[str]) ->
     assert at_directory("groups", "seek", "orders", "billing", *where).code == 2
 
 
-def test_the_login_of_a_webhook_is_not_shown(place: Place) -> None:
-    made = place("topics", "create", "orders", "dlq_webhook=https://ann:pa55@hooks.example/x")
+def test_the_login_and_the_path_of_a_webhook_are_not_shown(place: Place) -> None:
+    made = place("topics", "create", "orders", "dlq_webhook=https://ann:pa55@hooks.example/h1dden")
     assert made.code == 0, made.err
     for done in (place("topics", "show", "orders"), place("topics", "show", "orders", "--json")):
         assert "pa55" not in done.out
-        assert "hooks.example/x" in done.out
+        assert "h1dden" not in done.out
+        assert "hooks.example/******" in done.out
     changed = place("topics", "set", "orders", "lease=5s", "--json")
     assert "pa55" not in changed.out + changed.err

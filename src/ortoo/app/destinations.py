@@ -22,6 +22,12 @@ Address = IPv4Address | IPv6Address
 
 _NAME = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _NAT64 = ip_network("64:ff9b::/96")
+_LOOPBACK = ip_address("::1")
+# Each has an address of IPv4 in it, or the way to a relay, and what becomes of that is decided elsewhere in the network: NAT64
+# with a local prefix, Teredo, SIIT, and addresses "compatible" with IPv4.
+_WRAPPERS = tuple(map(ip_network, ("64:ff9b:1::/48", "2001::/32", "::ffff:0:0:0/96", "::/96")))
+# Neither is anybody's, although Python calls them global: relays of 6to4, and addresses for documents.
+_NOBODYS = tuple(map(ip_network, ("192.88.99.0/24", "3fff::/20")))
 # Where clouds tell a machine its credentials, also where that is no link-local address.
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
@@ -91,11 +97,12 @@ def _plain(address: Address) -> Address:
 def _is_forbidden(address: Address) -> bool:
     """Not reached by a name, only where the list has the address itself."""
     never = address.is_link_local or address.is_multicast or address.is_unspecified
-    return never or address in _METADATA
+    is_wrapped = address != _LOOPBACK and any(address in network for network in _WRAPPERS)
+    return never or is_wrapped or address in _METADATA
 
 
 def _is_public(address: Address) -> bool:
     is_special = _is_forbidden(address) or address.is_loopback or address.is_private or address.is_reserved
     if isinstance(address, IPv6Address):
-        is_special = is_special or address.is_site_local or address.teredo is not None
-    return address.is_global and not is_special
+        is_special = is_special or address.is_site_local
+    return address.is_global and not is_special and all(address not in network for network in _NOBODYS)

@@ -23,6 +23,10 @@ class PostError(Exception):
     """The receiver did not take it; the message says why."""
 
 
+class SilentError(PostError):
+    """It did not answer in time."""
+
+
 async def post_json(
     url: str, body: bytes, seconds: float, destinations: Destinations = ANYWHERE, signature: str | None = None
 ) -> None:
@@ -31,7 +35,7 @@ async def post_json(
         async with asyncio.timeout(seconds):
             status = await _exchange(urlsplit(url), body, destinations, signature)
     except TimeoutError:
-        raise PostError(f"no answer within {seconds:g} s") from None
+        raise SilentError(f"no answer within {seconds:g} s") from None
     except (OSError, ValueError, EOFError) as error:  # also certificates, names that cannot be resolved, cut answers
         raise PostError(str(error) or type(error).__name__) from None
     if not 200 <= status < 300:

@@ -2,9 +2,13 @@
 
     notices ──▶ a line per receiver ──▶ a few posts at a time ──▶ taken, or again after a pause
 
-A receiver is a host and port. The broker never waits for one. While it is down its letters stand in line; those at the head are
-tried again with growing pauses and then given up. The lines together are bounded, and none takes all the room; so are the posts,
-each of which is an open file. The dead-letter topic has every letter in any case.
+A receiver is a host and port, as one namespace uses it. The broker never waits for one. While it is down its letters stand in
+line; those at the head are tried again with growing pauses and then given up. The lines together are bounded, and neither a line
+nor a namespace takes all the room; so are the posts, each of which is an open file. The dead-letter topic has every letter in any
+case.
+
+Whoever owns a topic can make up any number of receivers that never answer. So posts are shared by namespaces (turns.py), and a
+receiver that did not answer gets one at a time.
 
 Where webhooks may lead is decided at each try, in destinations.py. A letter that may not be sent is not tried again: the operator
 is told, as a problem that goes when nothing more of it was seen for a while.
@@ -14,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from time import monotonic, time
 from urllib.parse import urlsplit
@@ -29,12 +34,13 @@ from ortoo.model.queries import GetTrace
 from ortoo.model.records import Origin
 
 from .destinations import ANYWHERE, DestinationError, Destinations
-from .post import PostError, post_json
+from .post import PostError, SilentError, post_json
 from .signature import sign
+from .turns import Turns
 
 LETTERS_MAX = 10_000  # standing in line, all receivers together
 POSTS_AT_ONCE = 4  # to one receiver
-POSTS_MAX = 32  # at once, to all receivers together
+POSTS_MAX = 32  # at once, to all receivers together; a namespace has at most half
 PAUSES_S = (1.0, 4.0, 16.0, 40.0)  # after each try but the last
 CLOSING_PAUSE_S = 0.25  # instead of those, once the queue is closing
 ANSWER_S = 10.0  # how long a receiver may take
@@ -56,14 +62,16 @@ class Tally(msgspec.Struct):
 
 
 class Line:
-    """The letters of one receiver."""
+    """The letters of one receiver, from one namespace."""
 
-    __slots__ = ("letters", "pending", "posting")
+    __slots__ = ("alone", "is_silent", "letters", "pending", "posting")
 
     def __init__(self) -> None:
         self.letters: deque[DeadLetterNotice] = deque()
         self.pending = 0  # in line, or being posted
         self.posting = 0  # tasks
+        self.is_silent = False  # it did not answer when it was asked last
+        self.alone = asyncio.Lock()  # for posts while it is silent
 
 
 class Webhook:
@@ -75,6 +83,7 @@ class Webhook:
         letters_max: int = LETTERS_MAX,
         destinations: Destinations = ANYWHERE,
         secrets: Sequence[str] = (),
+        post: Callable[[str, bytes, float, Destinations, str | None], Awaitable[None]] = post_json,
     ) -> None:
         """`announced`: who is told of dead letters; it enters itself there. The link is asked what happened before.
 
@@ -86,11 +95,13 @@ class Webhook:
         self._letters_max = letters_max
         self._destinations = destinations
         self._secrets = secrets
+        self._post = post
         self._refusals: dict[str, float] = {}  # when each receiver was refused last, the latest at the end
-        self._lines: dict[str, Line] = {}  # by receiver
+        self._lines: dict[tuple[str, str], Line] = {}  # by namespace and receiver
         self._pending = 0  # in line, or being posted
+        self._pending_of: Counter[str] = Counter()  # those of each namespace
         self._tasks: set[asyncio.Task[None]] = set()
-        self._posts = asyncio.Semaphore(POSTS_MAX)
+        self._turns = Turns(POSTS_MAX)
         self._told_of_drops = -DROPS_PAUSE_S
         self._closing = asyncio.Event()
 
@@ -104,22 +115,24 @@ class Webhook:
 
     def take(self, letters: list[DeadLetterNotice]) -> None:
         for letter in letters:
-            receiver = _receiver(letter.webhook)
-            line = self._lines.get(receiver)
-            # A line may be as long as there is room left: one that is stuck leaves half of it to the others.
-            if (0 if line is None else line.pending) >= self._letters_max - self._pending:
-                self._drop(receiver)
+            place = letter.namespace, _receiver(letter.webhook)
+            line, room = self._lines.get(place), self._letters_max - self._pending
+            # A line may be as long as there is room left: one that is stuck leaves half of it to the others. So that many that
+            # are stuck leave some to other namespaces, all of one may be four times as long.
+            if (0 if line is None else line.pending) >= room or self._pending_of[letter.namespace] >= 4 * room:
+                self._drop(place[1])
             else:
-                self._line_up(receiver, letter)
+                self._line_up(place, letter)
 
-    def _line_up(self, receiver: str, letter: DeadLetterNotice) -> None:
-        line = self._lines.setdefault(receiver, Line())
+    def _line_up(self, place: tuple[str, str], letter: DeadLetterNotice) -> None:
+        line = self._lines.setdefault(place, Line())
         line.letters.append(letter)
         line.pending += 1
         self._pending += 1
+        self._pending_of[letter.namespace] += 1
         if line.posting < POSTS_AT_ONCE:
             line.posting += 1
-            task = asyncio.get_running_loop().create_task(self._work_off(receiver, line), name="ortoo-webhook")
+            task = asyncio.get_running_loop().create_task(self._work_off(place, line), name="ortoo-webhook")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -132,24 +145,28 @@ class Webhook:
                 extra={"receiver": receiver, "waiting": self._pending, "dropped": self.tally.dropped},
             )
 
-    async def _work_off(self, receiver: str, line: Line) -> None:
+    async def _work_off(self, place: tuple[str, str], line: Line) -> None:
         try:
             while line.letters:
-                await self._deliver(line.letters.popleft())
+                await self._deliver(line, line.letters.popleft())
                 line.pending -= 1
-                self._pending -= 1
+                self._forget(place[0])
         finally:
             line.posting -= 1
             if not line.letters and not line.posting:
-                self._lines.pop(receiver, None)
+                self._lines.pop(place, None)
 
-    async def _deliver(self, letter: DeadLetterNotice) -> None:
+    def _forget(self, namespace: str) -> None:
+        self._pending -= 1
+        self._pending_of[namespace] -= 1
+        if not self._pending_of[namespace]:
+            del self._pending_of[namespace]
+
+    async def _deliver(self, line: Line, letter: DeadLetterNotice) -> None:
         body = msgspec.json.encode(await self._to_json(letter))
         for pause in (*self._pauses, None):
             try:
-                async with self._posts:
-                    signature = sign(self._secrets, body, round(time()))
-                    await post_json(letter.webhook, body, ANSWER_S, self._destinations, signature)
+                await self._try(line, letter, body)
             except DestinationError as error:
                 self._refuse(_receiver(letter.webhook), str(error))
                 return
@@ -162,6 +179,21 @@ class Webhook:
             else:
                 self.tally.delivered += 1
                 return
+
+    async def _try(self, line: Line, letter: DeadLetterNotice, body: bytes) -> None:
+        async with AsyncExitStack() as held:
+            if line.is_silent:
+                await held.enter_async_context(line.alone)
+            await held.enter_async_context(self._turns.turn(letter.namespace))
+            signature = sign(self._secrets, body, round(time()))
+            is_silent = False
+            try:
+                await self._post(letter.webhook, body, ANSWER_S, self._destinations, signature)
+            except SilentError:
+                is_silent = True
+                raise
+            finally:
+                line.is_silent = is_silent
 
     def _refuse(self, receiver: str, error: str) -> None:
         self.tally.refused += 1
@@ -243,6 +275,7 @@ class Webhook:
             self.tally.failed += self._pending
             _log.error("the queue closes before all webhooks were told", extra={"letters": self._pending})
             self._pending = 0
+            self._pending_of.clear()
             self._lines.clear()
 
 

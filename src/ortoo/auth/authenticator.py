@@ -1,7 +1,7 @@
 """Tokens in, principals out. The one place that every door asks, through its gate.
 
-A token is the server's single one, or a JWT that one of the keys verifies. Verifying takes a tenth of a millisecond, so that what
-was verified is remembered, by a digest: a token itself is kept nowhere.
+A token is the server's single one, or a JWT that one of the keys verifies. Verifying takes up to a tenth of a millisecond, so
+that what was verified is remembered, by a digest: a token itself is kept nowhere.
 """
 
 from __future__ import annotations

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ortoo.model.access import Principal, Scope, make_grant
+from ortoo.model.access import ANY, SYSTEM_NAMESPACE, Principal, Scope, make_grant
 from ortoo.model.errors import InvalidError, UnauthenticatedError
 from ortoo.model.peer import PeerCertificate
 
 NAME = "{name}"
+# Whoever signs certificates for tenants need not know that these names are more than names.
+_NOBODYS = {ANY: "all namespaces", SYSTEM_NAMESPACE: "the namespace of the server itself"}
 
 
 class CertificateRules(msgspec.Struct, frozen=True):
@@ -26,8 +28,8 @@ class CertificateRules(msgspec.Struct, frozen=True):
             grant = make_grant(self.scopes, self.namespace.replace(NAME, name))
         except InvalidError as error:
             raise UnauthenticatedError(f"the common name of the certificate cannot be used: {error}") from None
-        if NAME in self.namespace and grant.namespace == "*":
+        if NAME in self.namespace and grant.namespace in _NOBODYS:
             raise UnauthenticatedError(
-                "the common name of the certificate cannot be used: it would mean all namespaces"
+                f"the common name of the certificate cannot be used: it would mean {_NOBODYS[grant.namespace]}"
             )
         return Principal(f"cert:{name}", (grant,), expires=certificate.not_after)

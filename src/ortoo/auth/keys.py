@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cryptography.x509 import load_pem_x509_certificate
 from jwt import PyJWK, PyJWTError
+from jwt.algorithms import HMACAlgorithm
 
 from ortoo.model.errors import ConfigError
 from ortoo.model.limits import NAME_BYTES_MAX
@@ -24,9 +25,12 @@ from ortoo.model.limits import NAME_BYTES_MAX
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 SECRET_BYTES_MIN = 32
 KEYS_MAX = 100  # in one file or set
-KEYS_TRIED_MAX = 16  # for a token that does not name its key: each costs a verification
+KEYS_TRIED_MAX = (
+    4  # for a token that does not name its key: each costs a verification, and anybody can send such a token
+)
 _RSA_BITS_MIN, _RSA_BITS_MAX = 2048, 8192
 _PUBLIC = ("kty", "crv", "n", "e", "x", "y")
+_hmac = HMACAlgorithm(HMACAlgorithm.SHA256)
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
@@ -52,6 +56,10 @@ def secret_key(secret: bytes, what: str, kid: str | None = None) -> Key:
             f"{what} has {len(secret)} bytes, and whoever has a token could find it out by trying: use at least "
             f"{SECRET_BYTES_MIN}, for example from `openssl rand -hex 32`"
         )
+    try:
+        _hmac.prepare_key(secret)
+    except PyJWTError:
+        raise ConfigError(f"{what} is a public key, a certificate or a JSON Web Key, and not a secret") from None
     return Key("HS256", secret, kid)
 
 
@@ -72,7 +80,9 @@ def parse_pem(data: bytes) -> tuple[Key, ...]:
     """Public keys, or certificates, one after the other."""
     blocks = list(_PEM.finditer(data))
     if not 1 <= len(blocks) <= KEYS_TRIED_MAX:
-        raise ConfigError(f"it must have 1 to {KEYS_TRIED_MAX} public keys in PEM, and has {len(blocks)}")
+        raise ConfigError(
+            f"it must have 1 to {KEYS_TRIED_MAX} public keys in PEM, and has {len(blocks)}; a key set (auth.jwks) takes more"
+        )
     return tuple(_pem_key(block[0], block[1].decode()) for block in blocks)
 
 
