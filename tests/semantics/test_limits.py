@@ -128,6 +128,21 @@ async def test_open_transactions_are_bounded(queue: Queue, monkeypatch: pytest.M
     await refused(queue, lambda queue: queue.begin("b"), TooManyError, "commit or abort some")
 
 
+async def test_open_transactions_of_a_namespace_are_bounded_and_leave_room_for_others(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "NAMESPACE_TRANSACTIONS_OPEN_MAX", 2)
+    first = await queue.begin("a")
+    await queue.begin("b")
+    await queue.begin("b")
+    await refused(
+        queue, lambda queue: queue.begin("c"), TooManyError, "in namespace 'default' already; commit or abort"
+    )
+    await queue.begin("c", namespace="other")
+    await first.abort()
+    await queue.begin("c")
+
+
 async def test_waiters_are_bounded(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WAITERS_MAX", 0)
     await queue.create_topic("orders")

@@ -11,8 +11,12 @@ import pytest_asyncio
 
 from ortoo import FullError, InvalidError
 from ortoo.broker import Broker
+from ortoo.broker.rights import Rights
+from ortoo.engine import Engine
+from ortoo.engine.producers import realm_of
 from ortoo.model import limits
 from ortoo.model import queries as q
+from ortoo.model.access import Grant, Principal
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import (
     Begin,
@@ -32,6 +36,7 @@ from ortoo.model.commands import (
 )
 from ortoo.model.commands import Run as Receipts
 from ortoo.model.names import TopicName
+from ortoo.model.records import Answered, Restored
 from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 from ortoo.testing import ManualClock
@@ -48,6 +53,11 @@ def publish(*values: bytes) -> Publish:
 
 def once(command: PlainCommand, sequence: int = 1, done_below: int = 0, producer: str = "p") -> Once:
     return Once(producer, sequence, done_below, command)
+
+
+def of(tenant: str, name: str) -> str:
+    """As the gate names a tenant's producer."""
+    return f"{tenant:0>16}.{name}"
 
 
 @pytest_asyncio.fixture
@@ -187,6 +197,76 @@ class TestLimits:
         assert broker.engine.state.producers.answer_bytes == kept()
         again = await broker.publish(once(publish(b"x"), 4, done_below=4, producer="b"))
         assert again == await broker.publish(once(publish(b"x"), 4, producer="b"))
+
+    async def test_a_tenant_with_many_producers_pushes_out_its_own_only(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "PRODUCERS_MAX", 4)
+        first = await broker.publish(once(publish(b"x"), producer=of("shop", "till")))
+        for number in range(20):
+            await broker.publish(once(publish(b"x"), producer=of("flood", f"p{number}")))
+        assert await broker.publish(once(publish(b"x"), producer=of("shop", "till"))) == first
+        assert list(broker.engine.state.producers) == [
+            of("shop", "till"),
+            *(of("flood", f"p{number}") for number in (17, 18, 19)),
+        ]
+
+    async def test_a_newcomer_is_given_room_by_the_tenant_that_has_most(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "PRODUCERS_MAX", 4)
+        for tenant, name in (("shop", "a"), ("flood", "a"), ("flood", "b"), ("flood", "c"), ("post", "a")):
+            await broker.publish(once(publish(b"x"), producer=of(tenant, name)))
+        expected = [("shop", "a"), ("flood", "b"), ("flood", "c"), ("post", "a")]
+        assert list(broker.engine.state.producers) == [of(*one) for one in expected]
+
+    async def test_where_each_tenant_has_one_producer_the_newest_stays(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "PRODUCERS_MAX", 2)
+        for number, tenant in enumerate("abcdcba"):
+            await broker.publish(once(publish(b"x"), number, producer=of(tenant, "p")))
+            assert list(broker.engine.state.producers)[-1] == of(tenant, "p")
+        assert len(broker.engine.state.producers) == 2
+
+    @pytest.mark.parametrize("names", [["p"], [f"p{number}" for number in range(50)]])
+    async def test_a_tenant_with_large_answers_pushes_out_its_own_only(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch, names: list[str]
+    ) -> None:
+        producers = broker.engine.state.producers
+        first = await broker.publish(once(publish(b"x"), producer=of("shop", "till")))
+        monkeypatch.setattr(limits, "PRODUCER_ANSWER_BYTES_MAX", 20 * producers.answer_bytes)
+        for number in range(100):
+            command = once(publish(b"x", b"y", b"z"), number, producer=of("flood", names[number % len(names)]))
+            answer = await broker.publish(command)
+            assert await broker.publish(command) == answer
+        assert producers.answer_bytes <= limits.PRODUCER_ANSWER_BYTES_MAX
+        assert await broker.publish(once(publish(b"x"), producer=of("shop", "till"))) == first
+
+    def test_who_is_forgotten_is_the_same_whether_a_snapshot_lies_in_between_or_not(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "PRODUCERS_MAX", 6)
+        monkeypatch.setattr(limits, "PRODUCER_ANSWER_BYTES_MAX", 60)
+        straight, halting = Engine(), Engine()
+        for number, tenant in enumerate("cbacabbbcccaadeebfffabcdefa" * 3):
+            record = Answered(number, of(tenant, str(number % 7)), number, 0, b"x" * (number % 20))
+            straight.apply(record)
+            halting.apply(record)
+            assert halting.snapshot() == straight.snapshot()
+            before, halting = halting, Engine()
+            halting.apply(Restored(number, before.snapshot(), []))
+
+    def test_the_producers_of_a_principal_are_one_tenant(self) -> None:
+        shop, also, post = (
+            Rights(Principal(name, (Grant(("write",), namespace),)), lambda _: None)
+            for name, namespace in (("ann", "shop"), ("bob", "shop"), ("eve", "post"))
+        )
+        asked = Once("aaaaaaaa.bbbbbbbb.c", 1, 0, Publish(TopicName("shop", "jobs"), Outgoing([b"x"])))
+        there = Once("p", 1, 0, Publish(TopicName("post", "jobs"), Outgoing([b"x"])))
+        names = [shop.narrow(asked).producer, also.narrow(asked).producer, post.narrow(there).producer]
+        assert realm_of(names[0]) == realm_of(names[1]) != realm_of(names[2])
+        assert "" not in map(realm_of, names)
 
     async def test_a_producer_that_was_silent_for_an_hour_is_forgotten(
         self, broker: Broker, clock: ManualClock

@@ -286,3 +286,15 @@ async def test_names_of_ended_transactions_are_remembered_up_to_a_number(
         assert isinstance(broker, Broker)
         state = broker.engine.state
         assert [name for _, name in state.ended] == ["t7", "t8", "t9"]
+
+
+async def test_a_namespace_in_which_many_transactions_end_forgets_its_own_only(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTIONS_REMEMBERED_MAX", 4)
+    async with open_manual(clock) as queue:
+        await (await queue.begin("daily", namespace="shop")).commit()
+        for number in range(20):
+            await (await queue.begin(f"t{number}", namespace="flood")).abort()
+        with pytest.raises(ExistsError, match="was committed already"):
+            await queue.begin("daily", namespace="shop")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ortoo.engine.shares import Shares
 from ortoo.engine.state import State
-from ortoo.engine.transaction import Name, Transaction
+from ortoo.engine.transaction import Name, Transaction, namespace_of
 from ortoo.model import records as r
 from ortoo.stores.disk.checkpoint import Manifest
 from ortoo.stores.disk.salvage import Salvage, SavedCommit
@@ -77,7 +78,7 @@ class Retold:
     def take(self, salvage: Salvage, after: int, kept: list[Run]) -> Iterator[list[r.Record]]:
         """Those that are open, as commits; the state has none then. What was staged may be too much to be held in memory, so
         it is read once more."""
-        left, self._state.transactions = self._state.transactions, {}
+        left, self._state.transactions = self._state.transactions, Shares(namespace_of)
         return self._commits(left, salvage, after, kept)
 
     def _commits(

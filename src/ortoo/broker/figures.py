@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from time import monotonic
 from typing import Protocol
@@ -22,6 +22,7 @@ from ortoo.model.errors import (
     TooManyError,
     UnauthenticatedError,
 )
+from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.namespaces import QUOTAS
 from ortoo.model.operations import FAMILIES
@@ -33,7 +34,7 @@ from ortoo.ports import Store
 from .meters import INTERNAL, DoorMeters, Meters
 from .namespaces import list_namespaces
 from .turns import Turns
-from .view import View
+from .view import View, visible
 from .waiters import Waiters
 
 _DELIVERIES_UNITS = 5  # what a topic's histogram costs, in partitions
@@ -73,33 +74,27 @@ async def measure(broker: Measured, view: View | None = None) -> m.MetricFigures
 
     Who may not see everything is told of its topics, and nothing of the server.
     """
-    turns, namespaces = Turns(), await _namespaces(broker, view)
+    turns = Turns()
+    namespaces = await _namespaces(broker, turns, view)
     if view is not None:
-        may_see = view.may_see
-        topics = await _topics(broker, turns, Counters(), may_see)
-        known = broker.meters.known_deliveries(broker.engine.state.names)
-        return m.MetricFigures(
-            topics, [(t, h.copy()) for t, h in known if t is not None and may_see(t)], {}, None, None, namespaces
-        )
+        topics = await _topics(broker, turns, Counters(), view)
+        return m.MetricFigures(topics, await _deliveries(broker, turns, view), {}, None, None, namespaces)
     total = broker.engine.state.past_counters()
-    topics = await _topics(broker, turns, total, lambda _: True)
-    deliveries = []
-    for topic, histogram in broker.meters.known_deliveries(broker.engine.state.names):
-        deliveries.append((topic or m.OTHER_TOPICS, histogram.copy()))
-        await turns.worked(_DELIVERIES_UNITS)
+    topics = await _topics(broker, turns, total, None)
+    deliveries = await _deliveries(broker, turns, None)
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
     figures, store = _broker(broker, total), broker.store
     stored = await asyncio.to_thread(store.figures)
     return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces)
 
 
-async def _namespaces(broker: Measured, view: View | None) -> list[m.NamespaceFigures]:
+async def _namespaces(broker: Measured, turns: Turns, view: View | None) -> list[m.NamespaceFigures]:
     """Those with a quota, as far as they are told."""
     state, throttle, found = broker.engine.state, broker.meters.throttle, list[m.NamespaceFigures]()
     if not state.namespaces:
         return found
     refusals = state.soft.refusals + (Counter() if throttle is None else throttle.refusals)
-    for info in await list_namespaces(state, None, view):
+    for info in await list_namespaces(state, None, view, turns):
         limits = {name: limit for name in QUOTAS if (limit := getattr(info.quota, name)) is not None}
         if limits and len(found) < m.NAMESPACES_MAX:
             used = {"topics": info.topics, "groups": info.groups, "stored_bytes": info.bytes}
@@ -116,14 +111,19 @@ async def _namespaces(broker: Measured, view: View | None) -> list[m.NamespaceFi
     return found
 
 
-async def _topics(
-    broker: Measured, turns: Turns, total: Counters, may_see: Callable[[TopicName], bool]
-) -> list[m.TopicFigures]:
+async def _deliveries(broker: Measured, turns: Turns, view: View | None) -> list[tuple[TopicName, Histogram]]:
+    found: list[tuple[TopicName, Histogram]] = []
+    for topic, histogram in broker.meters.known_deliveries(broker.engine.state.names):
+        if view is None or (topic is not None and view.may_see(topic)):
+            found.append((topic or m.OTHER_TOPICS, histogram.copy()))
+        await turns.worked(_DELIVERIES_UNITS if view is None else _DELIVERIES_UNITS + view.units)
+    return found
+
+
+async def _topics(broker: Measured, turns: Turns, total: Counters, view: View | None) -> list[m.TopicFigures]:
     found: list[m.TopicFigures] = []
     others: m.TopicFigures | None = None
-    for topic in list(broker.engine.state.topics.values()):
-        if not may_see(topic.name):
-            continue
+    for topic in await visible(broker.engine.state, view, turns):
         figures = _topic(topic)
         total.add(figures.counters)
         if len(found) < m.TOPICS_MAX:

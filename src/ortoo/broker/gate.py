@@ -333,7 +333,9 @@ class AuthorizedLink:
         query = self.check(query)
         if self._rights is None:
             return await self._broker.ask(query)
-        return await self._broker.ask(query, View(self.principal.grants, self._rights.may_see, self._rights.may_enter))
+        principal, rights = self.principal, self._rights
+        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm or None)
+        return await self._broker.ask(query, view)
 
 
 def _masked(info: TopicInfo) -> TopicInfo:

@@ -44,7 +44,7 @@ from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
 from .turns import Turns
-from .view import View
+from .view import View, visible
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
@@ -102,16 +102,12 @@ class Reader:
 
     async def topics(self, namespace: str | None = None, view: View | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
-        found = [t for t in self._visible(view) if namespace is None or t.name.namespace == namespace]
         turns = Turns()
+        found = await visible(self._broker.state, view, turns, namespace)
         return [await _look_at(topic, turns) for topic in sorted(found, key=lambda topic: topic.name)]
 
-    def _visible(self, view: View | None) -> list[Topic]:
-        topics = self._broker.state.topics.values()
-        return list(topics) if view is None else [topic for topic in topics if view.may_see(topic.name)]
-
     async def namespaces(self, namespace: str | None = None, view: View | None = None) -> list[NamespaceInfo]:
-        return await list_namespaces(self._broker.state, namespace, view)
+        return await list_namespaces(self._broker.state, namespace, view, Turns())
 
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
@@ -119,7 +115,8 @@ class Reader:
 
     async def stats(self, view: View | None = None) -> Stats:
         """In turns, each topic as it is when its turn comes. Who may not see everything is told of its topics only."""
-        state, turns, topics = self._broker.state, Turns(), self._visible(view)
+        state, turns = self._broker.state, Turns()
+        topics = await visible(state, view, turns)
         groups = depth = leases = 0
         counters = state.past_counters() if view is None else Counters()
         for topic in topics:
@@ -143,7 +140,7 @@ class Reader:
     async def metrics(self, view: View | None = None) -> MetricFigures:
         """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
         answer: to measure for each would take all the time there is."""
-        key = None if view is None else view.key
+        key = None if view is None else view.grants
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
             measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")

@@ -13,7 +13,8 @@ from ortoo.model.operations import decode_answer, encode_answer
 from ortoo.model.records import Answered
 
 from .decision import Decision
-from .state import Producer, Producers, State
+from .producers import Producer
+from .state import State
 
 
 def decide_once(state: State, command: Once, now: int, decide: Callable[[PlainCommand, int], Decision]) -> Decision:
@@ -42,31 +43,22 @@ def _answer(command: Once, known: bytes) -> Any:
 
 
 def remember(state: State, record: Answered) -> None:
-    producers = state.producers
-    producer = producers.pop(record.producer, None) or Producer()
-    producers[record.producer] = producer  # to the end: the order is that of the last use
+    producers, name = state.producers, record.producer
+    if name in producers:
+        producers.touch(name)  # the order is that of the last use
+    else:
+        producers[name] = Producer()
+    producer = producers[name]
     producer.at = record.at
     producer.done_below = max(producer.done_below, record.done_below)
-    _forget_answer(producers, producer, record.sequence)
-    producer.answers[record.sequence] = record.answer
-    producers.answer_bytes += len(record.answer)
+    producers.add_answer(name, record.sequence, record.answer)
     done = [sequence for sequence in producer.answers if sequence < producer.done_below]
     excess = len(producer.answers) - len(done) - limits.PRODUCER_ANSWERS_MAX
     if excess > 0:
         done += sorted(sequence for sequence in producer.answers if sequence >= producer.done_below)[:excess]
     for sequence in done:
-        _forget_answer(producers, producer, sequence)
+        producers.forget_answer(name, sequence)
     oldest_allowed = record.at - limits.PRODUCER_REMEMBERED_MS
-    while _is_too_much(producers) or next(iter(producers.values())).at < oldest_allowed:
-        silent = producers.pop(next(iter(producers)))
-        producers.answer_bytes -= sum(map(len, silent.answers.values()))
-
-
-def _is_too_much(producers: Producers) -> bool:
-    """The one that has just asked stays, whatever its answers take."""
-    is_large = producers.answer_bytes > limits.PRODUCER_ANSWER_BYTES_MAX and len(producers) > 1
-    return is_large or len(producers) > limits.PRODUCERS_MAX
-
-
-def _forget_answer(producers: Producers, producer: Producer, sequence: int) -> None:
-    producers.answer_bytes -= len(producer.answers.pop(sequence, b""))
+    while producers[oldest := next(iter(producers))].at < oldest_allowed:
+        del producers[oldest]
+    producers.make_room(name, record.sequence)

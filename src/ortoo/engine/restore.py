@@ -17,7 +17,8 @@ from .feed import Failure, Feed
 from .group import Group
 from .leases import load_lease
 from .partition import Partition
-from .state import Producer, State
+from .producers import Producer
+from .state import State
 from .timeline import Timeline
 from .topic import Topic
 from .transaction import Committing, Transaction
@@ -46,9 +47,9 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
     for name, at, done_below, answers in dumped.producers:
-        producer = state.producers[name] = Producer()
+        producer = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
-        state.producers.answer_bytes += sum(map(len, answers.values()))
+        state.producers[name] = producer
 
 
 def _load_commit(state: State, dumped: CommitDump) -> None:

@@ -45,7 +45,5 @@ def transaction_ended(state: State, record: r.TransactionEnded) -> None:
     transaction = state.transactions.pop((record.namespace, record.transaction), None)
     if transaction is not None and transaction.commit is not None:
         state.soft.ending[record.namespace, record.transaction] = transaction.commit.firsts
-    state.ended.pop((record.namespace, record.transaction), None)  # the oldest stay first, also when a name comes again
-    state.ended[record.namespace, record.transaction] = (record.at, record.committed)
-    state.forget_ended(record.at)
+    state.note_ended((record.namespace, record.transaction), record.at, record.committed)
     note_freed(state)

@@ -18,29 +18,14 @@ from .dedup import SharedIds
 from .group import Group
 from .leases import LeaseState
 from .partition import Partition
+from .producers import Producers
+from .shares import Shares
 from .soft import Label, Soft
 from .topic import Topic, TopicCounters
-from .transaction import Name, Place, Transaction
+from .transaction import Name, Place, Transaction, namespace_of
 from .wheel import Wheel
 
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
-
-
-class Producer:
-    """One that numbers its commands: which were answered with what."""
-
-    __slots__ = ("answers", "at", "done_below")
-
-    def __init__(self) -> None:
-        self.at = 0
-        self.done_below = 0
-        self.answers: dict[int, bytes] = {}
-
-
-class Producers(dict[str, Producer]):
-    """By name, the one silent for longest first."""
-
-    answer_bytes = 0  # of all answers together
 
 
 class State:
@@ -77,8 +62,8 @@ class State:
         self.labelled: dict[tuple[str, Label | None], dict[TopicId, Topic]] = {}  # by namespace and label; None: all
         self.namespaces: dict[str, Quota] = {}  # those that are registered
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
-        self.transactions: dict[Name, Transaction] = {}
-        self.ended: dict[Name, tuple[int, bool]] = {}  # (when, committed), oldest first
+        self.transactions: Shares[Name, Transaction] = Shares(namespace_of)
+        self.ended: Shares[Name, tuple[int, bool]] = Shares(namespace_of)  # (when, committed), oldest first
         self.producers = Producers()
         self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
         self.soft = Soft()
@@ -224,16 +209,13 @@ class State:
                 self.soft.leases_due.add(max(lease.until, now), lease.id)
         self.soft.alarms.set(LeasesRunOut(), self.soft.leases_due.next())
 
-    def forget_ended(self, now: int) -> None:
-        """Transactions that ended too long ago, or too many ago, to be remembered; the oldest first."""
-        excess = len(self.ended) - limits.TRANSACTIONS_REMEMBERED_MAX
-        gone: list[tuple[str, str]] = []
-        for name, (at, _) in self.ended.items():
-            if now - at < limits.TRANSACTION_REMEMBERED_MS and len(gone) >= excess:
-                break
-            gone.append(name)
-        for name in gone:
-            del self.ended[name]
+    def note_ended(self, name: Name, at: int, committed: bool) -> None:
+        """Those that ended too long ago, or too many ago, are remembered no more; the oldest first."""
+        self.ended.pop(name, None)  # the oldest stay first, also when a name comes again
+        self.ended[name] = (at, committed)
+        while at - self.ended[oldest := next(iter(self.ended))][0] >= limits.TRANSACTION_REMEMBERED_MS:
+            del self.ended[oldest]
+        self.ended.drop_excess(namespace_of(name), limits.TRANSACTIONS_REMEMBERED_MAX)
 
     def promised(self, topic: TopicId) -> int:
         """Messages that transactions are certain to publish there, and have not yet."""

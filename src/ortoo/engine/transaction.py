@@ -16,6 +16,10 @@ Name = tuple[str, str]  # namespace, name
 Place = tuple[TopicId, int]  # topic, partition
 
 
+def namespace_of(name: Name) -> str:
+    return name[0]
+
+
 class Slice(NamedTuple):
     """A stretch of what was staged, from where the last one ended to before a row of the batch of that number."""
 

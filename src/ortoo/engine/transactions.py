@@ -78,6 +78,11 @@ def decide_begin(state: State, command: Begin, now: int) -> Decision:
         return Decision([])
     if len(state.transactions) >= limits.TRANSACTIONS_OPEN_MAX:
         raise TooManyError(f"{limits.TRANSACTIONS_OPEN_MAX} transactions are open already; commit or abort some")
+    if state.transactions.count(command.namespace) >= limits.NAMESPACE_TRANSACTIONS_OPEN_MAX:
+        raise TooManyError(
+            f"{limits.NAMESPACE_TRANSACTIONS_OPEN_MAX} transactions are open in namespace {command.namespace!r} already; "
+            "commit or abort some"
+        )
     until = now + command.timeout_ms
     return Decision([TransactionBegan(now, command.namespace, command.transaction, until)])
 

@@ -33,6 +33,7 @@ SORTED_AT_ONCE = 2_000  # messages of one partition that a seek makes deliverabl
 SETTLED_LEASES_REMEMBERED = 4_096  # per group, so that acking twice with one receipt is fine
 TRANSACTION_NAME_BYTES_MAX = 255
 TRANSACTIONS_OPEN_MAX = 10_000
+NAMESPACE_TRANSACTIONS_OPEN_MAX = 1_000  # of them, so that no tenant takes all
 TRANSACTION_MESSAGES_MAX = (
     100_000_000  # staged under one name; all are published at once, while others wait behind them
 )
@@ -42,10 +43,10 @@ SLICE_MESSAGES = 2_000  # of a transaction that is committed, in one turn of the
 SLICE_BYTES = 4 * 1024 * 1024  # the same
 TRANSACTION_TIMEOUT_MS_MAX = 7 * 86_400_000
 TRANSACTION_REMEMBERED_MS = 7 * 86_400_000  # committing again within this time is a no-op
-TRANSACTIONS_REMEMBERED_MAX = 100_000  # that ended; those that ended first go first
-PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; those silent for longest go first
+TRANSACTIONS_REMEMBERED_MAX = 100_000  # that ended; of a namespace with too many, those that ended first go
+PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; of a tenant with too many, those silent for longest go
 PRODUCER_REMEMBERED_MS = 3_600_000  # a client that was away for longer does not send again
-PRODUCER_ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of all producers' answers; again those silent for longest go first
+PRODUCER_ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of all producers' answers; the same go first
 PRODUCER_ANSWERS_MAX = 1_024  # of one producer; a client has fewer commands under way
 SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, leaves its group
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
