@@ -44,7 +44,7 @@ class Looks:
 
     def __init__(self, turns: Turns, *grants: Grant) -> None:
         self._turns = turns
-        self._rights = Rights(Principal("p", grants), lambda _: None)
+        self._rights = Rights(Principal("p", grants), lambda _: None, lambda _: None)
         self.seen: list[Any] = []
         self.by_turn: Counter[int] = Counter()
         self.view = View(grants, self._may_see, self._may_enter, Principal("p", grants).realm or None)

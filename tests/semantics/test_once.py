@@ -259,7 +259,7 @@ class TestLimits:
 
     def test_the_producers_of_a_principal_are_one_tenant(self) -> None:
         shop, also, post = (
-            Rights(Principal(name, (Grant(("write",), namespace),)), lambda _: None)
+            Rights(Principal(name, (Grant(("write",), namespace),)), lambda _: None, lambda _: None)
             for name, namespace in (("ann", "shop"), ("bob", "shop"), ("eve", "post"))
         )
         asked = Once("aaaaaaaa.bbbbbbbb.c", 1, 0, Publish(TopicName("shop", "jobs"), Outgoing([b"x"])))

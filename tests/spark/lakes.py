@@ -66,7 +66,7 @@ def write_lake(lake: Path, messages: list[Row], history: list[Row]) -> Path:
 
 
 def _cell(row: Row, name: str) -> Any:
-    return round(row["at"] * 1_000_000) if name == "timestamp" else row[name]
+    return round(row["at"] * 1_000_000) if name == "timestamp" else row.get(name)
 
 
 class Simulated:
