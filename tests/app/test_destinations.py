@@ -15,7 +15,7 @@ from ortoo.app import webhook as webhook_module
 from ortoo.app.destinations import ANYWHERE, DestinationError, Destinations
 from ortoo.app.post import PostError, post_json
 from ortoo.app.server import Server
-from ortoo.app.signature import sign
+from ortoo.app.signature import namespace_key, sign
 from ortoo.app.webhook import Webhook
 from ortoo.broker import Broker
 from ortoo.model.settings import Settings, WebhookSettings
@@ -270,7 +270,8 @@ async def test_a_webhook_is_signed_with_each_secret_at_each_try(
         await receiver.until(letters=1)
         await webhook.close(5)
     for at, head, body in zip((1_700_000_000, 1_700_000_060), receiver.heads, receiver.bodies, strict=True):
-        expected = [hmac.new(secret.encode(), f"{at}.".encode() + body, "sha256").hexdigest() for secret in secrets]
+        keys = [key for secret in secrets for key in (secret, namespace_key(secret, "default"))]
+        expected = [hmac.new(key.encode(), f"{at}.".encode() + body, "sha256").hexdigest() for key in keys]
         assert signed_head(head) == ",".join([f"t={at}", *(f"v1={one}" for one in expected)])
 
 
@@ -283,7 +284,7 @@ async def test_a_server_signs_with_the_secrets_of_its_settings() -> None:
     header = signed_head(receiver.heads[0])
     assert header is not None
     at = int(header.split(",")[0].removeprefix("t="))
-    assert header == sign([SECRET, OLD], receiver.bodies[0], at)
+    assert header == sign([SECRET, OLD], receiver.bodies[0], at, "default")
 
 
 async def test_without_a_secret_nothing_is_signed() -> None:

@@ -185,7 +185,7 @@ class Webhook:
             if line.is_silent:
                 await held.enter_async_context(line.alone)
             await held.enter_async_context(self._turns.turn(letter.namespace))
-            signature = sign(self._secrets, body, round(time()))
+            signature = sign(self._secrets, body, round(time()), letter.namespace)
             is_silent = False
             try:
                 await self._post(letter.webhook, body, ANSWER_S, self._destinations, signature)
