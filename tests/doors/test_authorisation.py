@@ -363,6 +363,16 @@ async def test_lists_totals_and_metrics_have_what_may_be_seen(home: Shared) -> N
     assert (await home.ask("nobody", "GET", "/metrics")).json()["code"] == FORBIDDEN
 
 
+async def test_of_a_topic_that_shares_its_dedup_ids_others_learn_which_were_used_and_no_more(home: Shared) -> None:
+    for topic in ("orders", "secret"):
+        await home.queue.create_topic(topic, namespace=OURS, dedup_scope="namespace")
+    first = await home.queue.publish("secret", b"1", namespace=OURS, dedup_id="invoice-77")
+    body = {"messages": [{"value": 2, "dedup_id": "invoice-77"}]}
+    answer = await home.ask("orders admin", "POST", f"/v1/topics/orders/messages?namespace={OURS}", body)
+    assert answer.json()["results"] == [{"id": first.id, "partition": 0, "offset": 0, "duplicate": True}]
+    assert (await home.ask("orders admin", "GET", f"/v1/messages/{first.id}")).status_code == 404
+
+
 async def test_dead_letters_may_not_be_sent_to_a_topic_that_may_not_be_written_to(home: Shared) -> None:
     body = {"name": "mails", "dlq_topic": "orders"}
     assert (await home.ask("mails admin", "POST", f"/v1/topics?namespace={OURS}", body)).json()["code"] == FORBIDDEN

@@ -41,8 +41,8 @@ class Rights:
         self._principal = principal
         self._name_of = name_of
         self._labels_of = labels_of
-        whose = "\0".join((principal.name, *(principal.realm or ("*",))))
-        self._producers = blake2b(whose.encode(), digest_size=8).hexdigest()
+        realm = "\0".join(principal.realm or ("*",))  # what its producers share room with; their names are its own
+        self._producers = f"{_digest(realm)}.{_digest(principal.name)}"
         self._allowed: dict[tuple[Scope, TopicName], bool] = {}
 
     def narrow(self, request: R) -> R:
@@ -191,6 +191,10 @@ class Rights:
             else:
                 return msgspec.structs.replace(request, grants=self._principal.grants)
         return request
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def check_topic_name(topic: TopicName) -> None:

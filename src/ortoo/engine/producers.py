@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ortoo.model import limits
 
 from .shares import Shares, payer
@@ -28,7 +26,7 @@ class Producers(Shares[str, Producer]):
     def __init__(self) -> None:
         super().__init__(realm_of)
         self.answer_bytes = 0  # of all answers together
-        self._realm_bytes: Counter[str] = Counter()
+        self._realm_bytes: dict[str, int] = {}
 
     def __setitem__(self, name: str, producer: Producer) -> None:
         super().__setitem__(name, producer)
@@ -51,7 +49,7 @@ class Producers(Shares[str, Producer]):
         realm = realm_of(name)
         self.drop_excess(realm, limits.PRODUCERS_MAX)
         while self.answer_bytes > limits.PRODUCER_ANSWER_BYTES_MAX and len(self) > 1:
-            paying = payer(realm, self.owners(), self._realm_bytes.__getitem__, limits.PRODUCER_ANSWER_BYTES_MAX)
+            paying = payer(realm, self.owners(), self._bytes_of, limits.PRODUCER_ANSWER_BYTES_MAX)
             oldest = self.oldest(paying)
             if oldest != name:
                 del self[oldest]
@@ -60,11 +58,18 @@ class Producers(Shares[str, Producer]):
             else:  # one answer is more than a share: the others make room for it this once
                 del self[next(iter(self))]
 
+    def _bytes_of(self, realm: str) -> int:
+        return self._realm_bytes.get(realm, 0)
+
     def _count(self, name: str, size: int) -> None:
+        if not size:  # as mostly, where one is to be forgotten that is not there
+            return
         realm = realm_of(name)
         self.answer_bytes += size
-        self._realm_bytes[realm] += size
-        if not self._realm_bytes[realm]:
+        left = self._realm_bytes.get(realm, 0) + size
+        if left:
+            self._realm_bytes[realm] = left
+        else:
             del self._realm_bytes[realm]
 
 
