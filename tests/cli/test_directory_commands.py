@@ -30,6 +30,7 @@ from ortoo.cli.main import app, main
 from ortoo.client import Queue
 from ortoo.stores.disk import DiskStore, KeyRing, RealDisk, backup, open_directory
 from ortoo.stores.disk import log as log_module
+from ortoo.stores.disk.format import NEWEST
 from ortoo.stores.disk.lock import DirectoryLock
 from ortoo.testing import ManualClock
 
@@ -610,9 +611,9 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def test_a_directory_of_a_newer_format_is_not_repaired(data: Path) -> None:
-    (data / "FORMAT").write_bytes(b"ortoo data directory, format 4\n")
+    (data / "FORMAT").write_bytes(b"ortoo data directory, format %d\n" % (NEWEST + 1))
     before = contents(data)
-    with pytest.raises(ortoo.UnavailableError, match="format 4"):
+    with pytest.raises(ortoo.UnavailableError, match=f"format {NEWEST + 1}"):
         repair_directory(data)
     assert contents(data) == before
     (data / "FORMAT").write_bytes(b"ortoo data directory, for")
