@@ -124,10 +124,13 @@ class Rights:
         return request
 
     def _runs(self, request: c.Settle | c.Extend, scope: Scope) -> c.Settle | c.Extend:
-        return msgspec.structs.replace(request, runs=self._settleable(request.runs, scope))
+        runs = self._settleable(request.runs, scope)
+        return request if runs is request.runs else msgspec.structs.replace(request, runs=runs)
 
     def _settleable(self, runs: list[c.Run], scope: Scope) -> list[c.Run]:
-        """Those that are not are answered as those of a topic that never was."""
+        """The very same where all are. Those that are not are answered as those of a topic that never was."""
+        if all(self._may_settle(run, scope) for run in runs):
+            return runs
         return [run if self._may_settle(run, scope) else msgspec.structs.replace(run, topic=NOWHERE) for run in runs]
 
     def _may_settle(self, run: c.Run, scope: Scope) -> bool:
