@@ -307,7 +307,7 @@ class AuthorizedLink:
         runs = await self._broker.lease(plain, self._meters.seconds["lease"])
         held = runs_of(run.taken for run in runs)
         try:
-            self.check(command)
+            self._check_lasting()
         except OrtooError:
             if held:
                 await self._broker.call(Settle("release", held))
