@@ -47,6 +47,7 @@ async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
     listed = (await home.ask("mails admin", "GET", f"/v1/topics?namespace={OURS}")).json()["topics"]
     assert listed == []
     assert "4711" not in (await home.ask("mails admin", "GET", "/metrics")).text
+    assert await code_of(home, "reader", c.DeleteTopic(inbox)) == ["forbidden"]
     assert await code_of(home, "worker", scan, lease, c.DeleteTopic(inbox)) == [None, None, None]
 
 

@@ -67,8 +67,11 @@ class Rights:
         """Whoever may publish may answer; the answers are for whoever asked. One that is not there is nobody's secret."""
         if not self._principal.allows_in(scope, topic.namespace):
             return False
-        labels = self._labels_of(topic)
-        return scope == "write" or labels is None or labels.get(INBOX_OWNER) == self._principal.name
+        return scope == "write" or self._owns(topic)
+
+    def _owns(self, inbox: TopicName) -> bool:
+        labels = self._labels_of(inbox)
+        return labels is None or labels.get(INBOX_OWNER) == self._principal.name
 
     def may_see(self, topic: TopicName) -> bool:
         return self.may("read", topic)
@@ -90,8 +93,8 @@ class Rights:
 
     def _topic(self, request: Any, scope: Scope) -> Any:
         topic: TopicName = request.topic
-        if type(request) is c.DeleteTopic and topic.name.startswith(INBOX_PREFIX):
-            scope = "read"  # whose answers they are
+        if type(request) is c.DeleteTopic and topic.name.startswith(INBOX_PREFIX) and self._owns(topic):
+            scope = "write"  # whoever may make one may take it away
         self.check(scope, topic)
         return request
 
