@@ -123,6 +123,33 @@ async def test_an_event_that_can_never_be_written_does_not_hold_up_the_others() 
     assert len(audit.problems()) == 1
 
 
+async def test_a_topic_that_cannot_be_written_is_a_problem_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "_PAUSE_SECONDS", 0)
+    link = Recorder()
+    link.refuses = True
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    audit.start()
+    audit.note(failed())
+    async with asyncio.timeout(60):
+        while not audit.problems():  # noqa: ASYNC110  # it is asked, and tells nobody
+            await asyncio.sleep(0)
+        assert audit.problems() == ["the audit topic 'system/ortoo.audit' cannot be written: FullError"]
+        link.refuses = False
+        while audit.problems():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await audit.stop()
+    assert len(link.events) == 1
+
+
+async def test_what_may_have_been_done_is_told_each_time_too() -> None:
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(100):
+        audit.note(AuditEvent(who="ann", action="DeleteTopic", outcome="unknown", door="tcp", target=f"t{number}"))
+    await finished(audit)
+    assert [event["target"] for event in link.events] == [f"t{number}" for number in range(100)]
+
+
 async def test_what_was_done_is_told_each_time_whatever_fails_beside_it() -> None:
     link = Recorder()
     audit = Audit(link, Clock())  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from time import monotonic
 import msgspec
 
 from ortoo.client.link import Link
-from ortoo.model.audit import AUDIT_TOPIC, OK, AuditEvent
+from ortoo.model.audit import AUDIT_TOPIC, OK, UNKNOWN, AuditEvent
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import CreateTopic, Publish
 from ortoo.model.errors import ExistsError, RequestError
@@ -66,15 +66,16 @@ class Audit:
             _log.warning("audit events were not written", extra=extra)
 
     def problems(self) -> list[str]:
-        if not self._lost:
-            return []
-        return [
-            f"{self._lost} audit events could not be written to topic {str(AUDIT_TOPIC)!r}; the log has some of them"
-        ]
+        topic, found = str(AUDIT_TOPIC), list[str]()
+        if self._lost:
+            found.append(f"{self._lost} audit events could not be written to topic {topic!r}; the log has some of them")
+        if self._failure is not None:
+            found.append(f"the audit topic {topic!r} cannot be written: {self._failure}")
+        return found
 
     def note(self, event: AuditEvent) -> None:
-        """What was done is told each time. What failed may be a flood."""
-        if event.outcome == OK:
+        """What was done, or may have been, is told each time. What failed may be a flood."""
+        if event.outcome in (OK, UNKNOWN):
             self._add(event)
             return
         if self._now() - self._window >= WINDOW_SECONDS:

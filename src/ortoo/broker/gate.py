@@ -233,9 +233,9 @@ class AuthorizedLink:
             self._note(request, error)
             raise
 
-    def _note(self, request: Any, error: OrtooError | None = None) -> None:
+    def _note(self, request: Any, error: OrtooError) -> None:
         if self._noted is not None:
-            self._noted(request, OK if error is None else error.code)
+            self._noted(request, error.code)
 
     def _check_lasting(self) -> None:
         if not self._access.is_valid(self.principal):
@@ -334,7 +334,7 @@ class AuthorizedLink:
         if self._rights is None:
             return await self._broker.ask(query)
         principal, rights = self.principal, self._rights
-        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm or None)
+        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm)
         return await self._broker.ask(query, view)
 
 

@@ -120,7 +120,9 @@ class Rights:
     def _topics(self, request: c.Lease, scope: Scope) -> c.Lease:
         if request.topic is not None:
             self.check(scope, TopicName(request.namespace, request.topic))
-        elif not self._principal.allows_all_in(scope, request.namespace):
+            return request
+        check_name("a namespace", request.namespace)
+        if not self._principal.allows_all_in(scope, request.namespace):
             raise self._forbidden(
                 scope, f"all topics of namespace {request.namespace!r}, as labels may mean any of them"
             )
