@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ortoo.app.families import FAMILIES
 from ortoo.app.metrics import Metrics
 from ortoo.app.webhook import Webhook
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate
 from ortoo.client import Queue
 from ortoo.model import metrics as metrics_module
 from ortoo.model.batch import Outgoing
@@ -56,7 +57,7 @@ class World:
         self.broker = Broker(store, self.clock)
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         limits = LimitSettings(connections=connections)
-        self.gate = Gate("tcp", self.broker, Access("s3cret"), limits, Budget(1000))
+        self.gate = Gate("tcp", self.broker, Authenticator("s3cret"), limits, Budget(1000))
         self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0)
         self.queue = Queue(self.broker)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ortoo.auth import Authenticator
+from ortoo.model.access import Principal
+
 from .minting import NOW
 
 
@@ -18,3 +21,8 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+def may_stay(door: Authenticator, principal: Principal) -> bool:
+    """As a gate asks it of those who are connected."""
+    return door.valid_until(principal) > door.now()

@@ -18,7 +18,7 @@ from ortoo.auth.signing import FILE, SIGNING_KEYS_MAX, Made, make_token, parse_k
 from ortoo.model.access import EVERYTHING, Grant, make_grant
 from ortoo.model.errors import ConfigError, InvalidError, NotFoundError, TooManyError, UnauthenticatedError
 
-from .conftest import Clock
+from .conftest import Clock, may_stay
 from .minting import NOW, SECRET, claims, signed
 from .provider import until
 
@@ -147,12 +147,12 @@ async def test_after_a_rotation_old_tokens_are_good_until_the_grace_is_over(fold
     assert door.admit(new.token).name == "ann"
     assert new.id.startswith(done.kid)
     assert list(done.verifying.values()) == [NOW + 7 * DAY]
-    assert door.is_valid(before)
+    assert may_stay(door, before)
     assert door.admit(old.token).expires == NOW + 7 * DAY
     clock.now = NOW + 7 * DAY
     assert "expired" in refusal(door, old.token)
     assert "not known, or no longer" in refusal(door, old.token)
-    assert not door.is_valid(before)  # although it was let in when nothing was to end
+    assert not may_stay(door, before)  # although it was let in when nothing was to end
 
 
 async def test_retiring_keys_ends_their_tokens_and_connections_at_once(folder: Path) -> None:
@@ -163,9 +163,9 @@ async def test_retiring_keys_ends_their_tokens_and_connections_at_once(folder: P
     done = rotate(folder, 0, NOW)
     assert done.verifying == {}
     assert old.id.startswith(done.retired[0])
-    await until(lambda: not door.is_valid(connected))
+    await until(lambda: not may_stay(door, connected))
     assert "not known, or no longer" in refusal(door, old.token)
-    assert door.is_valid(door.admit(made(folder).token))
+    assert may_stay(door, door.admit(made(folder).token))
     await door.stop()
 
 
@@ -198,7 +198,7 @@ async def test_a_key_file_that_goes_missing_does_not_open_the_door(folder: Path)
     (folder / FILE).unlink()
     await door.look()
     assert door.needs_token
-    assert not door.is_valid(connected)
+    assert not may_stay(door, connected)
     for given in (token, "", "x"):
         refusal(door, given)
 
@@ -230,7 +230,7 @@ async def test_a_revoked_token_is_refused_and_its_connection_too(folder: Path) -
     await door.start()
     connected = door.admit(token.token)
     assert revoke(folder, token.id, token.expires, NOW)
-    await until(lambda: not door.is_valid(connected))
+    await until(lambda: not may_stay(door, connected))
     assert "revoked; get a new one" in refusal(door, token.token)
     assert door.admit(other.token).name == "ann"
     await door.stop()

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.auth import ANYONE, HOLDER, Authenticator, ClaimRules
+from ortoo.auth import HOLDER, Authenticator, ClaimRules
 from ortoo.auth.authenticator import REMEMBERED_MAX
 from ortoo.auth.jws import TOKEN_CHARS_MAX
 from ortoo.auth.keys import KEYS_TRIED_MAX, Key, parse_pem, secret_key
-from ortoo.model.access import Grant, Principal
+from ortoo.model.access import ANYONE, Grant, Principal
 from ortoo.model.errors import UnauthenticatedError
 from ortoo.model.limits import GRANTS_MAX, PATTERNS_MAX
 from ortoo.model.names import TopicName
 
-from .conftest import Clock
+from .conftest import Clock, may_stay
 from .minting import GRANTS, NOW, OTHER_SECRET, SECRET, claims, crafted, part, pem, private_key, signed
 
 HS256 = {"alg": "HS256", "typ": "JWT"}
@@ -47,7 +47,7 @@ def test_without_anything_to_check_everybody_may_do_everything() -> None:
     assert not door.needs_token
     assert door.admit(None) == door.admit("whatever") == ANYONE
     assert ANYONE.is_unlimited
-    assert door.is_valid(ANYONE)
+    assert may_stay(door, ANYONE)
 
 
 def test_the_single_token_may_do_everything_and_any_other_nothing() -> None:
@@ -123,10 +123,10 @@ def test_a_token_is_good_until_it_expires_and_a_little_longer(clock: Clock) -> N
     principal = door.admit(signed())
     clock.now = NOW + 3600 + 29
     assert door.admit(signed()) == principal
-    assert door.is_valid(principal)
+    assert may_stay(door, principal)
     clock.now = NOW + 3600 + 30
     assert "expired at 2027-01-15T09:00:30Z" in refusal(signed(), door)
-    assert not door.is_valid(principal)
+    assert not may_stay(door, principal)
     assert "expired" in refusal(signed(), authenticator(clock))  # also when it was never seen before
 
 

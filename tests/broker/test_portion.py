@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import ortoo
-from ortoo.broker import Access, Broker, Budget, Gate, portion
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate, portion
 from ortoo.model import limits
 from ortoo.model.replies import Columns
 from ortoo.model.settings import LimitSettings
@@ -29,7 +30,7 @@ async def filled(queue: ortoo.Queue) -> None:
 async def link() -> ortoo.Queue:
     broker = Broker(MemoryStore(), ManualClock())
     await broker.open()
-    gate = Gate("test", broker, Access(), LimitSettings(), Budget(1 << 30))
+    gate = Gate("test", broker, Authenticator(), LimitSettings(), Budget(1 << 30))
     return ortoo.Queue(gate.admit(None))
 
 

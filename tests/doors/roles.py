@@ -44,13 +44,20 @@ class Roles:
     def __init__(self) -> None:
         self.revoked: set[str] = set()
 
+    @property
+    def version(self) -> int:
+        return len(self.revoked)
+
+    def now(self) -> float:
+        return 1.0
+
     def admit(self, token: str | None, certificate: PeerCertificate | None = None) -> Principal:
         if token not in ROLES or token in self.revoked:
             raise UnauthenticatedError("this server asks for the name of a role")
         return Principal(token, ROLES[token], token=token)
 
-    def is_valid(self, principal: Principal) -> bool:
-        return principal.name not in self.revoked
+    def valid_until(self, principal: Principal) -> float:
+        return 0.0 if principal.name in self.revoked else 2.0
 
 
 class Shared(Home):

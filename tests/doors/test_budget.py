@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from ortoo.app.clock import SystemClock
-from ortoo.broker import Access, Broker, Budget, Gate, Presence, Share
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate, Presence, Share
 from ortoo.broker import budget as budgets
 from ortoo.doors.http import HttpDoor, body
 from ortoo.doors.http.answers import Refusal
@@ -56,7 +57,7 @@ class Both(Home):
 async def serving_both(budget: int, store: MemoryStore | None = None) -> AsyncIterator[Both]:
     broker, held = Broker(store or MemoryStore(), SystemClock()), Budget(budget)
     presence = Presence(broker)
-    gates = {name: Gate(name, broker, Access(), LimitSettings(), held, presence) for name in ("tcp", "http")}
+    gates = {name: Gate(name, broker, Authenticator(), LimitSettings(), held, presence) for name in ("tcp", "http")}
     tcp = TcpDoor(gates["tcp"], TcpSettings(port=0))
     http = HttpDoor(gates["http"], HttpSettings(port=0), metrics=None, ready=lambda: None)  # type: ignore[arg-type]
     await broker.open()

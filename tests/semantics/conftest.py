@@ -12,7 +12,8 @@ import pytest_asyncio
 
 import ortoo
 from ortoo import Queue
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
@@ -44,7 +45,7 @@ def entering(door: str, inside: Queue) -> AbstractAsyncContextManager[Any]:
     """A queue like `inside`, that reaches the same broker through a door."""
     broker = inside._link
     assert isinstance(broker, Broker)
-    gate = Gate(door, broker, Access(), LimitSettings(), Budget(1 << 30))
+    gate = Gate(door, broker, Authenticator(), LimitSettings(), Budget(1 << 30))
     return {"embedded": _embedded, "tcp": _tcp, "http": _http}[door](inside, gate)
 
 

@@ -16,7 +16,7 @@ from hmac import compare_digest
 from time import time
 from typing import Any
 
-from ortoo.model.access import EVERYTHING, Principal
+from ortoo.model.access import ANYONE, EVERYTHING, Principal
 from ortoo.model.errors import UnauthenticatedError
 from ortoo.model.peer import PeerCertificate
 
@@ -34,7 +34,6 @@ _log = logging.getLogger("ortoo.auth")
 REMEMBERED_MAX = 10_000  # verified tokens; those used last
 LOOK_SECONDS = 1.0
 
-ANYONE = Principal("anyone", (EVERYTHING,))
 HOLDER = Principal("token", (EVERYTHING,))  # of the single token
 
 _NONE = "this server asks for a token: pass token=, or set ORTOO_TOKEN or ORTOO_TOKEN_FILE"
@@ -69,7 +68,8 @@ class Authenticator:
         self._revoked = revoked
         self._rules = rules or ClaimRules()
         self._certificates = certificates
-        self._now = now
+        self.now = now
+        self.version = 0  # of what tokens are checked with
         self._look_seconds = look_seconds
         self._keys: tuple[Key, ...] = ()
         self._ends: dict[str, float] = {}  # when keys of our own cease to verify, or ceased, by their ids
@@ -107,22 +107,31 @@ class Authenticator:
             raise UnauthenticatedError(refusal)
         return principal
 
-    def is_valid(self, principal: Principal) -> bool:
-        """Whether somebody who was let in may stay: cheap, for connections that ask it now and then."""
-        return self._refusal(principal) is None
+    def valid_until(self, principal: Principal) -> float:
+        """How long somebody who was let in may stay, unless `version` changes."""
+        until = math.inf if principal.expires is None else principal.expires
+        if principal.token is None:
+            return until
+        return 0.0 if self._is_revoked(principal.token) else min(until, self._end_of_key(principal.token))
 
     def _refusal(self, principal: Principal) -> str | None:
-        if principal.expires is not None and principal.expires <= self._now():
+        if principal.expires is not None and principal.expires <= self.now():
             return f"the token expired at {instant_text(principal.expires)}; get a new one"
         if principal.token is not None:
-            if self._revoked is not None and principal.token in self._revoked.value:
+            if self._is_revoked(principal.token):
                 return "the token was revoked; get a new one"
-            if self._ends.get(kid_of(principal.token), math.inf) <= self._now():
+            if self._end_of_key(principal.token) <= self.now():
                 return "the key that signed the token was retired; get a new token"
         return None
 
+    def _is_revoked(self, token_id: str) -> bool:
+        return self._revoked is not None and token_id in self._revoked.value
+
+    def _end_of_key(self, token_id: str) -> float:
+        return self._ends.get(kid_of(token_id), math.inf)
+
     def _verify(self, token: str) -> Principal:
-        header, now = read_header(token), self._now()
+        header, now = read_header(token), self.now()
         candidates = find_keys(self._keys, header.algorithm, header.kid, now)
         found = verify(token, header, candidates)
         if found is None:
@@ -189,3 +198,4 @@ class Authenticator:
         self._ends |= {key.id: math.inf if key.until is None else key.until for key in own if key.id is not None}
         self._keys = keys
         self._verified.clear()
+        self.version += 1

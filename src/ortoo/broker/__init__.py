@@ -1,6 +1,6 @@
 """The shell around the engine: time, storage, waiting. One writer, no locks, no await between reading state and changing it."""
 
-from .access import Access, Authenticator
+from .access import Authenticator
 from .addresses import AddressLimits
 from .broker import Broker
 from .budget import Budget, Share
@@ -10,7 +10,6 @@ from .subscription import Subscription
 from .throttle import Throttle
 
 __all__ = [
-    "Access",
     "AddressLimits",
     "Authenticator",
     "AuthorizedLink",

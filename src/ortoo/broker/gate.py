@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.access import Principal, Scope
+from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import AnyCommand, KeyCommand, Lease, Once, Publish, Settle, unwrap
@@ -24,7 +24,7 @@ from ortoo.model.replies import LeasedRun, Placed, TopicInfo
 from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
 
-from .access import ANYONE, HOST, Authenticator
+from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
@@ -177,6 +177,8 @@ class AuthorizedLink:
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name, self._labels)
         self._lasts = principal.expires is None and principal.token is None
+        self._version = access.version
+        self._until = access.valid_until(principal)
         self._publisher = None if principal in (ANYONE, HOST) else principal.name
         self.principal = principal
 
@@ -238,7 +240,10 @@ class AuthorizedLink:
             self._noted(request, error.code)
 
     def _check_lasting(self) -> None:
-        if not self._access.is_valid(self.principal):
+        access = self._access
+        if self._version != access.version:
+            self._version, self._until = access.version, access.valid_until(self.principal)
+        if self._until <= access.now():
             raise UnauthenticatedError("the token has expired or was revoked; come again with a new one")
 
     async def call(self, command: AnyCommand) -> Any:
@@ -303,17 +308,16 @@ class AuthorizedLink:
 
     async def _lease_while_lasting(self, command: Lease) -> list[LeasedRun]:
         """It may wait longer than its token lasts: then what comes is for others. So it is acked only once that is known."""
-        plain = msgspec.structs.replace(command, auto_ack=False)
+        plain = msgspec.structs.replace(command, auto_ack=False) if command.auto_ack else command
         runs = await self._broker.lease(plain, self._meters.seconds["lease"])
-        held = runs_of(run.taken for run in runs)
         try:
             self._check_lasting()
         except OrtooError:
-            if held:
-                await self._broker.call(Settle("release", held))
+            if runs:
+                await self._broker.call(Settle("release", runs_of(run.taken for run in runs)))
             raise
-        if held and command.auto_ack:
-            await self._broker.call(Settle("ack", held))
+        if runs and command.auto_ack:
+            await self._broker.call(Settle("ack", runs_of(run.taken for run in runs)))
         return runs
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:

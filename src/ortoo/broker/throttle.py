@@ -8,13 +8,13 @@ through is paid for, also when the queue then refuses it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from ortoo.engine import Engine
 from ortoo.model.access import Realm
 from ortoo.model.batch import Outgoing, content_bytes
-from ortoo.model.commands import AnyCommand, KeyCommand, PlainCommand, Publish, Stage, Transact, unwrap
+from ortoo.model.commands import AnyCommand, Once, Publish, Stage, Transact
 from ortoo.model.errors import InvalidError, OrtooError, RateLimitedError, TooManyError
 from ortoo.model.namespaces import QUOTAS
 from ortoo.ports import Clock
@@ -40,8 +40,9 @@ class Bucket:
         self._at = now
 
     def _fill(self, now: int) -> None:
-        self._left = min(self.limit * _PER_MINUTE, self._left + self.limit * (now - self._at))
-        self._at = now
+        if now != self._at:
+            self._left = min(self.limit * _PER_MINUTE, self._left + self.limit * (now - self._at))
+            self._at = now
 
     def change(self, limit: int, now: int) -> None:
         """It stays as full as it is."""
@@ -76,28 +77,32 @@ class Throttle:
 
     def charge(self, command: AnyCommand) -> None:
         """For what it publishes, as a whole. RateLimitedError when it has to come later, InvalidError when it never can."""
-        namespaces = self._broker.engine.state.namespaces
-        if not namespaces or isinstance(command, KeyCommand):
-            return
+        engine = self._broker.engine
+        namespaces = engine.state.namespaces
+        publishes = _publishes(command) if namespaces else ()
         due: dict[tuple[str, Rate], int] = {}
-        for publish in _publishes(unwrap(command)):
+        for publish in publishes:
             namespace = publish.topic.namespace
             quota = namespaces.get(namespace)
             if quota is None:
                 continue
             if quota.messages_per_minute is not None:
-                _add(due, (namespace, "messages_per_minute"), len(publish.batch))
+                what: tuple[str, Rate] = (namespace, "messages_per_minute")
+                due[what] = due.get(what, 0) + len(publish.batch)
             if quota.bytes_per_minute is not None:
-                _add(due, (namespace, "bytes_per_minute"), _bytes_of(publish.batch))
-        if due and not self._broker.engine.has_answer(command):  # what is sent again was paid for
+                what = (namespace, "bytes_per_minute")
+                due[what] = due.get(what, 0) + _bytes_of(publish.batch)
+        if due and not engine.has_answer(command):  # type: ignore[arg-type]  # what is sent again was paid for
             self._charge(due)
 
     def _charge(self, due: dict[tuple[str, Rate], int]) -> None:
-        now = self._broker.clock.monotonic_ms()
-        waits = {what: self._wait_ms(*what, tokens, now) for what, tokens in due.items()}
-        (namespace, rate), wait_ms = max(waits.items(), key=lambda item: item[1])
-        if wait_ms:
-            seconds = wait_ms / 1000
+        now, longest = self._broker.clock.monotonic_ms(), 0
+        for what, tokens in due.items():
+            wait_ms = self._wait_ms(what, tokens, now)
+            if wait_ms > longest:
+                longest, (namespace, rate) = wait_ms, what
+        if longest:
+            seconds = longest / 1000
             limit = f"{self._buckets[namespace, rate].limit} {_UNITS[rate]} a minute"
             error = RateLimitedError(
                 f"namespace {namespace!r} may publish {limit}, its quota; try again in {seconds:g} seconds", seconds
@@ -106,25 +111,22 @@ class Throttle:
         for what, tokens in due.items():
             self._buckets[what].take(tokens)
 
-    def _wait_ms(self, namespace: str, rate: Rate, tokens: int, now: int) -> int:
-        bucket = self._bucket(namespace, rate, now)
-        if tokens > bucket.limit:
+    def _wait_ms(self, what: tuple[str, Rate], tokens: int, now: int) -> int:
+        namespace, rate = what
+        limit: int = getattr(self._broker.engine.state.namespaces[namespace], rate)
+        bucket = self._buckets.get(what)
+        if bucket is None:
+            self._forget()
+            bucket = self._buckets[what] = Bucket(limit, now)
+        elif bucket.limit != limit:
+            bucket.change(limit, now)
+        if tokens > limit:
             error = InvalidError(
-                f"namespace {namespace!r} may publish {bucket.limit} {_UNITS[rate]} a minute, its quota, and this has {tokens}; "
+                f"namespace {namespace!r} may publish {limit} {_UNITS[rate]} a minute, its quota, and this has {tokens}; "
                 "send less at once, or have the quota raised"
             )
             raise self._refused(namespace, rate, error)
         return bucket.wait_ms(tokens, now)
-
-    def _bucket(self, namespace: str, rate: Rate, now: int) -> Bucket:
-        limit: int = getattr(self._broker.engine.state.namespaces[namespace], rate)
-        bucket = self._buckets.get((namespace, rate))
-        if bucket is None:
-            self._forget()
-            bucket = self._buckets[namespace, rate] = Bucket(limit, now)
-        elif bucket.limit != limit:
-            bucket.change(limit, now)
-        return bucket
 
     def _forget(self) -> None:
         """What is known of namespaces that are not registered any more; now and then."""
@@ -169,17 +171,15 @@ class Throttle:
         return error
 
 
-def _publishes(command: PlainCommand) -> Iterable[Publish]:
-    if isinstance(command, Publish):
-        return (command,)
-    if isinstance(command, Stage):
-        return (command.publish,)
-    return command.publishes if isinstance(command, Transact) else ()
+def _publishes(command: AnyCommand) -> Sequence[Publish]:
+    wanted = command.command if type(command) is Once else command
+    kind = type(wanted)
+    if kind is Publish:
+        return (wanted,)  # type: ignore[return-value]
+    if kind is Stage:
+        return (wanted.publish,)  # type: ignore[union-attr]
+    return wanted.publishes if kind is Transact else ()  # type: ignore[union-attr]
 
 
 def _bytes_of(batch: Outgoing) -> int:
     return content_bytes(batch.values, batch.keys, batch.headers)
-
-
-def _add(due: dict[tuple[str, Rate], int], what: tuple[str, Rate], tokens: int) -> None:
-    due[what] = due.get(what, 0) + tokens

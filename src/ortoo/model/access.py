@@ -82,6 +82,7 @@ class Principal(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
 
 EVERYTHING = Grant(("admin",), ANY)
+ANYONE = Principal("anyone", (EVERYTHING,))  # where nobody is asked for a token
 
 
 def parse_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:

@@ -19,7 +19,8 @@ import uvloop
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from ortoo.broker import Access, Gate
+from ortoo.auth import Authenticator
+from ortoo.broker import Gate
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import LimitSettings, TcpSettings
 from tests.doors.http.home import Home, serving
@@ -27,7 +28,7 @@ from tests.doors.http.home import Home, serving
 
 @asynccontextmanager
 async def _tcp_beside(home: Home, token: str | None) -> AsyncIterator[TcpDoor]:
-    gate = Gate("tcp", home.broker, Access(token), LimitSettings(), home.gate.budget, home.gate.presence)
+    gate = Gate("tcp", home.broker, Authenticator(token), LimitSettings(), home.gate.budget, home.gate.presence)
     door = TcpDoor(gate, TcpSettings(port=0))
     await door.open()
     try:

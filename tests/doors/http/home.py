@@ -13,8 +13,8 @@ import msgspec
 
 from ortoo import Queue
 from ortoo.app.clock import SystemClock
+from ortoo.auth import Authenticator
 from ortoo.broker import Broker
-from ortoo.broker.access import Access
 from ortoo.broker.addresses import AddressLimits
 from ortoo.broker.budget import Budget
 from ortoo.broker.gate import Gate
@@ -101,7 +101,7 @@ async def serving(
     broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
     await broker.open()
     limits = limits or LimitSettings()
-    gate = Gate("http", broker, Access(token), limits, Budget(limits.in_flight_bytes), addresses=addresses)
+    gate = Gate("http", broker, Authenticator(token), limits, Budget(limits.in_flight_bytes), addresses=addresses)
     settings = msgspec.structs.replace(settings or HttpSettings(), port=0)
     secured = None if tls is None else ServerTls(lambda: tls)
     door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=secured, lake=lake)

@@ -13,7 +13,8 @@ import msgspec
 import ortoo
 from ortoo import Queue
 from ortoo.app.clock import SystemClock
-from ortoo.broker import Access, AddressLimits, Broker, Budget, Gate
+from ortoo.auth import Authenticator
+from ortoo.broker import AddressLimits, Broker, Budget, Gate
 from ortoo.doors.listening import ServerTls
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import LimitSettings, TcpSettings
@@ -118,7 +119,7 @@ async def serving(
     broker = Broker(store or MemoryStore(), clock or SystemClock())
     await broker.open()
     limits = LimitSettings(connections=connections)
-    gate = Gate("tcp", broker, Access(token), limits, Budget(budget), addresses=addresses)
+    gate = Gate("tcp", broker, Authenticator(token), limits, Budget(budget), addresses=addresses)
     door = TcpDoor(gate, TcpSettings(port=port), tls=None if tls is None else ServerTls(lambda: tls))
     await door.open()
     try:

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ortoo import OrtooError, Queue
-from ortoo.broker import Access, Broker, Budget, Gate, Share
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate, Share
 from ortoo.doors.tcp.answer import answer
 from ortoo.model import commands as c
 from ortoo.model import queries as q
@@ -132,7 +133,7 @@ async def play(said: list[Any]) -> None:
     await Queue(broker).publish_many("jobs", [b"1", b"2", b"3"])
     await broker.call(c.CreateGroup(TopicName("default", "jobs"), "default"))
     budget = Budget(1 << 30)
-    link = Gate("tcp", broker, Access(), LimitSettings(), budget).admit(None)
+    link = Gate("tcp", broker, Authenticator(), LimitSettings(), budget).admit(None)
     for request in filter(None, map(asked, said)):
         try:
             async with asyncio.timeout(0.01 if getattr(request, "wait_ms", 0) else 60):

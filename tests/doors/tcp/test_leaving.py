@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from ortoo.broker import Access, Broker, Budget, Gate
+from ortoo.auth import Authenticator
+from ortoo.broker import Broker, Budget, Gate
 from ortoo.doors.tcp import TcpDoor, cutting, session
 from ortoo.model import limits
 from ortoo.model.settings import LimitSettings, TcpSettings
@@ -166,7 +167,7 @@ class TestClosing:
 
 
 async def open_again(broker: Broker, port: int) -> TcpDoor:
-    door = TcpDoor(Gate("tcp", broker, Access(), LimitSettings(), Budget(1 << 30)), TcpSettings(port=port))
+    door = TcpDoor(Gate("tcp", broker, Authenticator(), LimitSettings(), Budget(1 << 30)), TcpSettings(port=port))
     await door.open()
     return door
 

@@ -298,8 +298,9 @@ class Session(asyncio.Protocol):
         try:
             if isinstance(request, Lease):
                 check_command(request)  # first: a name that is refused may be of any length
-                self._link.check(request)
-                self._note_consumer(request.consumer)
+                if request.consumer not in self._consumers:
+                    self._link.check(request)
+                    self._note_consumer(request.consumer)
             if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
