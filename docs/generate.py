@@ -116,6 +116,7 @@ CONFIGURATION_SECTIONS = {
     "": "Server",
     "tcp": "TCP",
     "http": "HTTP",
+    "gomq": "The line protocol of GoMQ, for its clients",
     "tls": "TLS",
     "auth": "Authentication",
     "limits": "Limits",

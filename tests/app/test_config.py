@@ -61,7 +61,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         float: ("2.5", "2.5"),
         list: ("['a', 'b']", "a,b"),
     }
-    special = {"http.port": "80", "tcp.port": "80", "log.level": "debug", "log.format": "json"} | {
+    lists = {"http.dialects": "queen", "http.dialect_ports": "goqueue=8080"}
+    special = {"http.port": "80", "tcp.port": "80", "gomq.port": "80", "log.level": "debug", "log.format": "json"} | {
         "encryption_keys": "file:keys",
         "limits.connections": "7",
         "tls.client_auth": "optional",
@@ -77,6 +78,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         in_file, as_text = values.get(type(option.default), ("'text'", "text"))
         if option.default is False:
             in_file = as_text = "true"
+        if option.name in lists:
+            in_file, as_text = f"['{lists[option.name]}']", lists[option.name]
         if option.name in special:
             as_text = special[option.name]
             in_file = as_text if as_text.isdigit() or as_text == "true" else f"'{as_text}'"

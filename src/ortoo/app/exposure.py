@@ -12,7 +12,7 @@ def check_exposure(settings: Settings, is_authenticated: bool) -> None:
     """ConfigError when strangers could do everything, and nobody said that they may."""
     if settings.insecure or is_authenticated:
         return
-    for name, door in (("http", settings.http), ("tcp", settings.tcp)):
+    for name, door in (("http", settings.http), ("tcp", settings.tcp), ("gomq", settings.gomq)):
         if door.enabled and not _is_loopback(door.host):
             raise ConfigError(
                 f"{name}.host is {door.host}, and everybody who can reach it could do everything: make a token "

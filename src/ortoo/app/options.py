@@ -120,6 +120,10 @@ def _takes(kind: types.Type) -> str:
             return f"a number from {kind.ge} to {kind.le}"
         case types.LiteralType():
             return "one of " + ", ".join(f"`{value}`" for value in kind.values)
+        case types.ListType(item_type=types.LiteralType(values=values)):
+            return "a list of " + ", ".join(f"`{value}`" for value in values)
+        case types.ListType(item_type=types.StrType(pattern=str(pattern))):
+            return f"a list of {_PATTERNS[pattern]}"
         case types.ListType():
             return "a list of texts"
         case types.StrType(pattern=str(pattern)):
@@ -132,4 +136,5 @@ _PATTERNS = {
     r"^(read|write|admin)(,(read|write|admin))*$": "`read`, `write` or `admin`, or several, with commas",
     r"^[!-~]{16,}$": "a text of at least 16 visible ASCII characters, without spaces",
     r"^[!-~]+$": "a text of visible ASCII characters, without spaces",
+    r"^(queen|mqueue|goqueue|mqtt-queues)=\d{1,5}$": "`NAME=PORT`",
 }

@@ -16,11 +16,12 @@ import msgspec
 import uvloop
 
 from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Throttle
+from ortoo.dialects import DIALECTS
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import MEMORY, LimitSettings, Settings
+from ortoo.model.settings import MEMORY, HttpSettings, LimitSettings, Settings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
@@ -148,8 +149,8 @@ class Server:
 
     def _make_gates(self) -> dict[str, Gate]:
         access, budget = self.authenticator, Budget(self.settings.limits.in_flight_bytes)
-        enabled = {"http": self.settings.http.enabled, "tcp": self.settings.tcp.enabled}
-        doors = sum(enabled.values())
+        names = self._door_names()
+        doors = len(names)
         handshakes = _fit_handshakes(doors) if self.settings.tls.certificate is not None else 0
         limits = _fit_connections(self.settings.limits, doors, handshakes)
         addresses = AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
@@ -158,9 +159,13 @@ class Server:
             self.audit = Audit(self.broker)
             self.broker.problem_sources.append(self.audit.problems)
         audited = None if self.audit is None else self.audit.note
-        names = [name for name, is_on in enabled.items() if is_on]
         shared = (Presence(self.broker), addresses, Throttle(self.broker), audited)
         return {name: Gate(name, self.broker, access, limits, budget, *shared) for name in names}
+
+    def _door_names(self) -> list[str]:
+        settings = self.settings
+        enabled = {"http": settings.http.enabled, "tcp": settings.tcp.enabled, "gomq": settings.gomq.enabled}
+        return [name for name, is_on in enabled.items() if is_on] + list(dialect_ports(settings.http))
 
     def _make_doors(self) -> dict[str, Door]:
         tls = None
@@ -175,6 +180,13 @@ class Server:
                 metrics=self._metrics.render,
                 ready=self.ready,
                 lake=self.settings.lake,
+                dialects=[DIALECTS[name] for name in self.settings.http.dialects if name in DIALECTS],
+            )
+        for name, port in dialect_ports(self.settings.http).items():
+            http = self.settings.http
+            own = msgspec.structs.replace(http, port=port, cors_origins=http.dialect_cors_origins)
+            doors[name] = HttpDoor(
+                self._gates[name], own, tls=tls, metrics=self._metrics.render, ready=self.ready, own=DIALECTS[name]
             )
         if "tcp" in self._gates:
             doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls, server=f"ortoo/{__version__}")
@@ -185,6 +197,17 @@ class Server:
         _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
         if (risk := risk_of(self.settings, host, self.authenticator.needs_token)) is not None:
             _log.warning(risk, extra={"door": door, "host": host, "port": port})
+
+
+def dialect_ports(settings: HttpSettings) -> dict[str, int]:
+    """The dialects that have a port of their own."""
+    ports = {}
+    for text in settings.dialect_ports:
+        name, _, port = text.partition("=")
+        if name in ports or int(port) > 65_535:
+            raise ConfigError(f"http.dialect_ports has {text!r}: a name may be there once, and a port is at most 65535")
+        ports[name] = int(port)
+    return ports
 
 
 def _open_store(settings: Settings) -> Store:

@@ -13,8 +13,16 @@ import msgspec
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, KeyCommand, Lease, Once, Publish, Settle, unwrap
-from ortoo.model.errors import ForbiddenError, FullError, LeaseLostError, OrtooError, TooManyError, UnauthenticatedError
+from ortoo.model.commands import AnyCommand, CreateTopic, KeyCommand, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.errors import (
+    ExistsError,
+    ForbiddenError,
+    FullError,
+    LeaseLostError,
+    OrtooError,
+    TooManyError,
+    UnauthenticatedError,
+)
 from ortoo.model.masking import shown_config
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.operations import operation_of
@@ -23,6 +31,7 @@ from ortoo.model.queries import GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed, TopicInfo
 from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
+from ortoo.model.topic import TopicConfig
 
 from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
@@ -222,6 +231,16 @@ class AuthorizedLink:
             except ForbiddenError as error:
                 self._note(Publish(topic, Outgoing([])), error)
                 raise
+
+    async def ensure_topic(self, topic: TopicName, config: TopicConfig) -> None:
+        """For whoever may publish there: what first use makes has these settings. Where topics are not made by first use, nothing
+        happens, and publishing tells."""
+        self.require("write", topic)
+        if self._broker.find_topic(topic) is None and self._broker.engine.state.auto_create:
+            try:
+                await self._broker.call(CreateTopic(topic, config))
+            except ExistsError:
+                pass  # somebody else was first
 
     def check(self, request: R) -> R:
         """The request, as far as it is allowed; an error when it is not, or not any more."""

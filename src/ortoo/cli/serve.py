@@ -21,6 +21,7 @@ EXAMPLES = examples(
     "ORTOO_TOKEN=choose-a-long-one ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
     "ortoo serve --memory --http-port 0 --tcp-port 0",
     "ortoo serve --config ortoo.toml --set log.level=debug",
+    "ortoo serve --dialect goqueue=8080 --dialect gomq=5672",
     "ortoo serve --set tls.certificate=server.pem --set tls.key=server-key.pem",
 )
 
@@ -51,6 +52,15 @@ def serve(
     host: Annotated[str | None, typer.Option(help="listen on this address", show_default="127.0.0.1")] = None,
     http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 picks a free one", show_default="6632")] = None,
     tcp_port: Annotated[int | None, typer.Option(help="TCP port; 0 picks a free one", show_default="7632")] = None,
+    dialect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dialect",
+            metavar="NAME=PORT",
+            help="serve the whole API of queen, mqueue, goqueue, mqtt-queues or gomq on a port of its own; repeatable",
+            show_default=False,
+        ),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="allow --host to be reachable by other machines without a token")
     ] = False,
@@ -73,11 +83,23 @@ def serve(
         "tcp.host": host,
         "http.port": http_port,
         "tcp.port": tcp_port,
+        "gomq.host": host,
         "insecure": "true" if insecure else None,
+        **_dialect_flags(dialect or []),
     }
     flags = {name: str(value) for name, value in chosen.items() if value is not None}
     loaded = load_settings(config, {**flags, **parse.pairs(set_ or (), "a setting")}, os.environ)
     raise typer.Exit(run(loaded.settings, greet))
+
+
+def _dialect_flags(given: list[str]) -> dict[str, str | None]:
+    """GoMQ's is no HTTP, so that it has settings of its own."""
+    lines = [text.removeprefix("gomq=") for text in given if text.startswith("gomq=")]
+    ports = [text for text in given if not text.startswith("gomq=")]
+    found: dict[str, str | None] = {"http.dialect_ports": ",".join(ports) or None}
+    if lines:
+        found |= {"gomq.enabled": "true", "gomq.port": lines[-1]}
+    return found
 
 
 def greet(server: Server) -> None:
@@ -110,6 +132,9 @@ def banner(server: Server) -> list[str]:
         lines.append(f"  tcp    [cyan]{url}[/cyan]")
         where = "" if url == DEFAULT_URL else f" --url {url}"
         tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo consume orders{where}"]
+    for name, address in server.addresses.items():
+        if name not in ("http", "tcp"):
+            lines.append(f"  {name:<6} [cyan]{_reachable(*address)}[/cyan]")
     lines += [f"  try    [green]{escape(line)}[/green]" for line in tries]
     return [*lines, "[dim]  Ctrl-C stops it[/dim]"]
 

@@ -5,7 +5,7 @@ A setting's description and its bounds stand beside it; docs/configuration.md an
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,8 @@ MEMORY = "memory"  # as `data`: nothing is kept on disk
 Text = Annotated[str, Meta(min_length=1)]
 Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
 Port = Annotated[int, Meta(ge=0, le=65_535, description="The port. 0 picks a free one.")]
+
+DialectName = Literal["queen", "mqueue", "goqueue", "mqtt-queues"]
 
 
 class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +54,28 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         ),
     ] = []
+    dialects: Annotated[
+        list[DialectName],
+        Meta(description="APIs of other systems that are served beside our own, for their clients."),
+    ] = msgspec.field(default_factory=lambda: list(get_args(DialectName)))
+    dialect_ports: Annotated[
+        list[Annotated[str, Meta(pattern=r"^(queen|mqueue|goqueue|mqtt-queues)=\d{1,5}$")]],
+        Meta(
+            description=(
+                "Ports on which one of these APIs is served alone, and whole, with the paths that are ours elsewhere: "
+                "`goqueue=8080`."
+            )
+        ),
+    ] = []
+    dialect_cors_origins: Annotated[
+        list[Text], Meta(description="Web sites whose pages may call `http.dialect_ports`. `*` means any site.")
+    ] = []
+
+
+class GomqSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Whether to serve the line protocol of GoMQ.")] = False
+    host: Host = LOOPBACK
+    port: Port = 5672
 
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,6 +281,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10.0
     tcp: TcpSettings = TcpSettings()
     http: HttpSettings = HttpSettings()
+    gomq: GomqSettings = GomqSettings()
     tls: TlsSettings = TlsSettings()
     auth: AuthSettings = AuthSettings()
     limits: LimitSettings = LimitSettings()

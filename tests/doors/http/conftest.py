@@ -50,7 +50,7 @@ def telling(route: Route) -> Route:
 @pytest.fixture(autouse=True)
 def honest_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     make = Endpoint.__init__
-    monkeypatch.setattr(Endpoint, "__init__", lambda self, route: make(self, telling(route)))
+    monkeypatch.setattr(Endpoint, "__init__", lambda self, route, dialect=None: make(self, telling(route), dialect))
 
 
 @pytest_asyncio.fixture

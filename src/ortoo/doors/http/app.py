@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import logging
 from base64 import urlsafe_b64decode
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from .answers import (
     WORTHWHILE_BYTES,
     Answer,
     Headers,
+    Problem,
     Refusal,
     Reply,
     Streaming,
@@ -33,16 +35,17 @@ from .answers import (
     unexpected,
 )
 from .body import BodyReader, check_content_type, check_nests, parse_body
-from .call import Call, ClientGone, HttpServices, Receive, Scope, Send
+from .call import Call, ClientGone, HttpServices, Receive, Scope, Send, SocketCall
 from .connection import Connection
 from .origins import Origins
-from .routing import Endpoint, Router, parse_query
+from .routing import Dialect, Endpoint, Router, SocketHandler, parse_query
 from .stream import Session
 
 log = logging.getLogger("ortoo.http")
 
 STREAM_PATH = b"/v1/stream"
 SUBPROTOCOL = "ortoo"
+AUTHORIZATION = (b"authorization",)
 _UNCOUNTED = (b"/health", b"/ready")  # a balancer asks from the address that its clients come from
 _TOKEN_PREFIX = "bearer."  # noqa: S105  what stands before a token
 _END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
@@ -53,11 +56,21 @@ _encode = msgspec.json.Encoder().encode
 class App:
     """An ASGI application."""
 
-    def __init__(self, services: HttpServices, router: Router) -> None:
+    def __init__(
+        self,
+        services: HttpServices,
+        router: Router,
+        own: Dialect | None = None,
+        sockets: Mapping[bytes, SocketHandler] | None = None,
+    ) -> None:
+        """`own`: the dialect whose port this is. `sockets`: WebSockets besides ours, by path."""
         self._services = services
         self._router = router
+        self._own = own
         self._origins = Origins(services.settings)
-        self._stream = Handshake(services, self._origins)
+        self._stream = Handshake(
+            services, self._origins, {STREAM_PATH: run_stream} if own is None else {}, sockets or {}
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -67,18 +80,21 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
+        scope["dialect"] = self._own
         body_reader = BodyReader(self._services.gate.budget, self._services.settings.max_body_bytes)
         try:
             try:
                 headers = read_head(scope)
                 answer = await self._serve(scope, receive, headers, body_reader)
             except (OrtooError, Refusal) as error:
-                answer = _problem_answer(error)
+                problem = to_problem(error)
+                answer = _refuse(problem, scope["dialect"])
+                answer.headers += problem_headers(error, problem.status)
             except ClientGone:
                 return
             except Exception:  # a mistake of ours must not take the connection, or the door, with it
                 log.exception("a request failed: %s %s", scope["method"], scope["path"])
-                answer = Answer(encode_problem(unexpected()), 500, PROBLEM_TYPE)
+                answer = _refuse(unexpected(), scope["dialect"])
             await self._send(answer, headers, scope, send)
         finally:
             body_reader.close()
@@ -90,7 +106,8 @@ class App:
         if scope["raw_path"] not in _UNCOUNTED:
             scope["state"]["visit"].ask()
         self._origins.check(method, headers)
-        endpoints, params = self._router.find(scope["raw_path"])
+        endpoints, given = self._router.find(scope["raw_path"])
+        scope["dialect"] = next(iter(endpoints.values())).dialect
         if method == "OPTIONS":
             return self._options(endpoints, headers)
         endpoint = endpoints.get("GET" if method == "HEAD" else method)
@@ -98,9 +115,11 @@ class App:
             allowed = _methods(endpoints)
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
         call = Call(self._services, scope, receive, headers)
+        dialect = scope["dialect"] = endpoint.dialect
         if endpoint.route.needs_token:
-            call.link = self._services.gate.admit(bearer_token(headers), _address(scope), call.peer)
-        call.params = params
+            token = bearer_token(headers, AUTHORIZATION if dialect is None else dialect.token_headers)
+            call.link = self._services.gate.admit(token, _address(scope), call.peer)
+        call.params = dict(zip(endpoint.names, given, strict=True))
         call.query = parse_query(endpoint.route.query, scope["query_string"])
         if endpoint.decoder is not None:
             call.body = await self._body(endpoint, call, body_reader)
@@ -114,7 +133,7 @@ class App:
             body = b"{}"
         elif not body:
             raise InvalidError("this request needs a JSON body; /docs shows which")
-        else:
+        elif endpoint.dialect is None:
             check_content_type(call.headers)
         if endpoint.route.is_checked_later:
             check_nests(body)
@@ -172,9 +191,8 @@ def _methods(endpoints: dict[str, Endpoint]) -> str:
     return ", ".join(sorted(known))
 
 
-def _problem_answer(error: OrtooError | Refusal) -> Answer:
-    problem = to_problem(error)
-    return Answer(encode_problem(problem), problem.status, PROBLEM_TYPE, problem_headers(error, problem.status))
+def _refuse(problem: Problem, dialect: Dialect | None) -> Answer:
+    return Answer(encode_problem(problem), problem.status, PROBLEM_TYPE) if dialect is None else dialect.refuse(problem)
 
 
 def _to_answer(reply: Reply, endpoint: Endpoint) -> Answer | Streaming:
@@ -211,8 +229,8 @@ def _address(scope: Scope) -> str | None:
     return client[0] if client else None
 
 
-def bearer_token(headers: dict[bytes, bytes]) -> str | None:
-    given = headers.get(b"authorization")
+def bearer_token(headers: dict[bytes, bytes], names: tuple[bytes, ...] = AUTHORIZATION) -> str | None:
+    given = next((headers[name] for name in names if name in headers), None)
     if given is None:
         return None
     scheme, _, token = given.decode("latin-1").partition(" ")
@@ -239,37 +257,47 @@ def offered_token(subprotocols: list[str]) -> str | None:
 class Handshake:
     """Letting a WebSocket in, and then its session."""
 
-    def __init__(self, services: HttpServices, origins: Origins) -> None:
+    def __init__(self, services: HttpServices, origins: Origins, *sockets: Mapping[bytes, SocketHandler]) -> None:
         self._services = services
         self._origins = origins
+        self._sockets = {path: handler for some in sockets for path, handler in some.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         try:
-            link = self._admit(scope)
+            handler, link = self._admit(scope)
         except (OrtooError, Refusal) as error:
-            await _refuse(error, send)
+            await _refuse_socket(error, send)
             return
-        chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None
         try:
-            await send({"type": "websocket.accept", "subprotocol": chosen})
-            await Session(self._services, link, scope["state"]["visit"], f"ws-{uuid4().hex}", receive, send).run()
+            await handler(SocketCall(self._services, link, scope, receive, send))
         finally:
             link.disconnect()
 
-    def _admit(self, scope: Scope) -> AuthorizedLink:
+    def _admit(self, scope: Scope) -> tuple[SocketHandler, AuthorizedLink]:
         headers = read_head(scope)
         scope["state"]["visit"].ask()
         self._origins.check("GET", headers)
-        if scope["raw_path"] != STREAM_PATH:
-            raise Refusal(404, f"there is no WebSocket here; it is at {STREAM_PATH.decode()}", code="not_found")
+        handler = self._sockets.get(scope["raw_path"])
+        if handler is None:
+            known = " and ".join(sorted(path.decode() for path in self._sockets)) or "nowhere on this port"
+            raise Refusal(404, f"there is no WebSocket here; it is at {known}", code="not_found")
         token = bearer_token(headers) or offered_token(scope["subprotocols"])
         if self._services.is_closing:
             raise ClosedError("the server stops")
-        return self._services.gate.connect(token, _address(scope), scope["state"]["peer"])
+        return handler, self._services.gate.connect(token, _address(scope), scope["state"]["peer"])
 
 
-async def _refuse(error: OrtooError | Refusal, send: Send) -> None:
+async def run_stream(call: SocketCall) -> None:
+    """Our own WebSocket."""
+    scope = call.scope
+    chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None
+    await call.send({"type": "websocket.accept", "subprotocol": chosen})
+    visit, consumer = scope["state"]["visit"], f"ws-{uuid4().hex}"
+    await Session(call.services, call.link, visit, consumer, call.receive, call.send).run()
+
+
+async def _refuse_socket(error: OrtooError | Refusal, send: Send) -> None:
     problem = to_problem(error)
     headers = [(b"content-type", PROBLEM_TYPE), *problem_headers(error, problem.status)]
     await send({"type": "websocket.http.response.start", "status": problem.status, "headers": headers})

@@ -126,6 +126,21 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+class SocketCall:
+    """A WebSocket of a dialect that was let in, and not accepted yet. Its handler accepts it, and ends when it does."""
+
+    __slots__ = ("link", "receive", "scope", "send", "services")
+
+    def __init__(
+        self, services: HttpServices, link: AuthorizedLink, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self.services = services
+        self.link = link
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+
+
 class InNamespace(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The query parameters that every route takes."""
 

@@ -1,9 +1,9 @@
-"""Routes as data, finding the one that a path means, and reading its query. The table itself is in table.py."""
+"""Routes as data, finding the one that a path means, and reading its query. Our own are in table.py, others in dialects."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -13,11 +13,12 @@ from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.names import check_name
 from ortoo.model.operations import OPERATIONS, scopes_of
 
-from .answers import Refusal, Reply
-from .call import Call, InNamespace
+from .answers import Answer, Problem, Refusal, Reply
+from .call import Call, InNamespace, SocketCall
 from .shapes import BODY_BYTES_MAX, CARRYING, LIST_BYTES_MAX, LISTING
 
 Handler = Callable[[Call], Awaitable[Reply]]
+SocketHandler = Callable[[SocketCall], Awaitable[None]]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -29,9 +30,9 @@ class Route(msgspec.Struct, frozen=True):
     summary: str
     does: tuple[type, ...] = ()  # commands and queries that it makes in its caller's name
     tag: str = ""
-    body: type[msgspec.Struct] | None = None
+    body: Any = None  # its type; None: it has none
     body_optional: bool = False
-    query: type[InNamespace] = InNamespace
+    query: type[msgspec.Struct] = InNamespace
     answer: type[msgspec.Struct] | None = None  # None: no content
     status: int = 200
     media_types: tuple[str, ...] = ("application/json",)
@@ -55,15 +56,37 @@ class Route(msgspec.Struct, frozen=True):
         return msgspec.json.Decoder(dict[str, Any] if self.is_checked_later else self.body)
 
 
+class Dialect(msgspec.Struct, frozen=True):
+    """The HTTP API of another system, whose clients work here as they are. It translates, and decides nothing.
+
+    Where it would take a path of ours, or of another dialect, it is served on a port of its own only.
+    """
+
+    name: str
+    system: str  # whose API it is, in words
+    port: int  # on which its clients look for it
+    routes: tuple[Route, ...]
+    refuse: Callable[[Problem], Answer]  # says what went wrong in its own form
+    own_routes: tuple[Route, ...] = ()  # only on a port of its own
+    sockets: Mapping[bytes, SocketHandler] = {}  # WebSockets by path
+    token_headers: tuple[bytes, ...] = (b"authorization",)
+
+
 class Endpoint:
     """A route, ready to serve."""
 
-    __slots__ = ("bytes_max", "decoder", "route")
+    __slots__ = ("bytes_max", "decoder", "dialect", "names", "route")
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, dialect: Dialect | None = None) -> None:
         self.route = route
+        self.dialect = dialect
         self.decoder = route.decoder()
-        self.bytes_max = _bytes_max(route.body)
+        self.bytes_max = None if dialect is not None else _bytes_max(route.body)
+        self.names = [segment[1:-1] for segment in _segments(route.path) if segment.startswith("{")]
+
+
+def _segments(path: str) -> list[str]:
+    return path.removeprefix("/").split("/")
 
 
 def _bytes_max(body: type[msgspec.Struct] | None) -> int | None:
@@ -74,50 +97,50 @@ def _bytes_max(body: type[msgspec.Struct] | None) -> int | None:
 
 
 class _Node:
-    __slots__ = ("literals", "methods", "param", "param_name")
+    __slots__ = ("literals", "methods", "param")
 
     def __init__(self) -> None:
         self.literals: dict[bytes, _Node] = {}
         self.param: _Node | None = None
-        self.param_name = ""
         self.methods: dict[str, Endpoint] = {}
 
 
 class Router:
     """A tree of segments. A literal goes before a parameter, and the tables have no place where that would matter."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], dialects: Iterable[Dialect] = ()) -> None:
         self._root = _Node()
         for route in routes:
-            self._add(route)
+            self._add(route, None)
+        for dialect in dialects:
+            for route in dialect.routes:
+                self._add(route, dialect)
 
-    def _add(self, route: Route) -> None:
+    def _add(self, route: Route, dialect: Dialect | None) -> None:
         node = self._root
-        for segment in route.path.strip("/").split("/"):
+        for segment in _segments(route.path):
             if segment.startswith("{"):
                 node.param = node.param or _Node()
-                node.param_name = node.param_name or segment[1:-1]
-                assert node.param_name == segment[1:-1], f"two names for one place: {route.path}"
                 node = node.param
             else:
                 node = node.literals.setdefault(segment.encode(), _Node())
         assert route.method not in node.methods, f"{route.method} {route.path} is there twice"
-        node.methods[route.method] = Endpoint(route)
+        node.methods[route.method] = Endpoint(route, dialect)
 
-    def find(self, raw_path: bytes) -> tuple[dict[str, Endpoint], dict[str, str]]:
-        """The endpoints of a path by method, and the path's parameters."""
-        node, params = self._root, {}
+    def find(self, raw_path: bytes) -> tuple[dict[str, Endpoint], list[str]]:
+        """The endpoints of a path by method, and what stands in the place of its parameters."""
+        node, given = self._root, []
         for segment in raw_path[1:].split(b"/"):
             found = node.literals.get(segment)
             if found is None:
                 found = node.param
                 if found is None:
                     raise _unknown(raw_path)
-                params[node.param_name] = _decoded(segment)
+                given.append(_decoded(segment))
             node = found
         if not node.methods:
             raise _unknown(raw_path)
-        return node.methods, params
+        return node.methods, given
 
 
 def _unknown(raw_path: bytes) -> Refusal:
@@ -132,7 +155,11 @@ def _decoded(segment: bytes) -> str:
         raise Refusal(400, f"the path segment {segment!r} is not UTF-8 once its % escapes are read") from None
 
 
-def parse_query(kind: type[InNamespace], query: bytes) -> InNamespace:
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+
+def parse_query(kind: type[Q], query: bytes) -> Q:
+    """Of our own routes, every parameter is known; those of others take what their clients send."""
     if not query:
         return kind()
     try:
@@ -140,13 +167,16 @@ def parse_query(kind: type[InNamespace], query: bytes) -> InNamespace:
     except ValueError as error:
         raise InvalidError(f"the query cannot be read: {error}") from None
     values = dict(pairs)
-    for name in values.keys() - set(kind.__struct_fields__):
-        raise InvalidError(f"there is no query parameter {name!r} here; there are {', '.join(kind.__struct_fields__)}")
-    if len(values) != len(pairs):
-        raise InvalidError("a query parameter is given twice")
+    if issubclass(kind, InNamespace):
+        for name in values.keys() - set(kind.__struct_fields__):
+            known = ", ".join(kind.__struct_fields__)
+            raise InvalidError(f"there is no query parameter {name!r} here; there are {known}")
+        if len(values) != len(pairs):
+            raise InvalidError("a query parameter is given twice")
     try:
         parsed = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidError(f"query: {error}") from None
-    check_name("a namespace", parsed.namespace)
+    if isinstance(parsed, InNamespace):
+        check_name("a namespace", parsed.namespace)
     return parsed

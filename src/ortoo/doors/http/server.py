@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from email.utils import formatdate
 from importlib.metadata import version
 from typing import Any
 
+import msgspec
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -22,7 +24,7 @@ from .connection import Connection, to_answer
 from .monitoring import Analytics
 from .openapi import Description
 from .publishing import Inboxes
-from .routing import Router
+from .routing import Dialect, Router, SocketHandler
 from .table import ROUTES
 from .websocket import Socket
 
@@ -43,7 +45,10 @@ class HttpDoor:
         metrics: Metrics,
         ready: Ready,
         lake: str | None = None,
+        dialects: Sequence[Dialect] = (),
+        own: Dialect | None = None,
     ) -> None:
+        """`dialects` are served beside our own routes; `own` is served alone, and whole: the port is its own."""
         self._gate = gate
         self._settings = settings
         self._tls = tls
@@ -52,7 +57,7 @@ class HttpDoor:
         self._services = HttpServices(
             gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host())
         )
-        self._app = App(self._services, Router(ROUTES))
+        self._app = App(self._services, *_routes(dialects, own))
         self._state = ServerState()
         self._server: Listening | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -142,3 +147,12 @@ class HttpDoor:
             await asyncio.wait_for(self._services.inboxes.close(), _INBOX_SECONDS)
         except TimeoutError:
             pass  # retention removes what is left of them
+
+
+def _routes(
+    dialects: Sequence[Dialect], own: Dialect | None
+) -> tuple[Router, Dialect | None, dict[bytes, SocketHandler]]:
+    if own is not None:
+        whole = msgspec.structs.replace(own, routes=own.routes + own.own_routes)
+        return Router((), [whole]), own, dict(own.sockets)
+    return Router(ROUTES, dialects), None, {path: found for each in dialects for path, found in each.sockets.items()}
