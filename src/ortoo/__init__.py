@@ -54,6 +54,7 @@ from .model.replies import (
     Trace,
     TraceEvent,
 )
+from .model.series import Series
 from .model.topic import TopicConfig
 from .model.version import __version__
 
@@ -93,6 +94,7 @@ __all__ = [
     "RequestError",
     "Sent",
     "SentMessages",
+    "Series",
     "Stats",
     "StoreFailedError",
     "SyncQueue",

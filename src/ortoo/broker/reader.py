@@ -16,7 +16,7 @@ from ortoo.engine.view import group_info, message_states, offsets_in_state, topi
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
+from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
@@ -37,6 +37,7 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
+from ortoo.model.series import Resolution, Series
 
 from .figures import Measured, measure
 from .keys import keys_of
@@ -53,6 +54,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
+    q.GetSeries: "series",
     q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
@@ -61,7 +63,8 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListMessages: "messages",
     q.GetTrace: "trace",
 }
-_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics)  # answered with no more than whoever asks may see
+# Answered with no more than whoever asks may see:
+_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
 
 A = TypeVar("A")
 
@@ -153,6 +156,20 @@ class Reader:
             del self._measuring[key]
         if not task.cancelled():
             task.exception()
+
+    async def series(
+        self,
+        namespace: str | None = None,
+        topic: TopicName | None = None,
+        group: str | None = None,
+        resolution: Resolution = "second",
+        count: int = 60,
+        view: View | None = None,
+    ) -> Series:
+        series = self._broker.meters.series
+        if series is None:
+            raise ConfigError("this queue keeps no series of what it measures; a server does")
+        return await series.read(self._broker.state, namespace, topic, group, resolution, count, view)
 
     async def keys(self, with_uses: bool = True) -> KeysInfo:
         self._broker.state  # noqa: B018  # OrtooError while nothing is taken: the store is being recovered

@@ -185,6 +185,7 @@ class SyncQueue:
     topic = _blocking(Queue.topic)
     offsets = _blocking(Queue.offsets)
     stats = _blocking(Queue.stats)
+    series = _blocking(Queue.series)
     keys = _blocking(Queue.keys)
     rotate_key = _blocking(Queue.rotate_key)
     reencrypt = _blocking(Queue.reencrypt)

@@ -37,6 +37,7 @@ from .replies import (
     TopicInfo,
     Trace,
 )
+from .series import Series
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -110,6 +111,7 @@ OPERATIONS: dict[type, Operation] = {
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
+    q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
     q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),

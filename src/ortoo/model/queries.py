@@ -11,6 +11,7 @@ from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .replies import HistoryPage, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
+from .series import Resolution, Series
 
 A = TypeVar("A")
 
@@ -39,6 +40,16 @@ class GetStats(Query[Stats], frozen=True, tag=True):
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
     """Answered also while the queue takes nothing."""
+
+
+class GetSeries(Query[Series], frozen=True, tag=True):
+    """What a server has sampled of late: of a topic, of one of its groups, or of all topics that may be seen."""
+
+    namespace: str | None = None  # without a topic: only those in there
+    topic: TopicName | None = None
+    group: str | None = None
+    resolution: Resolution = "second"
+    count: int = 60
 
 
 class GetKeys(Query[KeysInfo], frozen=True, tag=True):
@@ -94,6 +105,7 @@ AnyQuery = (
     | GetTopic
     | GetStats
     | GetMetrics
+    | GetSeries
     | GetKeys
     | Scan
     | GetOffsets

@@ -148,5 +148,6 @@ def parse_query(kind: type[InNamespace], query: bytes) -> InNamespace:
         parsed = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidError(f"query: {error}") from None
-    check_name("a namespace", parsed.namespace)
+    if parsed.namespace is not None:  # where that means all of them
+        check_name("a namespace", parsed.namespace)
     return parsed

@@ -13,6 +13,7 @@ from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
+from ortoo.model.series import Series
 
 from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
 from .routing import Route
@@ -337,6 +338,14 @@ _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
     _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
+    _get(
+        "/v1/series",
+        monitoring.series,
+        "What was sampled of late, by the second or the minute: rates, depth, lag",
+        does=(q.GetSeries,),
+        query=monitoring.SeriesQuery,
+        answer=Series,
+    ),
     _get(
         "/v1/analytics/history",
         monitoring.analytics_history,
