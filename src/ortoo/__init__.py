@@ -45,6 +45,8 @@ from .model.message import Message, Received
 from .model.namespaces import Quota
 from .model.replies import (
     GroupInfo,
+    KeyCounts,
+    KeysFound,
     MessageInfo,
     NamespaceInfo,
     PartitionInfo,
@@ -73,6 +75,8 @@ __all__ = [
     "Handlers",
     "HistoryEvent",
     "InvalidError",
+    "KeyCounts",
+    "KeysFound",
     "LeaseLostError",
     "Message",
     "MessageInfo",

@@ -65,6 +65,21 @@ async def test_every_door_tells_the_same(server: Server) -> None:
         assert (await ask(server, f"/v1/series?{wrong}"))["code"] == "invalid"
 
 
+async def test_keys_are_listed_through_every_door(server: Server) -> None:
+    async with remote(server) as queue:
+        for key in ("ann", "bob", None):
+            await queue.publish("jobs", b"x", key=key)
+        await queue.create_group("jobs", "g")
+        found = await queue.message_keys("jobs", group="g")
+        far = await ask(server, "/v1/topics/jobs/groups/g/keys")
+        assert {key["key"]: key["pending"] for key in far["keys"]} == {"ann": 1, "bob": 1, None: 1}
+        assert [(key.key, key.newest) for key in found.keys] == [(key["key"], key["newest"]) for key in far["keys"]]
+        assert found.is_complete
+        assert far["is_complete"]
+        few = await ask(server, "/v1/topics/jobs/groups/g/keys?limit=1")
+        assert (len(few["keys"]), few["is_complete"]) == (1, False)
+
+
 async def test_the_doors_gate_has_the_sampler(server: Server) -> None:
     assert server._gates["http"].sampler is server.sampler
 

@@ -132,6 +132,7 @@ def samples(place: Place) -> dict[type, Any]:
         q.ScanHistory(TOPIC, 0, 0),
         q.GetMessage(place.message),
         q.ListMessages(TOPIC, "g", "ready"),
+        q.ListKeys(TOPIC, "g"),
         q.GetTrace(place.message),
     ]
     return {type(request): request for request in found}

@@ -26,6 +26,7 @@ from ortoo.model.replies import (
     Columns,
     Counters,
     HistoryPage,
+    KeysFound,
     MessageFound,
     MessageState,
     NamespaceInfo,
@@ -38,9 +39,11 @@ from ortoo.model.replies import (
     join_columns,
 )
 from ortoo.model.series import Resolution, Series
+from ortoo.ports import Clock
 
 from .figures import Measured, measure
 from .keys import keys_of
+from .keys_lister import KeysLister
 from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
@@ -61,6 +64,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ScanHistory: "scan_history",
     q.GetMessage: "message",
     q.ListMessages: "messages",
+    q.ListKeys: "message_keys",
     q.GetTrace: "trace",
 }
 # Answered with no more than whoever asks may see:
@@ -82,6 +86,8 @@ async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
 class Shell(Measured, Protocol):
     """What the reader needs of the broker."""
 
+    clock: Clock
+
     @property
     def state(self) -> State:
         """OrtooError while nothing is taken."""
@@ -95,6 +101,7 @@ class Reader:
     def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
+        self._keys_lister = KeysLister(broker)
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
@@ -170,6 +177,9 @@ class Reader:
         if series is None:
             raise ConfigError("this queue keeps no series of what it measures; a server does")
         return await series.read(self._broker.state, namespace, topic, group, resolution, count, view)
+
+    async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
+        return await self._keys_lister.list(name, group, count)
 
     async def keys(self, with_uses: bool = True) -> KeysInfo:
         self._broker.state  # noqa: B018  # OrtooError while nothing is taken: the store is being recovered

@@ -201,6 +201,7 @@ class SyncQueue:
     leave = _blocking(Queue.leave)
     message = _blocking(Queue.message)
     messages = _blocking(Queue.messages)
+    message_keys = _blocking(Queue.message_keys)
     delete_message = _blocking(Queue.delete_message)
     retry_now = _blocking(Queue.retry_now)
     dead_letter = _blocking(Queue.dead_letter)

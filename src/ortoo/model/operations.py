@@ -27,6 +27,7 @@ from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .replies import (
     HistoryPage,
+    KeysFound,
     LeasedRun,
     MessageFound,
     NamespaceInfo,
@@ -118,6 +119,7 @@ OPERATIONS: dict[type, Operation] = {
     q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
     q.GetMessage: Operation("read", "read", MessageFound, _UNKNOWN, about="message"),
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
+    q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
 }
 

@@ -10,7 +10,7 @@ from .commands import Position
 from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
-from .replies import HistoryPage, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
+from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
 
 A = TypeVar("A")
@@ -95,6 +95,14 @@ class ListMessages(Query[list[Page]], frozen=True, tag=True):
     count: int = 100
 
 
+class ListKeys(Query[KeysFound], frozen=True, tag=True):
+    """The keys of a topic's newest messages, and how many of each a group has in which state."""
+
+    topic: TopicName
+    group: str
+    count: int = 1000
+
+
 class GetTrace(Query[Trace], frozen=True, tag=True):
     message: MessageRef
 
@@ -112,5 +120,6 @@ AnyQuery = (
     | ScanHistory
     | GetMessage
     | ListMessages
+    | ListKeys
     | GetTrace
 )

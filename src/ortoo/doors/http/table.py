@@ -12,7 +12,7 @@ from ortoo.model import queries as q
 from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
 from ortoo.model.namespaces import Quota
-from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
+from ortoo.model.replies import GroupInfo, KeysFound, NamespaceInfo, Stats, Trace
 from ortoo.model.series import Series
 
 from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
@@ -211,6 +211,14 @@ _GROUPS = [
         does=(q.ListMessages,),
         query=shapes.StateQuery,
         answer=shapes.MessageList,
+    ),
+    _get(
+        f"{_GROUP}/keys",
+        topics.list_keys,
+        "List the keys of the newest messages, and how many of each are in which state",
+        does=(q.ListKeys,),
+        query=topics.KeysQuery,
+        answer=KeysFound,
     ),
     _post(
         f"{_GROUP}/heartbeat",
