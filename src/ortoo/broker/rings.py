@@ -94,7 +94,9 @@ class Ring:
         for number, column in enumerate(self._columns):
             ordered = self._in_order(column)
             values = ordered[start : start + len(places)]
-            if number < self._kind.rates:
+            if len(places) == count:  # something happened all the time
+                found.append(values.tolist())
+            elif number < self._kind.rates:
                 found.append(_spread(places, values, count))
             else:
                 found.append(_carried(places, values, count, ordered[start - 1] if start else 0))
@@ -105,14 +107,23 @@ class Ring:
         return column if after == len(column) else column[after:] + column[:after]
 
 
+def _has_no_gap(places: list[int]) -> bool:
+    return bool(places) and places[-1] - places[0] == len(places) - 1
+
+
 def _spread(places: list[int], values: Sequence[int], count: int) -> list[int]:
     found = [0] * count
+    if _has_no_gap(places):
+        found[places[0] : places[0] + len(places)] = values
+        return found
     for place, value in zip(places, values, strict=True):
         found[place] = value
     return found
 
 
 def _carried(places: list[int], values: Sequence[int], count: int, before: int) -> list[int]:
+    if _has_no_gap(places):
+        return [*[before] * places[0], *values, *[values[-1]] * (count - places[0] - len(places))]
     found: list[int] = []
     for place, value in zip(places, values, strict=True):
         found.extend([before] * (place - len(found)))

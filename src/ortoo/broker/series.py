@@ -21,7 +21,11 @@ from .view import View, visible
 _SECONDS_OF: dict[Resolution, int] = {"second": 1, "minute": 60}
 _KEPT_OF: dict[Resolution, int] = {"second": limits.SERIES_SECONDS, "minute": limits.SERIES_MINUTES}
 _PER_UNIT = 10  # rows of a topic that are summed up, in a unit of turns
-_SUMS_MAX = 100  # that are kept, until the next sample
+_SUMS_MAX = 100  # that are kept
+_SUMS_KEPT: dict[Resolution, int] = {
+    "second": 1,
+    "minute": 10,
+}  # for so many samples: a day of busy topics takes long to sum up
 
 
 class Stretch(NamedTuple):
@@ -42,16 +46,33 @@ class Stretch(NamedTuple):
 class Sum(NamedTuple):
     topics: int
     left_out: int
+    stretch: Stretch
     columns: list[list[int]]
+
+    def last(self, count: int) -> Sum:
+        stretch = self.stretch.last(count)
+        return self._replace(
+            stretch=stretch, columns=[column[len(column) - stretch.length :] for column in self.columns]
+        )
+
+
+class _Summing(NamedTuple):
+    task: asyncio.Task[Sum]
+    stretch: Stretch
+    tick: int  # the newest when it began
+
+    def is_good(self, newest: int) -> bool:
+        """Still, and of all there is to know, or nearly."""
+        failed = self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
+        return not failed and newest - self.tick < _SUMS_KEPT[self.stretch.resolution]
 
 
 class SeriesReader:
-    """Sums over many topics are made once for all who may see the same and ask within the same second."""
+    """Sums over many topics are made once for all who may see the same and ask at about the same time."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
-        self._sums: dict[Hashable, asyncio.Task[Sum]] = {}
-        self._summed_at = 0
+        self._sums: dict[Hashable, _Summing] = {}
 
     async def read(
         self,
@@ -70,17 +91,11 @@ class SeriesReader:
             return self._one(state, topic, group, stretch.last(count))
         if group is not None:
             raise InvalidError("a group belongs to a topic: name it, too")
-        asked = stretch.last(count)
         if namespace is None and view is None:
-            found = len(self.sampler.topics)
+            found, asked = len(self.sampler.topics), stretch.last(count)
             left_out = max(0, len(state.topics) - found)
-            return self._answer(OF_TOPIC, asked, Sum(found, left_out, asked.read(self.sampler.total)))
-        topics, left_out, columns = await self._shared_sum(state, namespace, view, stretch)
-        return self._answer(
-            OF_TOPIC,
-            asked,
-            Sum(topics, left_out, [column[-asked.length :] if asked.length else [] for column in columns]),
-        )
+            return self._answer(OF_TOPIC, Sum(found, left_out, asked, asked.read(self.sampler.total)))
+        return self._answer(OF_TOPIC, (await self._shared_sum(state, namespace, view, stretch)).last(count))
 
     def _stretch(self, resolution: Resolution) -> Stretch:
         """All that there is."""
@@ -99,11 +114,12 @@ class SeriesReader:
             number = state.group(topic, group).id
             kind, rings = OF_GROUP, None if series is None else series.groups.get(number)
         if rings is None:
-            return self._answer(kind, stretch.last(0), Sum(0, 1, [[] for _ in kind.codes]))
-        return self._answer(kind, stretch, Sum(1, 0, stretch.read(rings)))
+            return self._answer(kind, Sum(0, 1, stretch.last(0), [[] for _ in kind.codes]))
+        return self._answer(kind, Sum(1, 0, stretch, stretch.read(rings)))
 
-    def _answer(self, kind: Kind, stretch: Stretch, found: Sum) -> Series:
-        seconds, sampler = _SECONDS_OF[stretch.resolution], self.sampler
+    def _answer(self, kind: Kind, found: Sum) -> Series:
+        stretch, sampler = found.stretch, self.sampler
+        seconds = _SECONDS_OF[stretch.resolution]
         ticks = range(stretch.first, stretch.first + stretch.length)
         *columns, oldest = found.columns
         ends = [min((tick + 1) * seconds, sampler.newest + 1) for tick in ticks]
@@ -119,17 +135,17 @@ class SeriesReader:
     # -- sums
 
     async def _shared_sum(self, state: State, namespace: str | None, view: View | None, stretch: Stretch) -> Sum:
-        if self._summed_at != self.sampler.newest:
-            self._summed_at = self.sampler.newest
-            self._sums.clear()
-        key = (None if view is None else view.grants, namespace, stretch)
-        task = self._sums.get(key)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        newest = self.sampler.newest
+        key = (None if view is None else view.grants, namespace, stretch.resolution)
+        summing = self._sums.get(key)
+        if summing is None or not summing.is_good(newest):
             task = asyncio.create_task(self._sum(state, namespace, view, stretch), name="ortoo-series")
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            summing = _Summing(task, stretch, newest)
+            self._sums = {key: one for key, one in self._sums.items() if one.is_good(newest)}
             if len(self._sums) < _SUMS_MAX:
-                self._sums[key] = task
-        return await asyncio.shield(task)
+                self._sums[key] = summing
+        return await asyncio.shield(summing.task)
 
     async def _sum(self, state: State, namespace: str | None, view: View | None, stretch: Stretch) -> Sum:
         turns, found, left_out = Turns(), 0, 0
@@ -148,4 +164,4 @@ class SeriesReader:
                 columns[place] = list(map(add, columns[place], column))
             columns[-1] = [min(a, b) if a and b else a or b for a, b in zip(columns[-1], oldest, strict=True)]
             await turns.worked(1 + stretch.length // _PER_UNIT)
-        return Sum(found, left_out, columns)
+        return Sum(found, left_out, stretch, columns)
