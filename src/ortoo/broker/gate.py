@@ -39,6 +39,7 @@ from .budget import Budget, Share
 from .meters import DoorMeters
 from .presence import Presence, Who
 from .rights import NOWHERE, Rights
+from .sampler import Sampler
 from .stamping import stamped
 from .subscription import Subscription
 from .throttle import Throttle
@@ -89,6 +90,12 @@ class Gate:
     @property
     def needs_token(self) -> bool:
         return self._access.needs_token
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """Tells each second what has changed, in any topic: pass on only what `may_see` allows. None where nothing is sampled."""
+        series = self._broker.meters.series
+        return None if series is None else series.sampler
 
     def enter(self, address: str | None = None) -> Visit:
         """A connection from there. TooManyError when there are too many; whoever was let in leaves."""

@@ -19,7 +19,7 @@ from ortoo.model.access import Principal, Scope
 from ortoo.model.errors import ForbiddenError
 from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
-from ortoo.model.queries import ListNamespaces, ListTopics
+from ortoo.model.queries import GetSeries, ListNamespaces, ListTopics
 from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 10_000
@@ -203,7 +203,9 @@ class Rights:
     def _anything(self, request: Any, scope: Scope) -> Any:
         if not any(scope in grant.scopes or "admin" in grant.scopes for grant in self._principal.grants):
             raise self._forbidden(scope, "at least one topic")
-        if isinstance(request, ListTopics | ListNamespaces) and request.namespace is not None:
+        if isinstance(request, GetSeries) and request.topic is not None:
+            self.check(scope, request.topic)
+        elif isinstance(request, ListTopics | ListNamespaces | GetSeries) and request.namespace is not None:
             self._check_in(scope, request.namespace)
         if isinstance(request, c.Leave):
             if request.topic is not None:
