@@ -655,11 +655,11 @@ class Model:
         for topic in topics:
             if command.partition is not None and command.partition >= len(topic.partitions):
                 raise InvalidError("partition")
-            if command.key is not None and topic.config.ordering != "key":
+            if (command.key or command.keys_max) is not None and topic.config.ordering != "key":
                 raise InvalidError("key")
         self._check_groups(sum(command.group not in topic.groups for topic in topics))
         assert reply is not None, "the engine refused what it should take"
-        wanted = command.max_messages
+        wanted, keys_left = command.max_messages, command.keys_max
         left = list(reply.taken)
         for ahead, topic in enumerate(topics):
             group = topic.groups.get(command.group) or self._new_group(topic, command.group, command.start, now)
@@ -673,7 +673,10 @@ class Model:
                 allowed &= set(owned(topic.id, group.id, command.consumer))
             if command.partition is not None:
                 allowed &= {command.partition}
-            self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
+            if keys_left is None:
+                self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
+            else:
+                keys_left -= self._check_keys_taken(topic, group, lease, runs, wanted, allowed, command.key, keys_left)
             if lease.held:
                 lease.id = runs[0].lease  # numbers may be left out, never given twice
                 assert number <= lease.id <= number + ahead
@@ -681,7 +684,7 @@ class Model:
                 group.leases[lease.id] = lease
             wanted -= len(lease.held)
             self.counters.delivered += len(lease.held)
-            if wanted <= 0:
+            if wanted <= 0 or keys_left == 0:
                 break
         assert not left, "leased from a topic that was not asked for"
 
@@ -735,6 +738,51 @@ class Model:
                 lease.held.add(message.place)
         assert len(lease.held) <= wanted
         assert len(lease.held) == wanted or not eligible(), f"left behind: {eligible()}"
+
+    def _check_keys_taken(
+        self,
+        topic: Topic,
+        group: Group,
+        lease: Lease,
+        runs: list[Taken],
+        wanted: int,
+        allowed: set[int],
+        key: str | None,
+        keys_max: int,
+    ) -> int:
+        """The most urgent message came first; one key after the other, each as far as it could be leased. Returns how many."""
+
+        def eligible() -> list[Message]:
+            return [
+                delivery.message
+                for delivery in group.deliveries.values()
+                if delivery.message.partition in allowed
+                and (key is None or delivery.message.key == key)
+                and topic.is_eligible(group, delivery, lease.held)
+            ]
+
+        def line(message: Message) -> tuple[int, str | int]:
+            return message.partition, message.offset if message.key is None else message.key
+
+        lines: list[tuple[int, str | int]] = []
+        for run in runs:
+            for offset in run.offsets:
+                choice = eligible()
+                message = next((m for m in choice if m.place == (run.partition, offset)), None)
+                assert message is not None, f"{run.partition}.{offset} may not be leased from {topic.name}"
+                if not lines:
+                    assert (message.lane, message.time) == min((other.lane, other.time) for other in choice)
+                if not lines or line(message) != lines[-1]:
+                    assert not lines or lines[-1] not in map(line, choice), "a key was left before all of it was taken"
+                    lines.append(line(message))
+                lease.held.add(message.place)
+        assert len(set(lines)) == len(lines) <= keys_max
+        assert len(lease.held) <= wanted
+        rest = eligible()
+        if len(lease.held) < wanted:
+            assert not lines or lines[-1] not in map(line, rest), f"left behind: {rest}"
+            assert len(lines) == keys_max or not rest, f"left behind: {rest}"
+        return len(lines)
 
     # -- settling
 

@@ -846,10 +846,21 @@ class EngineMachine(RuleBasedStateMachine):
         )
         self.take(command)
 
+    @rule(topic=topics, group=groups, count=st.sampled_from([1, 3, 10]), keys_max=st.integers(1, 3))
+    def lease_few_keys(self, topic: str, group: str, count: int, keys_max: int) -> None:
+        name = self.topic(topic).name
+        self.take(c.Lease(topic=name, group=group, consumer="x", max_messages=count, keys_max=keys_max))
+
     @precondition(lambda self: self.turn % 3 == 0)
-    @rule(group=groups, consumer=consumers, count=st.integers(1, 6))
-    def lease_by_labels(self, group: str, consumer: str, count: int) -> None:
-        self.take(c.Lease(labels={"task": "t"}, group=group, consumer=consumer, max_messages=count))
+    @rule(
+        group=groups,
+        consumer=consumers,
+        count=st.integers(1, 6),
+        keys_max=st.sampled_from([None, None, 1, 2]),
+    )
+    def lease_by_labels(self, group: str, consumer: str, count: int, keys_max: int | None) -> None:
+        labels = {"task": "t"}
+        self.take(c.Lease(labels=labels, group=group, consumer=consumer, max_messages=count, keys_max=keys_max))
 
     # -- settling
 

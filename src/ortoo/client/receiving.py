@@ -77,15 +77,28 @@ class Receiving(Admin):
         auto_ack: bool = False,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
+        max_keys: int | None = None,
     ) -> Messages:
         """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
 
         Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
         where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done
-        as they leave: at most once.
+        as they leave: at most once. With `max_keys` they are of so many different keys at most, one key after the other.
         """
         command = self._lease_command(
-            topic, labels, group, max_messages, wait, lease, consumer, partition, key, auto_ack, start, namespace
+            topic,
+            labels,
+            group,
+            max_messages,
+            wait,
+            lease,
+            consumer,
+            partition,
+            key,
+            auto_ack,
+            start,
+            namespace,
+            max_keys,
         )
         if self._late is None:
             self._late = self._late_acks()
@@ -110,6 +123,7 @@ class Receiving(Admin):
         auto_ack: bool,
         start: Literal["all", "new"] | None,
         namespace: str | None,
+        max_keys: int | None = None,
     ) -> Lease:
         if not isinstance(start, str | None) or start not in _STARTS:
             raise InvalidError(
@@ -133,6 +147,7 @@ class Receiving(Admin):
             key=key,
             auto_ack=auto_ack,
             start=_STARTS[start],
+            keys_max=None if max_keys is None else check_count("max_keys", max_keys),
         )
 
     async def ack(self, messages: Receipts) -> None:

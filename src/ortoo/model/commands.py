@@ -114,6 +114,7 @@ class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     key: str | None = None
     auto_ack: bool = False
     start: Position | None = START  # where the group begins if this lease makes it; None: it must be there already
+    keys_max: int | None = None  # of so many different keys at most, key by key; a message without a key counts as one
 
 
 class Settle(msgspec.Struct, frozen=True, tag=True, gc=False):
