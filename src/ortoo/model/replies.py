@@ -89,6 +89,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     priorities: list[int] | None = None
     json: list[bool] | None = None
     publishers: Publishers | None = None  # one for all, or one for each
+    dedup_ids: list[str | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
