@@ -18,7 +18,7 @@ from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostEr
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.namespaces import Quota
 from ortoo.model.records import DeathReason, Origin
-from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
+from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled, Taken
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig, dlq_config, topic_config
 
 Place = tuple[int, int]  # partition, offset
@@ -775,6 +775,9 @@ class Model:
                 if not lines or line(message) != lines[-1]:
                     assert not lines or lines[-1] not in map(line, choice), "a key was left before all of it was taken"
                     lines.append(line(message))
+                delivery = group.deliveries[message.place]
+                assert (run.attempts or {}).get(offset, 1) == delivery.failures + 1
+                delivery.state = LEASED
                 lease.held.add(message.place)
         assert len(set(lines)) == len(lines) <= keys_max
         assert len(lease.held) <= wanted
@@ -920,6 +923,50 @@ class Model:
             self.copies[MessageRef(dlq.id, 0, copy.offset)] = Origin(
                 MessageRef(topic.id, *death.place), death.group.name, death.reason, death.attempts, death.error
             )
+
+    def settle_by_id(self, command: c.ById, now: int) -> list[IdState]:
+        """As with the receipts that the messages have now."""
+        runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
+        states = [self._find_by_id(named, command, runs, now) for named in command.ids]
+        listed = [c.Run(*ids, sorted(offsets)) for ids, offsets in runs.items()]
+        if isinstance(command, c.ExtendById):
+            self.extend(c.Extend(listed, command.lease_ms), now)
+        else:
+            self.settle(c.Settle(command.outcome, listed, command.error, command.delay_ms), now)
+        return states
+
+    def _find_by_id(
+        self,
+        named: c.MessageId,
+        command: c.ById,
+        runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]],
+        now: int,
+    ) -> IdState:
+        ref = named
+        if isinstance(ref, str):
+            assert command.topic is not None, "the machine always names one"
+            in_topic = self.topics.get(TopicName(command.namespace, command.topic))
+            known = in_topic.live_dedup(now).get(ref) if in_topic is not None else None
+            if known is None:
+                return "unknown"
+            ref = known[1]
+        topic = self.by_id(ref.topic)
+        if topic is None or command.topic not in (None, topic.name.name) or ref.partition >= len(topic.partitions):
+            return "unknown"
+        message = topic.partitions[ref.partition].messages.get(ref.offset)
+        if message is None or message.deleted:
+            return "unknown"
+        group = topic.groups.get(command.group)
+        if group is None:
+            return "lost"
+        for lease in group.live_leases():
+            if message.place in lease.held:
+                offsets = runs.setdefault((topic.id, group.id, lease.id, ref.partition), [])
+                if ref.offset in offsets:
+                    return "done"
+                offsets.append(ref.offset)
+                return "settled"
+        return "lost" if group.deliveries[message.place].state in UNSETTLED else "done"
 
     def extend(self, command: c.Extend, now: int) -> Settled:
         lost: list[list[int]] = []

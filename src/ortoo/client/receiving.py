@@ -11,14 +11,15 @@ from uuid import uuid4
 
 from ortoo.model import limits
 from ortoo.model.batch import check_texts
-from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
+from ortoo.model.commands import START, Extend, ExtendById, Lease, MessageId, Position, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
-from ortoo.model.replies import Settled
+from ortoo.model.replies import IdState, Settled
 
 from .admin import Admin
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
+from .by_id import MessageIds, settle_by_id, to_message_ids
 from .forking import keep
 from .gather import AckGatherer
 from .late_acks import LateAcks
@@ -188,6 +189,90 @@ class Receiving(Admin):
         if runs:
             settled = await settle(self._link.call, Extend(runs, to_ms("seconds", seconds)))
             check_settled(runs, settled)
+
+    async def ack_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """Done with these, whoever has leased them in the group: for who has no receipts. Takes message ids, dedup ids, or both.
+
+        Tells of each, the message ids first: "settled", "lost" when it is not leased now, "done" when it was settled
+        before, or "unknown". Without a topic, dedup ids are looked for in all topics of the namespace.
+        """
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("ack", *named))
+
+    async def nack_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        error: str | None = None,
+        delay: float | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """These failed, whoever has leased them; see `ack_by_id` and `nack`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        command = SettleById("nack", *named, to_error_text(error), to_ms("delay", delay))
+        return await settle_by_id(self._link.call, command)
+
+    async def reject_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        error: str | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """These can never succeed, whoever has leased them; see `ack_by_id` and `reject`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("reject", *named, to_error_text(error)))
+
+    async def release_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """Not now, whoever has leased them; see `ack_by_id` and `release`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("release", *named))
+
+    async def extend_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        seconds: float | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """More time for the leases that hold these, whoever has them; see `ack_by_id` and `extend`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, ExtendById(*named, to_ms("seconds", seconds)))
+
+    def _named(
+        self, ids: MessageIds, dedup_ids: MessageIds, topic: str | None, group: str, namespace: str | None
+    ) -> tuple[list[MessageId], str, str, str | None]:
+        return (
+            to_message_ids(ids, dedup_ids),
+            check_name("a group's name", group),
+            check_text("a namespace", namespace or self.namespace),
+            None if topic is None else check_text("a topic's name", topic),
+        )
 
     async def _settle(
         self,

@@ -194,6 +194,11 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     revoked: list[list[int]] | None = None
 
 
+# What became of a message that was named by its id: settled; not leased in that group now; settled before, whether it was done or
+# given up; not known at all.
+IdState = Literal["settled", "lost", "done", "unknown"]
+
+
 class GroupInfo(msgspec.Struct, frozen=True):
     name: str
     backlog: int  # not settled yet: ready, delayed, leased and blocked

@@ -14,7 +14,7 @@ from ortoo.model.errors import NotFoundError
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
 
-from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
+from . import by_id, id_shapes, leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
 from .routing import Route
 
 _get, _post, _put, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
@@ -108,6 +108,14 @@ _MESSAGES = [
         answer=shapes.MessageView,
         errors=(errors.NoReplyError,),
     ),
+    _post(
+        "/v1/find",
+        by_id.find,
+        "Find messages by their dedup ids, as long as these are remembered",
+        does=(q.FindMessages,),
+        body=id_shapes.FindBody,
+        answer=id_shapes.Found,
+    ),
     _get(
         _MESSAGE,
         messages.show,
@@ -173,6 +181,18 @@ _LEASES = [
         )
         for where in (_GROUP, "/v1")
         for action, summary in _ACTIONS.items()
+    ),
+    *(
+        _post(
+            f"/v1/by-id/{action}",
+            by_id.settle(action),
+            f"{summary}; without receipts, whoever has leased them",
+            does=(c.ExtendById,) if action == "extend" else (c.SettleById,),
+            body=id_shapes.ByIdBody,
+            answer=id_shapes.IdResults,
+        )
+        for action, summary in _ACTIONS.items()
+        if action != "ack_through"
     ),
 ]
 
