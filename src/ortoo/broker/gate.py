@@ -338,7 +338,7 @@ class AuthorizedLink:
         if self._rights is None:
             return await self._broker.ask(query)
         principal, rights = self.principal, self._rights
-        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm)
+        view = View(principal.name, principal.grants, rights.may_see, rights.may_enter, principal.realm)
         return await self._broker.ask(query, view)
 
 

@@ -140,7 +140,7 @@ class Reader:
     async def metrics(self, view: View | None = None) -> MetricFigures:
         """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
         answer: to measure for each would take all the time there is."""
-        key = None if view is None else view.grants
+        key = None if view is None else (view.name, view.grants)
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
             measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
