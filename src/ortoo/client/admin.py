@@ -30,7 +30,7 @@ from ortoo.model.commands import (
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, parse_message_id
 from ortoo.model.queries import (
     GetMessage,
     GetOffsets,
@@ -39,16 +39,15 @@ from ortoo.model.queries import (
     GetTrace,
     ListMessages,
     ListTopics,
-    Scan,
 )
 from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
+from .dead_letters import DeadLetters, Letter
 from .server_admin import ServerAdmin
 
 _AT_ONCE = 150  # commands under way together
-_PAGE = 2_000  # dead letters that are looked at before others run
 
 Time = float | datetime
 Where = Literal["start", "end", "all", "new"]
@@ -279,30 +278,19 @@ class Admin(ServerAdmin):
                 if isinstance(answer, BaseException):
                     raise answer
 
+    async def _dead_letters(self, topic: str, group: str | None, namespace: str | None) -> DeadLetters:
+        check_group(group)
+        return DeadLetters(self._link, await self._link.ask(GetTopic(self._name(topic, namespace))), group)
+
     async def dead_letters(
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
         """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
-        check_group(group)
-        info = await self._link.ask(GetTopic(self._name(topic, namespace)))
-        dlq = TopicName(info.namespace, info.dlq)
-        found: list[Received] = []
-        position = START
+        letters = await self._dead_letters(topic, group, namespace)
         check_count("limit", limit)
-        while len(found) < limit:
-            try:
-                page = await self._link.ask(Scan(dlq, 0, position, count=_PAGE))
-            except NotFoundError:
-                return []
-            for message in page.to_messages():
-                headers = message.headers
-                ours = headers.get("ortoo-origin", "").startswith(f"{info.id}.") and "ortoo-group" in headers
-                if ours and group in (None, headers["ortoo-group"]):
-                    found.append(message)
-            if page.next_offset >= page.end:
-                break
-            position = Position(offset=page.next_offset)
-            await asyncio.sleep(0)  # a queue inside this process answers at once
+        found: list[Received] = []
+        while len(found) < limit and (some := await letters.take()) is not None:
+            found += some
         return found[:limit]
 
     async def redrive(
@@ -318,25 +306,25 @@ class Admin(ServerAdmin):
             raise InvalidError(f"ids must be a list of message ids, not {type(ids).__name__}")
         for letter_id in ids or ():
             parse_message_id(letter_id)
-        letters = await self.dead_letters(topic, group=group, limit=2**62, namespace=namespace)
+        letters = await self._dead_letters(topic, group, namespace)
         if ids is not None:
-            known = {letter.id: letter for letter in letters}
-            for missing in set(ids) - known.keys():
-                raise NotFoundError(f"topic {topic!r} has no dead letter {missing}")
-            letters = [known[letter_id] for letter_id in dict.fromkeys(ids)]
+            return await self._redrive(await letters.find(ids))
+        count = 0
+        while (some := await letters.take_briefly()) is not None:
+            count += await self._redrive(some)
+        return count
+
+    async def _redrive(self, letters: list[Letter]) -> int:
         await self._call_all(
-            Redrive(
-                parse_message_id(letter.id),
-                parse_message_id(letter.headers["ortoo-origin"]),
-                letter.headers["ortoo-group"],
-                letter.key,
-            )
-            for letter in letters
+            Redrive(letter.ref, parse_message_id(letter.origin), letter.group, letter.key) for letter in letters
         )
         return len(letters)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         """Deletes all dead letters of a topic; returns how many there were."""
-        letters = await self.dead_letters(topic, limit=2**62, namespace=namespace)
-        await self._call_all(DeleteMessage(parse_message_id(letter.id)) for letter in letters)
-        return len(letters)
+        letters = await self._dead_letters(topic, None, namespace)
+        count = 0
+        while (some := await letters.take_briefly()) is not None:
+            await self._call_all(DeleteMessage(letter.ref) for letter in some)
+            count += len(some)
+        return count

@@ -368,9 +368,14 @@ class HttpQueue:
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
         path, limit = f"{topic_path(topic)}/dlq", min(limit, _LIMIT_MAX)
-        return self._list(
-            await self.call("GET", path, shapes.MessageList, namespace=namespace, group=group, limit=limit)
-        )
+        found, where = list[shapes.MessageView](), None
+        while True:
+            given = {"group": group, "limit": limit - len(found), "next": where}
+            page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, **given)
+            found += page.messages
+            where = page.next
+            if where is None or len(found) >= limit:
+                return [self.to_received(view) for view in found]
 
     async def redrive(
         self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None

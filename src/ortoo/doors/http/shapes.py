@@ -382,6 +382,7 @@ class AnalyticsQuery(InNamespace, kw_only=True):
 class DeadLettersQuery(InNamespace, kw_only=True):
     group: str | None = None
     limit: Count = 1000
+    next: str | None = None
 
 
 # -- the server itself

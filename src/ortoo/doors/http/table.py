@@ -238,11 +238,11 @@ _GROUPS = [
 _DEAD_LETTERS = [
     _get(
         f"{_TOPIC}/dlq",
-        topics.dead_letters,
+        messages.dead_letters,
         "List the dead letters of a topic; their headers tell what happened",
         does=(q.GetTopic, q.Scan),
         query=shapes.DeadLettersQuery,
-        answer=shapes.MessageList,
+        answer=shapes.MessagePage,
     ),
     _post(
         f"{_TOPIC}/dlq/redrive",

@@ -8,6 +8,7 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
+from ortoo.client.dead_letters import is_letter
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.history import to_events
 from ortoo.model.masking import shown_settings
@@ -16,11 +17,10 @@ from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ScanHistory
 from ortoo.model.replies import GroupInfo, TopicInfo
 
 from .call import Call
-from .messages import render
+from .messages import encode_messages
 from .shapes import (
     Affected,
     ArchivedBody,
-    DeadLettersQuery,
     GroupList,
     HeartbeatBody,
     HistoryList,
@@ -107,12 +107,6 @@ async def mark_archived(call: Call) -> Offsets:
 # -- dead letters
 
 
-async def dead_letters(call: Call) -> MessageList:
-    query: DeadLettersQuery = call.query
-    letters = await call.queue.dead_letters(call.params["topic"], group=query.group, limit=query.limit)
-    return MessageList([render(letter) for letter in letters])
-
-
 async def redrive(call: Call) -> Affected:
     body: RedriveBody = call.body
     return Affected(await call.queue.redrive(call.params["topic"], body.ids, group=body.group))
@@ -122,8 +116,7 @@ async def delete_dead_letter(call: Call) -> None:
     letter_id = call.params["id"]
     info = await call.link.ask(GetTopic(call.topic))
     letter = (await call.link.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
-    is_ours = letter.headers.get("ortoo-origin", "").startswith(f"{info.id}.")
-    if not is_ours or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
+    if not is_letter(letter, info) or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
         raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")
     await call.queue.delete_message(letter_id)
 
@@ -169,12 +162,12 @@ async def seek(call: Call) -> None:
     )
 
 
-async def list_group_messages(call: Call) -> MessageList:
+async def list_group_messages(call: Call) -> bytes:
     query: StateQuery = call.query
     found = await call.queue.messages(
         call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
     )
-    return MessageList([render(message) for message in found])
+    return await encode_messages(MessageList([]), found)
 
 
 async def heartbeat(call: Call) -> Owned:
