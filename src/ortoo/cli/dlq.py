@@ -28,6 +28,8 @@ OfGroup = Annotated[
     str | None, typer.Option("--group", "-g", help="only dead letters of this group", show_default="all groups")
 ]
 
+_TOLD = 10
+
 
 @app.command(
     "list", epilog=examples("ortoo dlq list orders", "ortoo dlq list orders --json | jq '.[].headers[\"ortoo-error\"]'")
@@ -117,6 +119,9 @@ def redrive(
     with target.open() as queue, show.working("redriving"):
         count = queue.redrive(topic, ids or None, group=group)
     show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deliverable again")
+    if count.skipped:
+        few = ", ".join(count.skipped[:_TOLD])
+        show.line(f"{show.count(count.skipped_count, 'dead letter')} skipped, as their headers name no message: {few}")
 
 
 @app.command(epilog=examples("ortoo dlq delete orders 9.0.3 --yes"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any, Literal, get_args
 
 from ortoo.model.commands import (
     END,
     START,
-    AnyCommand,
     ChangeTopic,
     CreateGroup,
     CreateTopic,
@@ -24,7 +21,6 @@ from ortoo.model.commands import (
     MarkArchived,
     Position,
     PurgeTopic,
-    Redrive,
     RetryNow,
     Seek,
 )
@@ -44,10 +40,8 @@ from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, Top
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
-from .dead_letters import DeadLetters, Letter
+from .dead_letters import DeadLetters, RedrivenCount
 from .server_admin import ServerAdmin
-
-_AT_ONCE = 150  # commands under way together
 
 Time = float | datetime
 Where = Literal["start", "end", "all", "new"]
@@ -269,15 +263,6 @@ class Admin(ServerAdmin):
 
     # -- dead letters
 
-    async def _call_all(self, commands: Iterable[AnyCommand]) -> None:
-        """One after the other, without waiting for each answer. The first that fails is raised, once those beside it are done."""
-        left = iter(commands)
-        while some := list(islice(left, _AT_ONCE)):
-            answers = await asyncio.gather(*map(self._link.call, some), return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
-
     async def _dead_letters(self, topic: str, group: str | None, namespace: str | None) -> DeadLetters:
         check_group(group)
         return DeadLetters(self._link, await self._link.ask(GetTopic(self._name(topic, namespace))), group)
@@ -300,31 +285,25 @@ class Admin(ServerAdmin):
         *,
         group: str | None = None,
         namespace: str | None = None,
-    ) -> int:
-        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many."""
+    ) -> RedrivenCount:
+        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many; its
+        `skipped` names those that could not be."""
         if not isinstance(ids, Sequence | None):
             raise InvalidError(f"ids must be a list of message ids, not {type(ids).__name__}")
         for letter_id in ids or ():
             parse_message_id(letter_id)
         letters = await self._dead_letters(topic, group, namespace)
         if ids is not None:
-            return await self._redrive(await letters.find(ids))
-        count = 0
+            return await letters.redrive(await letters.find(ids))
+        count = RedrivenCount(0)
         while (some := await letters.take_briefly()) is not None:
-            count += await self._redrive(some)
+            count = count.plus(await letters.redrive(some))
         return count
-
-    async def _redrive(self, letters: list[Letter]) -> int:
-        await self._call_all(
-            Redrive(letter.ref, parse_message_id(letter.origin), letter.group, letter.key) for letter in letters
-        )
-        return len(letters)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         """Deletes all dead letters of a topic; returns how many there were."""
         letters = await self._dead_letters(topic, None, namespace)
         count = 0
         while (some := await letters.take_briefly()) is not None:
-            await self._call_all(DeleteMessage(letter.ref) for letter in some)
-            count += len(some)
+            count += await letters.delete(some)
         return count

@@ -4,11 +4,11 @@ no value is kept: there may be more of them than fit in memory."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ortoo.model.commands import START, Position
-from ortoo.model.errors import NotFoundError
+from ortoo.model.commands import START, Command, DeleteMessage, Position, Redrive
+from ortoo.model.errors import InvalidError, NotFoundError, OrtooError, TooManyError
 from ortoo.model.message import Received
 from ortoo.model.names import MessageRef, TopicName, parse_message_id
 from ortoo.model.queries import Scan
@@ -16,8 +16,10 @@ from ortoo.model.replies import TopicInfo
 
 from .link import Link
 
+_COMMANDS_AT_ONCE = 150  # one after the other, without waiting for each answer
 _PAGE = 2_000  # letters that are looked at before others run
 _FIRST_PAGE, _PAGE_BYTES = 16, 4 * 1024 * 1024  # before and after it is known how large they are
+_SKIPPED_TOLD = 1_000  # ids of letters that could not be redriven
 _AT_ONCE = 8  # that are looked up together: each may be large
 
 
@@ -36,6 +38,24 @@ def is_letter(message: Received, topic: TopicInfo, group: str | None = None) -> 
     headers = message.headers
     ours = headers.get("ortoo-origin", "").startswith(f"{topic.id}.") and "ortoo-group" in headers
     return ours and group in (None, headers["ortoo-group"])
+
+
+class RedrivenCount(int):
+    """How many dead letters are deliverable again. Others stay where they are: what they say of their origin is not so, or the
+    queue refuses it. `skipped` has the ids of the first of them, `skipped_count` tells how many they are."""
+
+    skipped: list[str]
+    skipped_count: int
+
+    def __new__(cls, count: int, skipped: Sequence[str] = (), skipped_count: int | None = None) -> RedrivenCount:
+        self = super().__new__(cls, count)
+        self.skipped = list(skipped[:_SKIPPED_TOLD])
+        self.skipped_count = len(skipped) if skipped_count is None else skipped_count
+        return self
+
+    def plus(self, other: RedrivenCount) -> RedrivenCount:
+        skipped = self.skipped_count + other.skipped_count
+        return RedrivenCount(self + other, self.skipped + other.skipped, skipped)
 
 
 class DeadLetters:
@@ -73,6 +93,34 @@ class DeadLetters:
         found = await self.take()
         return None if found is None else list(map(_brief, found))
 
+    async def redrive(self, letters: list[Letter]) -> RedrivenCount:
+        """A letter that cannot be is skipped: anybody who may publish may have written it, and the others are not to blame."""
+        skipped = await self._each(letters, _to_redrive, (InvalidError, NotFoundError, TooManyError))
+        return RedrivenCount(len(letters) - len(skipped), skipped)
+
+    async def delete(self, letters: list[Letter]) -> int:
+        gone = await self._each(letters, lambda letter: DeleteMessage(letter.ref), (NotFoundError,))
+        return len(letters) - len(gone)
+
+    async def _each(
+        self, letters: list[Letter], command: Callable[[Letter], Command], skipped: tuple[type[OrtooError], ...]
+    ) -> list[str]:
+        """The ids of those that failed with such an error. With another, it ends once those beside are done."""
+
+        async def call(letter: Letter) -> None:
+            await self._link.call(command(letter))
+
+        failed = []
+        for start in range(0, len(letters), _COMMANDS_AT_ONCE):
+            some = letters[start : start + _COMMANDS_AT_ONCE]
+            answers = await asyncio.gather(*map(call, some), return_exceptions=True)
+            for letter, error in zip(some, answers, strict=True):
+                if isinstance(error, skipped):
+                    failed.append(str(letter.ref))
+                elif error is not None:
+                    raise error
+        return failed
+
     async def find(self, ids: Sequence[str]) -> list[Letter]:
         """Just those. NotFoundError when one of them is no dead letter of the topic."""
         refs = list(map(parse_message_id, dict.fromkeys(ids)))
@@ -94,6 +142,10 @@ class DeadLetters:
             if message.id == str(ref) and is_letter(message, self._topic, self._group):
                 return _brief(message)
         raise NotFoundError(f"topic {self._topic.name!r} has no dead letter {ref}")
+
+
+def _to_redrive(letter: Letter) -> Redrive:
+    return Redrive(letter.ref, parse_message_id(letter.origin), letter.group, letter.key)
 
 
 def _brief(letter: Received) -> Letter:

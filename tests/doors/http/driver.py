@@ -24,10 +24,12 @@ from msgspec import Raw
 from ortoo import Queue
 from ortoo.client.admin import Time, to_position, to_seconds
 from ortoo.client.arguments import to_topic_name
+from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import shapes
 from ortoo.doors.http.namespaces import NamespaceList
+from ortoo.doors.http.topics import Redriven
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.history import HistoryEvent
@@ -370,7 +372,7 @@ class HttpQueue:
         path, limit = f"{topic_path(topic)}/dlq", min(limit, _LIMIT_MAX)
         found, where = list[shapes.MessageView](), None
         while True:
-            given = {"group": group, "limit": limit - len(found), "next": where}
+            given: dict[str, Any] = {"group": group, "limit": limit - len(found), "next": where}
             page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, **given)
             found += page.messages
             where = page.next
@@ -379,10 +381,11 @@ class HttpQueue:
 
     async def redrive(
         self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
-    ) -> int:
+    ) -> RedrivenCount:
         body = {"ids": None if ids is None else list(ids), "group": group}
         path = f"{topic_path(topic)}/dlq/redrive"
-        return (await self.call("POST", path, shapes.Affected, body, namespace)).messages
+        answer = await self.call("POST", path, Redriven, body, namespace)
+        return RedrivenCount(answer.messages, answer.skipped, answer.skipped_count)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         path = f"{topic_path(topic)}/dlq/purge"

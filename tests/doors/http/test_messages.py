@@ -334,7 +334,7 @@ async def test_dead_letters_come_in_pages_of_so_many_bytes(home: Home, monkeypat
     await home.queue.reject(await home.queue.lease("t", max_messages=20))
     found, sizes, where = list[str](), list[int](), None
     while where is not None or not found:
-        given = {} if where is None else {"next": where}
+        given: dict[str, str] = {} if where is None else {"next": where}
         async with counting_turns() as turns:
             page = (await home.client.get("/v1/topics/t/dlq", params={"limit": 10_000, **given})).json()
         assert turns.count >= len(page["messages"])

@@ -251,7 +251,7 @@ _DEAD_LETTERS = [
         does=(c.Redrive, q.GetTopic, q.Scan),
         body=shapes.RedriveBody,
         body_optional=True,
-        answer=shapes.Affected,
+        answer=topics.Redriven,
     ),
     _delete(
         f"{_TOPIC}/dlq/{{id}}",

@@ -107,9 +107,18 @@ async def mark_archived(call: Call) -> Offsets:
 # -- dead letters
 
 
-async def redrive(call: Call) -> Affected:
+class Redriven(msgspec.Struct):
+    """How many are deliverable again, and how many could not be, with the ids of the first of these."""
+
+    messages: int
+    skipped: list[str]
+    skipped_count: int
+
+
+async def redrive(call: Call) -> Redriven:
     body: RedriveBody = call.body
-    return Affected(await call.queue.redrive(call.params["topic"], body.ids, group=body.group))
+    count = await call.queue.redrive(call.params["topic"], body.ids, group=body.group)
+    return Redriven(int(count), count.skipped, count.skipped_count)
 
 
 async def delete_dead_letter(call: Call) -> None:
