@@ -233,7 +233,7 @@ class Reader:
         if start < 0:
             raise InvalidError(f"a position in a history is 0 or more, not {start}")
         found = await self._broker.store.read_history(topic.id, partition, start, count)
-        taken, records = encode_fitting(found.records, limits.ANSWER_BYTES_MAX)
+        taken, records = await encode_fitting(found.records, limits.ANSWER_BYTES_MAX, Turns())
         groups = {int(group.id): group.name for group in topic.groups.values()}
         after = found.start + taken
         return HistoryPage(name, topic.id, partition, records, found.start, after, found.first, found.end, groups)

@@ -14,7 +14,7 @@ from ortoo.model.errors import NotFoundError
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
 
-from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
+from . import history, leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
 from .routing import Route
 
 _get, _post, _put, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
@@ -64,7 +64,7 @@ _TOPICS = [
     ),
     _get(
         f"{_TOPIC}/history",
-        topics.history,
+        history.history,
         "Tell what happened to the messages of a partition, from a position on",
         does=(q.ScanHistory,),
         query=shapes.HistoryQuery,

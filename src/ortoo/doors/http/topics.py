@@ -10,10 +10,9 @@ from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
 from ortoo.client.dead_letters import is_letter
 from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.history import to_events
 from ortoo.model.masking import shown_settings
 from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ScanHistory
+from ortoo.model.queries import GetMessage, GetOffsets, GetTopic
 from ortoo.model.replies import GroupInfo, TopicInfo
 
 from .call import Call
@@ -23,8 +22,6 @@ from .shapes import (
     ArchivedBody,
     GroupList,
     HeartbeatBody,
-    HistoryList,
-    HistoryQuery,
     LeaveAnywhereBody,
     LeaveBody,
     MessageList,
@@ -91,12 +88,6 @@ async def offsets(call: Call) -> Offsets:
     query: OffsetsQuery = call.query
     at = "end" if query.time is None and query.at is None else query.at
     return Offsets(await call.link.ask(GetOffsets(call.topic, to_position(at, None, query.time))))
-
-
-async def history(call: Call) -> HistoryList:
-    query: HistoryQuery = call.query
-    page = await call.link.ask(ScanHistory(call.topic, query.partition, query.from_position, query.limit))
-    return HistoryList(to_events(page), page.next, page.end)
 
 
 async def mark_archived(call: Call) -> Offsets:
