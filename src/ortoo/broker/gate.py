@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ortoo.model.access import ANYONE, Principal, Scope
-from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
+from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, group_of, target_of
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import AnyCommand, KeyCommand, Lease, Once, Publish, Settle, unwrap
 from ortoo.model.errors import ForbiddenError, FullError, LeaseLostError, OrtooError, TooManyError, UnauthenticatedError
@@ -135,6 +135,7 @@ class Gate:
                 token=principal.token,
                 namespace=namespace,
                 target=target,
+                group=group_of(request),
             )
         )
 
