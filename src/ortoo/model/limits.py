@@ -64,6 +64,7 @@ TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the
 COPIED_BYTES_MAX = 32 * 1024 * 1024  # of dead letters that what is due makes at a time; the others follow
 COPIED_BYTES_ASKED_MAX = 256 * 1024 * 1024  # of those that one command makes
 REENCRYPT_BYTES_PER_SECOND = 32 * 1024 * 1024  # unless it is asked for faster, so that commits have most of the disk
+TRACE_EVENTS_MAX = 5_000  # of one message; of more, the newest are told
 HISTORY_EVENTS_MAX = 10_000  # told together; more only where one record alone speaks of more messages
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
 
