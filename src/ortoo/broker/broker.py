@@ -37,6 +37,7 @@ from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
+from .following import follow
 from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
@@ -158,12 +159,11 @@ class Broker:
     async def call(self, command: AnyCommand) -> Any:
         if isinstance(command, KeyCommand):
             return await look_after_keys(self.state, self.store, command, self._commits.look)
-        reply = self.submit(command)
-        wanted = unwrap(command)
-        if isinstance(wanted, Leave):
-            if reply is True:
-                await self._leasing.leave_on(wanted)
+        reply, wanted = self.submit(command), unwrap(command)
+        if isinstance(wanted, Leave) and reply is True:
+            await self._leasing.leave_on(wanted)
             reply = None
+        reply = await follow(self, wanted, reply)
         await self._commits.flush()
         if isinstance(wanted, Commit):
             await self._coordinator.finish((wanted.namespace, wanted.transaction))

@@ -22,6 +22,7 @@ PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
 NEW_TOPICS_MAX = 100  # made by one command, by publishing to them first; each costs much more than a message
 GROUPS_MAX = 10_000  # per topic
+GROUPS_AT_ONCE = 100  # that one decision retries or gives up a message for; the others follow in later turns
 NAMESPACES_MAX = 10_000  # that are registered
 PRIORITY_MIN, PRIORITY_MAX = 0, 1_000_000
 LANES_MAX = 256  # distinct priorities in one partition; each is a bitmap
