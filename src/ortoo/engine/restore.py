@@ -157,7 +157,7 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
     group.leases = {lease.id: lease for lease in map(load_lease, dumped.leases)}
     group.settled.load(dumped.settled)
     for lease in group.leases.values():
-        state.lease_groups[lease.id] = (topic.id, group.id)
+        state.lease_groups.add(lease.id, (topic.id, group.id), topic.name.namespace, lease.consumer)
         state.watch_lease(lease.id, lease.until)
         for partition, offsets in lease.held.items():
             group.feeds[partition].leased |= offsets

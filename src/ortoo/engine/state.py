@@ -24,8 +24,10 @@ from .soft import Label, Soft
 from .topic import Topic, TopicCounters
 from .transaction import Name, Place, Transaction, namespace_of
 from .wheel import Wheel
+from .whereabouts import LeaseGroups
 
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
+_NO_GROUP = (TopicId(0), GroupId(0)), "", ""
 
 
 class State:
@@ -65,7 +67,7 @@ class State:
         self.transactions: Shares[Name, Transaction] = Shares(namespace_of)
         self.ended: Shares[Name, tuple[int, bool]] = Shares(namespace_of)  # (when, committed), oldest first
         self.producers = Producers()
-        self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
+        self.lease_groups = LeaseGroups()
         self.soft = Soft()
 
     def past_counters(self) -> Counters:
@@ -195,10 +197,29 @@ class State:
         return found is not None and found.until <= until  # later, where its dead letters had to wait for room
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
-        topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))
+        topic_id, group_id = self.lease_groups.get(lease, _NO_GROUP)[0]
         topic = self.topics.get(topic_id)
         group = topic.groups.get(group_id) if topic else None
         return topic, group, group.leases.get(lease) if group else None
+
+    def leases_of(self, topic: Topic, group: Group, consumers: Iterable[str]) -> list[LeaseState]:
+        held, namespace, place = self.lease_groups.whereabouts, topic.name.namespace, (topic.id, group.id)
+        found = [lease for one in consumers for lease in held.places(one, namespace).get(place, ())]
+        return [group.leases[lease] for lease in found]
+
+    def note_joined(self, topic: Topic, group: Group, consumers: Iterable[str]) -> None:
+        for consumer in consumers:
+            self.soft.joined.add(consumer, topic.name.namespace, (topic.id, group.id))
+
+    def note_left(self, topic: Topic, group: Group, consumers: Iterable[str]) -> None:
+        for consumer in consumers:
+            self.soft.joined.remove(consumer, topic.name.namespace, (topic.id, group.id))
+
+    def groups_of(self, consumer: str, namespace: str) -> list[tuple[Topic, Group]]:
+        """Those that it has joined, or has leases of."""
+        held, joined = self.lease_groups.whereabouts, self.soft.joined
+        places = joined.places(consumer, namespace) | held.places(consumer, namespace)
+        return [(self.topics[topic], self.topics[topic].groups[group]) for topic, group in places]
 
     def rearm_leases(self, now: int) -> None:
         """Looks at every lease anew: those that had been taken out to be decided were not."""
