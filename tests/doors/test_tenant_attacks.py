@@ -78,9 +78,7 @@ async def test_a_consumers_name_ends_nothing_of_others(home: Shared, role: str) 
         presence = home.gate.presence
         await until(lambda: all(grants != home.roles.admit(role).grants for grants, _ in presence._connected), LONG)
         for who in [who for who in presence._absent if who[0] == home.roles.admit(role).grants]:
-            presence._absent[who].cancel()
-            presence._time_out(who)
-        await asyncio.gather(*presence._leaving)
+            await presence._leave(who)
         await victim.ack(held)
 
 

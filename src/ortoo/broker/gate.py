@@ -28,6 +28,7 @@ from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
+from .leasing import Accepted
 from .meters import DoorMeters
 from .presence import Presence, Who
 from .rights import NOWHERE, Rights
@@ -289,13 +290,14 @@ class AuthorizedLink:
             with share.parking(size, error):
                 return await self._broker.publish(command, wait_ms, self._check_lasting)
 
-    async def lease(self, command: Lease) -> list[LeasedRun]:
+    async def lease(self, command: Lease, *, accepted: Accepted | None = None) -> list[LeasedRun]:
+        """`accepted` is told of the consumer once the lease is not refused, before it waits."""
         try:
             allowed = self.check(command)
             if self._lasts or not command.wait_ms:
-                runs = await self._broker.lease(allowed, self._meters.seconds["lease"])
+                runs = await self._broker.lease(allowed, self._meters.seconds["lease"], accepted)
             else:
-                runs = await self._lease_while_lasting(allowed)
+                runs = await self._lease_while_lasting(allowed, accepted)
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -306,10 +308,10 @@ class AuthorizedLink:
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
-    async def _lease_while_lasting(self, command: Lease) -> list[LeasedRun]:
+    async def _lease_while_lasting(self, command: Lease, accepted: Accepted | None) -> list[LeasedRun]:
         """It may wait longer than its token lasts: then what comes is for others. So it is acked only once that is known."""
         plain = msgspec.structs.replace(command, auto_ack=False) if command.auto_ack else command
-        runs = await self._broker.lease(plain, self._meters.seconds["lease"])
+        runs = await self._broker.lease(plain, self._meters.seconds["lease"], accepted)
         try:
             self._check_lasting()
         except OrtooError:
@@ -320,8 +322,8 @@ class AuthorizedLink:
             await self._broker.call(Settle("ack", runs_of(run.taken for run in runs)))
         return runs
 
-    def subscribe(self, command: Lease, credit: int) -> Subscription:
-        return Subscription(self, command, credit)
+    def subscribe(self, command: Lease, credit: int, accepted: Accepted | None = None) -> Subscription:
+        return Subscription(self, command, credit, accepted)
 
     async def ask(self, query: Query[A]) -> A:
         """Secrets of topics stay here."""

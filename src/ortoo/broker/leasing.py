@@ -27,6 +27,9 @@ from .waiters import Waiters
 _log = logging.getLogger("ortoo.broker")
 
 
+Accepted = Callable[[str], None]  # by consumer
+
+
 class Shell(Protocol):
     """What leasing needs of the broker."""
 
@@ -50,10 +53,12 @@ class Leasing:
         self._arm = arm
         self._leaving: set[asyncio.Task[OrtooError | None]] = set()
 
-    async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
+    async def lease(
+        self, command: Lease, seconds: Histogram | None = None, accepted: Accepted | None = None
+    ) -> list[LeasedRun]:
         """With `auto_ack`, what is handed out was acked first, durably: read and within bounds by then, so none is lost.
 
-        `seconds` gets how long it took, without the waiting.
+        `seconds` gets how long it took, without the waiting. `accepted` is told once it is not refused, before it waits.
         """
         began = perf_counter()
         topic = None if command.topic is None else self._shell.find_topic(TopicName(command.namespace, command.topic))
@@ -61,6 +66,8 @@ class Leasing:
         deadline = self._shell.clock.monotonic_ms() + command.wait_ms
         while True:
             taken = self._try(wanted)
+            if accepted is not None:
+                accepted(command.consumer)
             while taken.more:  # it let others run; look on afterwards
                 await asyncio.sleep(0)
                 taken = self._try(wanted)

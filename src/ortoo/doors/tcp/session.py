@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
-from ortoo.broker.presence import Presence
+from ortoo.broker.presence import Consumers, Presence
 from ortoo.broker.subscription import Subscription
 from ortoo.doors.peer import address_of, peer_certificate
 from ortoo.doors.unsent import unsent
@@ -39,7 +39,6 @@ WAITING_BYTES = 2_048  # what a publish that waits weighs beside what it brings;
 SUBSCRIPTIONS_MAX = 10_000  # of one connection
 POLLS_MAX = 10_000  # leases and publishes of one connection that wait
 CREDIT_MAX = 1_000_000
-CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
@@ -76,7 +75,6 @@ class Session(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._polls: dict[int, asyncio.Task[None]] = {}  # by request: those that may wait long and can be cut short
         self._subscriptions: dict[int, Subscription] = {}
-        self._consumers: set[str] = set()
         self._share = Share(self._gate.budget, self.regulate, self._cut)
         self._held = 0  # of the share: frames that are not whole yet, or wait for their turn
         self._unheard = 0  # bytes of it since the last sign of life
@@ -111,7 +109,7 @@ class Session(asyncio.Protocol):
         if self._visit is not None:
             self._visit.leave()
         if self._link is not None:
-            self._services.presence.went(map(self._link.who, self._consumers))
+            self._consumers.went()
             self._link.disconnect()
         self._services.ended(self)
 
@@ -257,9 +255,8 @@ class Session(asyncio.Protocol):
         self._link = self._gate.connect(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
-        for consumer in hello.consumers:
-            if self._services.presence.is_known(self._link.who(consumer)):  # else of another door, and not ours to end
-                self._note_consumer(consumer)
+        self._consumers = Consumers(self._services.presence, self._link.who)
+        self._consumers.note_known(hello.consumers)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
@@ -296,18 +293,14 @@ class Session(asyncio.Protocol):
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
         assert self._link is not None
         try:
-            if isinstance(request, Lease):
-                check_command(request)  # first: a name that is refused may be of any length
-                if request.consumer not in self._consumers:
-                    self._link.check(request)
-                    self._note_consumer(request.consumer)
             if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
-                    self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
+                    made = await answer(self._link, request, self._share, size, self._consumers.note)
+                    self._send(p.ANSWER, request_id, made)
             elif isinstance(request, Lease):
                 await self._writable.wait()
-                runs = await answer(self._link, request, self._share, size)
+                runs = await answer(self._link, request, self._share, size, self._consumers.note)
                 await self._hand_over(p.ANSWER, request_id, request, runs)
             else:
                 self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
@@ -341,12 +334,6 @@ class Session(asyncio.Protocol):
         if self in self._services.stalled:
             self.regulate()
 
-    def _note_consumer(self, consumer: str) -> None:
-        assert self._link is not None
-        if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
-            self._consumers.add(consumer)
-            self._services.presence.came(self._link.who(consumer))
-
     # -- subscriptions
 
     def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
@@ -362,8 +349,7 @@ class Session(asyncio.Protocol):
         except OrtooError as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
-        self._note_consumer(request.lease.consumer)
-        subscription = self._link.subscribe(request.lease, request.credit)
+        subscription = self._link.subscribe(request.lease, request.credit, self._consumers.note)
         self._subscriptions[request_id] = subscription
         delivering = self._deliver(request_id, request.lease, subscription)
         self._start(request_id, delivering, may_wait=True, size=0)
