@@ -13,7 +13,7 @@ import msgspec
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, KeyCommand, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.commands import AnyCommand, Lease, Once, Publish, Settle, unwrap
 from ortoo.model.errors import ForbiddenError, FullError, LeaseLostError, OrtooError, TooManyError, UnauthenticatedError
 from ortoo.model.masking import shown_config
 from ortoo.model.names import TopicId, TopicName
@@ -31,7 +31,7 @@ from .budget import Budget, Share
 from .leasing import Accepted
 from .meters import DoorMeters
 from .presence import Presence, Who
-from .rights import NOWHERE, Rights
+from .rights import Rights, unhide
 from .stamping import stamped
 from .subscription import Subscription
 from .throttle import Throttle
@@ -256,8 +256,8 @@ class AuthorizedLink:
         if self._noted is None or operation_of(command).scope != "admin":
             try:
                 return await self._broker.call(allowed)
-            except LeaseLostError as error:
-                raise _as_asked(error, command) from None
+            except LeaseLostError as error:  # receipts of topics that nobody may know of are told as they were given
+                raise LeaseLostError(str(error), list(map(unhide, error.lost))) from None
         outcome = UNKNOWN  # to those who have gone before the answer came
         try:
             answer = await self._broker.call(allowed)
@@ -347,18 +347,3 @@ class AuthorizedLink:
 def _masked(info: TopicInfo) -> TopicInfo:
     config = shown_config(info.config)
     return info if config is info.config else msgspec.structs.replace(info, config=config)
-
-
-def _as_asked(error: LeaseLostError, command: AnyCommand) -> LeaseLostError:
-    """Receipts of topics that nobody may know of are told as they were given."""
-    if isinstance(command, KeyCommand):
-        return error
-    given: dict[str, str] = {}
-    for run in getattr(unwrap(command), "acks", ()):
-        rest = f"{run.group}.{run.lease}.{run.partition}."
-        given[f"{NOWHERE}.{rest}"] = f"{run.topic}.{rest}"
-    lost = []
-    for receipt in error.lost:
-        run, _, offset = receipt.rpartition(".")
-        lost.append(given.get(f"{run}.", f"{run}.") + offset)
-    return LeaseLostError(str(error), lost)
