@@ -16,7 +16,7 @@ from .feed import Feed
 from .group import Group
 from .leases import LeaseState
 from .once import remember
-from .quotas import note_freed, note_stored
+from .quotas import likely_bytes, note_freed, note_stored
 from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
@@ -145,10 +145,11 @@ def _forget_leases(state: State, group: Group) -> None:
 def _published(state: State, record: r.Published) -> None:
     topic = state.topics[record.topic]
     partition = topic.partitions[record.partition]
-    partition.append(record, topic.config)
+    likely = likely_bytes(state, topic, record)
+    partition.append(record, topic.config, likely)
     topic.next_partition += 1
     topic.counters.published += record.count
-    note_stored(state, topic.name.namespace, record.size)
+    note_stored(state, topic.name.namespace, record.size + likely)
     if topic.depth_most is not None:
         topic.depth_most += record.count
     if topic.lanes_known is not None and partition.lanes:
