@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ortoo.model.errors import FullError, InvalidError, OrtooError, TooManyError
-from ortoo.model.names import TopicName
 from ortoo.model.records import Published, Record
 
 from .copies import cost_of
 from .soft import Stored
 from .state import State
 from .topic import Topic
-from .transaction import Transaction
 
 
 def may_add_topics(state: State, namespace: str, new: int) -> bool:
@@ -94,7 +92,7 @@ def room_bytes(state: State, namespace: str, wanted: int) -> int | None:
     quota = state.namespaces.get(namespace)
     if quota is None or quota.stored_bytes is None:
         return None
-    most, stored = quota.stored_bytes, state.soft.stored.get(namespace)
+    most, stored = quota.stored_bytes - state.staged.of(namespace), state.soft.stored.get(namespace)
     if stored is None or (stored.most + wanted > most and not stored.is_exact):
         stored = state.soft.stored[namespace] = Stored(count_stored(state, namespace))
     return max(0, most - stored.most)
@@ -114,7 +112,7 @@ def is_full(state: State, namespace: str) -> bool:
     quota, stored = state.namespaces.get(namespace), state.soft.stored.get(namespace)
     if quota is None or quota.stored_bytes is None or stored is None:
         return False
-    return stored.is_exact and stored.most >= quota.stored_bytes
+    return stored.is_exact and stored.most + state.staged.of(namespace) >= quota.stored_bytes
 
 
 def _refused(state: State, namespace: str, quota: str, error: OrtooError) -> OrtooError:
@@ -123,24 +121,11 @@ def _refused(state: State, namespace: str, quota: str, error: OrtooError) -> Ort
 
 
 def count_stored(state: State, namespace: str) -> int:
-    """All bytes in the logs of its topics, and what transactions have staged for them."""
+    """All bytes in the logs of its topics. What transactions have staged for them comes to that."""
     partitions = [partition for topic in state.topics_in(namespace) for partition in topic.partitions]
     stored = sum(partition.bytes_held for partition in partitions)
     stored += sum(sum(partition.unsized.values()) for partition in partitions if partition.unsized)
-    for transaction in state.transactions.values():
-        staged = count_staged(state, transaction)
-        stored += sum(size for name, size in staged.items() if name.namespace == namespace)
     return stored
-
-
-def count_staged(state: State, transaction: Transaction) -> dict[TopicName, int]:
-    """Bytes by topic; while its commit is under way, in proportion to the messages that are to come."""
-    commit = transaction.commit
-    shares = transaction.chosen(None if commit is None else commit.parts)
-    if commit is None:
-        return {name: share.size for name, share in shares.items()}
-    left = {name: commit.topics.get(topic.id, 0) for name in shares if (topic := state.names.get(name)) is not None}
-    return {name: -(-shares[name].size * count // shares[name].count) for name, count in left.items()}
 
 
 def note_stored(state: State, namespace: str, size: int) -> None:
@@ -150,9 +135,8 @@ def note_stored(state: State, namespace: str, size: int) -> None:
         stored.most += size
 
 
-def note_freed(state: State, namespace: str | None = None) -> None:
-    """Less may be stored; in whichever namespace, when None."""
-    for name in list(state.soft.stored) if namespace is None else (namespace,):
-        stored = state.soft.stored.get(name)
-        if stored is not None:
-            stored.is_exact = False
+def note_freed(state: State, namespace: str) -> None:
+    """Less may be stored."""
+    stored = state.soft.stored.get(namespace)
+    if stored is not None:
+        stored.is_exact = False

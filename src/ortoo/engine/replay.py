@@ -62,7 +62,7 @@ def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
     state.soft.past.add(topic.counters)
-    state.drop_promises(topic.id)
+    state.drop_promises(topic)
     note_freed(state, topic.name.namespace)
     for group in topic.groups.values():
         _forget_leases(state, group)
@@ -71,7 +71,7 @@ def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
 
 def _topic_purged(state: State, record: r.TopicPurged) -> None:
     topic = state.topics[record.topic]
-    state.drop_promises(topic.id)
+    state.drop_promises(topic)
     for group in topic.groups.values():
         _forget_leases(state, group)
     for partition in topic.partitions:

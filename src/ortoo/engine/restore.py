@@ -54,7 +54,8 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
 
 def _load_commit(state: State, dumped: CommitDump) -> None:
     topics = {TopicId(topic): count for topic, count in dumped.topics.items()}
-    commit = state.transactions[dumped.namespace, dumped.name].commit = Committing(dumped.parts, topics)
+    commit = Committing(dumped.parts, topics)
+    state.transactions[dumped.namespace, dumped.name].begin_commit(commit)
     commit.number, commit.row = dumped.number, dumped.row
     commit.firsts = {(TopicId(topic), partition): first for topic, partition, first in dumped.firsts}
     state.hold(commit.firsts.items())

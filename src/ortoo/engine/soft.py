@@ -26,7 +26,7 @@ Label = tuple[str, str]
 
 
 class Stored:
-    """How many bytes a namespace stores: as they were counted, or, once something was removed, at most so many."""
+    """How many bytes the logs of a namespace hold: as they were counted, or, once something was removed, at most so many."""
 
     __slots__ = ("is_exact", "most")
 

@@ -22,7 +22,7 @@ from .producers import Producers
 from .shares import Shares
 from .soft import Label, Soft
 from .topic import Topic, TopicCounters
-from .transaction import Name, Place, Transaction, namespace_of
+from .transaction import Name, Place, StagedBytes, Transaction, namespace_of
 from .wheel import Wheel
 from .whereabouts import LeaseGroups
 
@@ -47,6 +47,7 @@ class State:
         "opened",
         "producers",
         "soft",
+        "staged",
         "topics",
         "transactions",
     )
@@ -65,6 +66,7 @@ class State:
         self.namespaces: dict[str, Quota] = {}  # those that are registered
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
         self.transactions: Shares[Name, Transaction] = Shares(namespace_of)
+        self.staged = StagedBytes()
         self.ended: Shares[Name, tuple[int, bool]] = Shares(namespace_of)  # (when, committed), oldest first
         self.producers = Producers()
         self.lease_groups = LeaseGroups()
@@ -262,13 +264,23 @@ class State:
                 log.held = min((firsts[place] for firsts in holding if place in firsts), default=None)
                 log.tell()
 
-    def drop_promises(self, topic: TopicId) -> None:
+    def count_staged(self, transaction: Transaction, names: Iterable[TopicName]) -> None:
+        """Something became of what it has staged for these."""
+        for name in names:
+            topic = self.names.get(name)
+            left = transaction.bytes_left(name, None if topic is None else topic.id)
+            if by := left - transaction.bytes.get(name, 0):
+                transaction.bytes[name] = left
+                self.staged.change(name, by)
+
+    def drop_promises(self, topic: Topic) -> None:
         """It was deleted or purged: what transactions publish there is gone, also what they have not published yet."""
         for transaction in self.transactions.values():
             if transaction.commit is not None:
-                transaction.commit.drop(topic)
+                transaction.commit.drop(topic.id)
+                self.count_staged(transaction, [topic.name])
         for name, firsts in self.soft.ending.items():
-            self.soft.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic}
+            self.soft.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic.id}
 
     def _log(self, topic: TopicId, partition: int) -> Partition | None:
         found = self.topics.get(topic)

@@ -70,7 +70,7 @@ _UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
     c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError, RateLimitedError)),
     c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
-    c.Settle: Operation("settle", "read", Settled, about="runs"),
+    c.Settle: Operation("settle", "read", Settled, (FullError, TooManyError), about="runs"),
     c.Extend: Operation("settle", "read", Settled, about="runs"),
     c.Heartbeat: Operation("admin", "read", list[int], _UNKNOWN),
     c.Leave: Operation("admin", "read", bool | None, _UNKNOWN, about="anything"),  # what a broker's caller gets is None
