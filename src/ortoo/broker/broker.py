@@ -36,6 +36,7 @@ from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
+from .heavy import Line
 from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
@@ -80,6 +81,7 @@ class Broker:
             "the queue is not open yet; use it in `async with`, or await its open()"
         )
         self._coordinator = Coordinator(self)
+        self.line = Line()  # of heavy requests, through all doors
         self._committer: asyncio.Task[None] | None = None
         self._is_closing = False
         self._has_failed = False  # while it closed: what the engine holds is not what the store has

@@ -28,6 +28,7 @@ from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
+from .heavy import is_heavy, units_of
 from .leasing import Accepted
 from .meters import DoorMeters
 from .presence import Presence, Who
@@ -174,6 +175,7 @@ class AuthorizedLink:
         self._broker = broker
         self._throttle = throttle
         self._is_connected = False
+        self._waits_itself = False
         self._meters = meters
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name, self._labels)
@@ -190,8 +192,15 @@ class AuthorizedLink:
         pass
 
     def connect(self) -> None:
+        """Its requests keep their order from now on: before a heavy one its door has to `line_up`."""
         self._throttle.connect(self.principal.realm or ())
-        self._is_connected = True
+        self._is_connected = self._waits_itself = True
+
+    is_heavy = staticmethod(is_heavy)
+
+    def line_up(self, request: Any, go: Callable[[], None]) -> None:
+        """Calls `go` once the turn of such a heavy request has come; now, mostly."""
+        self._broker.line.enter(units_of(self._broker.engine.state, request), go)
 
     def disconnect(self) -> None:
         """However often it is said, it counts once."""
@@ -251,6 +260,8 @@ class AuthorizedLink:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: AnyCommand) -> Any:
+        if not self._waits_itself and self.is_heavy(command):
+            await self._broker.line.turn(units_of(self._broker.engine.state, command))
         allowed = stamped(self.check(command), self._publisher)
         self._throttle.charge(allowed)
         if self._noted is None or operation_of(command).scope != "admin":

@@ -32,6 +32,7 @@ from ortoo.wire.outbox import Outbox
 from .answer import answer
 from .cutting import Cutter
 from .errors import HTTP_METHODS, NOT_HTTP, problem_of
+from .hello import read_hello
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
@@ -66,6 +67,7 @@ class Session(asyncio.Protocol):
         self._bodies: deque[memoryview] = deque()  # of whole frames that wait for their turn
         self._waiting = 0  # bytes of them
         self._is_due = False  # their turn will come
+        self._is_held_up = False  # a heavy one waits for its own, and nothing overtakes it
         self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._link: AuthorizedLink | None = None
@@ -139,6 +141,8 @@ class Session(asyncio.Protocol):
             return
         try:
             for _ in range(min(BODIES_PER_TURN, len(self._bodies))):
+                if self._is_held_up:
+                    break
                 body = self._bodies.popleft()
                 self._waiting -= len(body)
                 self._receive(body)
@@ -189,7 +193,7 @@ class Session(asyncio.Protocol):
         if self._is_reading != (not is_crowded and not self._bodies):
             self._is_reading = not self._is_reading
             (self._transport.resume_reading if self._is_reading else self._transport.pause_reading)()
-        if self._bodies and not is_crowded and not self._is_due:
+        if self._bodies and not is_crowded and not self._is_due and not self._is_held_up:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._take_bodies)
 
@@ -243,14 +247,7 @@ class Session(asyncio.Protocol):
                 self._serve(request_id, request, len(body))
 
     def _greet(self, body: memoryview) -> None:
-        try:
-            request_id, hello = p.decode_request(body)
-        except InvalidError as error:
-            raise ProtocolError(str(error)) from None
-        if not isinstance(hello, p.Hello):
-            raise ProtocolError("the first frame of a client must be its hello")
-        if hello.protocol != p.PROTOCOL:
-            raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
+        request_id, hello = read_hello(body)
         self._visit.ask()
         self._link = self._gate.connect(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
@@ -276,6 +273,7 @@ class Session(asyncio.Protocol):
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
+        assert self._link is not None
         may_wait = isinstance(request, Lease | p.PublishOrWait) and request.wait_ms > 0
         try:
             if type(request) is not p.Ping:
@@ -288,7 +286,20 @@ class Session(asyncio.Protocol):
         if isinstance(request, p.PublishOrWait):
             size += WAITING_BYTES
         self._share.take(size)
-        self._start(request_id, self._answer(request_id, request, size), may_wait, size)
+        if self._link.is_heavy(request):
+            self._is_held_up = True
+            self._link.line_up(request, lambda: self._go_on(request_id, request, size))
+        else:
+            self._start(request_id, self._answer(request_id, request, size), may_wait, size)
+
+    def _go_on(self, request_id: int, request: p.Request, size: int) -> None:
+        self._is_held_up = False
+        if self._is_leaving:  # the client asks again, elsewhere or later
+            self._share.give_back(size)
+            return
+        self._start(request_id, self._answer(request_id, request, size), False, size)
+        if self._bodies:
+            self.regulate()
 
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
         assert self._link is not None
