@@ -11,8 +11,10 @@ import pytest
 
 from ortoo.broker import heavy
 from ortoo.broker.heavy import Line
+from ortoo.broker.reader import Reader
 from ortoo.engine import Engine
 from ortoo.model import commands as c
+from ortoo.model import queries as q
 from ortoo.model.batch import Outgoing
 from ortoo.model.names import TopicName
 from ortoo.model.topic import TopicConfig
@@ -68,6 +70,24 @@ async def test_a_turn_does_a_few_whoever_asks(home: Home, decided: list[tuple[in
     for one in connected:
         await one.__aexit__(None, None, None)
     assert most_in_a_turn(decided, c.PurgeTopic) <= 2 * heavy._UNITS // 1_000
+
+
+async def test_offsets_of_many_partitions_are_found_in_turns(
+    home: Home, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await home.queue.create_topic("wide", partitions=1_000)
+    asked: list[int] = []
+    offsets = Reader.offsets
+
+    async def noted(reader: Reader, *args: Any) -> list[int]:
+        asked.append(turns.count)
+        return await offsets(reader, *args)
+
+    monkeypatch.setattr(Reader, "offsets", noted)
+    async with home.wire() as wire:
+        pipeline(wire, [q.GetOffsets(WIDE, c.START)] * 50)
+        await answers(wire, 50)
+    assert max(Counter(asked).values()) <= 2
 
 
 async def test_what_comes_behind_a_heavy_one_does_not_overtake_it(home: Home, decided: list[tuple[int, Any]]) -> None:
