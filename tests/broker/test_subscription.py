@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.turns import counting_turns
 class Plenty:
     """There is always something to lease, and nothing to wait for."""
 
-    async def lease(self, command: Lease) -> list[LeasedRun]:
+    async def lease(self, command: Lease, *, accepted: Any = None) -> list[LeasedRun]:
         return []
 
 

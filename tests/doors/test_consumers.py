@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from ortoo.broker import presence
 from ortoo.model import limits
+from ortoo.wire import protocol as p
 from tests.doors.tcp.home import until
 from tests.doors.tcp.test_requests import leased, leased_now, poll
 from tests.doors.test_budget import LONG, MB, Both, serving_both
@@ -92,3 +93,24 @@ async def test_a_socket_that_ends_gives_back_what_it_had_in_a_group_where_no_oth
             while (await home.queue.group("jobs", "other")).leased:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert await leased(home) == 1
+
+
+async def test_of_a_consumer_whose_lease_is_refused_nothing_is_kept(home: Both) -> None:
+    async with home.wire() as wire:
+        for request in (
+            msgspec.structs.replace(ANN, topic="nope"),
+            p.Subscribe(msgspec.structs.replace(ANN, topic="no"), 1),
+        ):
+            kind, problem = await wire.ask(request)
+            assert (kind, problem["code"]) == (p.ERROR, "not_found")
+        answer = await home.post("/groups/default/lease", {"consumer": "ann", "partition": 999})
+        assert answer.status_code == 400
+        assert not home.gate.presence._connected
+        assert not home.gate.presence._requested
+
+
+async def test_a_consumer_that_waits_for_its_first_message_is_there(home: Both) -> None:
+    async with home.wire() as wire, home.wire() as other:
+        assert (await other.ask(poll(0, "bob", 2)))[1]
+        wire.send((1, poll(60_000, "ann", 1)))
+        await until(lambda: home.gate.presence.is_known((None, "ann")), LONG)

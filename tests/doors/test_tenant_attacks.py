@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
+from ortoo.broker import rights
 from ortoo.model import commands as c
 from ortoo.model import queries as q
 from ortoo.model.access import Grant
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import CorruptionError
-from ortoo.model.names import INBOX_LABELS, TopicId, TopicName, parse_receipt
+from ortoo.model.names import INBOX_LABELS, GroupId, LeaseId, TopicId, TopicName, parse_receipt
 from ortoo.model.replies import Columns
 from ortoo.model.topic import INBOX_CONFIG, TopicConfig
 from ortoo.wire import protocol as p
-from tests.doors.roles import OURS, ROLES, Shared, serving_roles
+from tests.doors.roles import OURS, ROLES, THEIRS, Shared, serving_roles
 from tests.doors.tcp.home import until
 
 LONG = 60
@@ -61,7 +62,7 @@ async def test_who_has_the_same_grants_is_not_told_of_the_inboxes_of_others(
     home: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who ask for figures at the same time share what was measured, if they may see the same."""
-    inbox = TopicName(OURS, "reply.4711")
+    inbox = TopicName(OURS, INBOX)
     for name in ("alice", "bob"):
         monkeypatch.setitem(ROLES, name, (Grant(("read", "write"), OURS, ("orders*",)),))
     assert await code_of(home, "alice", c.CreateTopic(inbox, INBOX_CONFIG)) == [None]
@@ -97,9 +98,7 @@ async def test_a_consumers_name_ends_nothing_of_others(home: Shared, role: str) 
         presence = home.gate.presence
         await until(lambda: all(grants != home.roles.admit(role).grants for grants, _ in presence._connected), LONG)
         for who in [who for who in presence._absent if who[0] == home.roles.admit(role).grants]:
-            presence._absent[who].cancel()
-            presence._time_out(who)
-        await asyncio.gather(*presence._leaving)
+            await presence._leave(who)
         await victim.ack(held)
 
 
@@ -164,6 +163,45 @@ async def test_a_poll_acks_only_what_it_hands_out(home: Shared, monkeypatch: pyt
     assert [message.value for message in taken] == [b"0", b"2"]
     [group] = (await home.queue.topic("orders", namespace=OURS)).groups
     assert group.leased == 1
+
+
+def nothing_of(topic: int) -> c.Run:
+    return c.Run(TopicId(topic), GroupId(9), LeaseId(9), 0, [0])
+
+
+async def test_runs_of_others_are_told_apart_like_those_of_nobody(home: Shared) -> None:
+    """Else two of them in one command would be the same run, which is invalid: so it would be known that they exist."""
+    for topic in ("first", "second"):
+        await home.queue.publish(topic, b"1", namespace=OURS)
+    foreign = [(await home.queue.topic(topic, namespace=OURS)).id for topic in ("first", "second")]
+    unknown = [9_001, 9_002, (1 << 62) - 1]
+    async with home.wire(greets=False) as wire:
+        await wire.hello("stranger")
+        for topics in ([0, *foreign], [*foreign, *unknown], unknown):
+            runs = list(map(nothing_of, topics))
+            settling: list[object] = [c.Settle("ack", runs), c.Settle("nack", runs), c.Extend(runs)]
+            for request in settling:
+                assert (await wire.ask(request))[1]["lost"] == [[0]] * len(runs)
+            for ahead in range(len(runs)):
+                kind, problem = await wire.ask(c.Transact([*runs[ahead:], *runs[:ahead]], []))
+                assert (kind, problem["lost"]) == (p.ERROR, [f"{topics[ahead]}.9.9.0.0"])
+            twice = [*runs, runs[0]]
+            invalid: list[object] = [c.Settle("ack", twice), c.Settle("nack", twice, None, -1), c.Transact(twice, [])]
+            for request in invalid:
+                assert (await wire.ask(request))[1]["code"] == "invalid"
+        await wire.ask(c.Publish(TopicName(THEIRS, "own"), Outgoing([b"1"])))
+        taken = (await wire.ask(c.Lease(topic="own", namespace=THEIRS, consumer="x")))[1][0]["taken"]
+        own = c.Run(taken["topic_id"], taken["group_id"], taken["lease"], 0, taken["offsets"])
+        assert (await wire.ask(c.Settle("ack", [own, *map(nothing_of, foreign)])))[1]["lost"] == [[], [0], [0]]
+
+
+async def test_names_that_are_refused_are_not_kept(home: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "_REMEMBERED_MAX", 10)
+    for role, kept in (("stranger", 0), ("reader", 10)):
+        mine = rights.Rights(home.roles.admit(role), lambda _: None, lambda _: None)
+        for number in range(50):
+            mine.may("read", TopicName(OURS, f"t{number}"))
+        assert len(mine._allowed) <= kept
 
 
 async def test_a_publish_that_waits_for_room_is_not_done_once_its_token_is_revoked(home: Shared) -> None:

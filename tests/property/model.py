@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from ortoo.engine.retry import backoff_ms
+from ortoo.engine.transaction import share_bytes
 from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, join, message_sizes, size_of
@@ -1041,7 +1042,10 @@ class Model:
     def stage(self, command: c.Stage) -> int:
         transaction = self._open(command.namespace, command.transaction)
         self._check_fits(self._for_publishing(command.publish.topic), command.publish.batch)
-        self._check_stored(size_of(command.publish.batch))
+        is_new = all(
+            (part, publish.topic) != (command.part, command.publish.topic) for part, publish in transaction.staged
+        )
+        self._check_stored(size_of(command.publish.batch) + is_new * share_bytes(command.part))
         transaction.parts.setdefault(command.part, []).append(command.publish)
         transaction.staged.append((command.part, command.publish))
         return transaction.count()

@@ -99,16 +99,6 @@ async def test_a_commit_is_refused_when_its_topics_are_too_many_by_then(queue: Q
     assert await staged.commit() == 2
 
 
-async def test_dead_letters_need_no_quota_and_count(queue: Queue) -> None:
-    await queue.set_namespace(SHOP, topics=1, stored_bytes=3)
-    await queue.publish("orders", b"tea", namespace=SHOP)
-    [message] = await queue.lease("orders", namespace=SHOP)
-    await queue.reject(message, error="no tea")
-    assert [topic.name for topic in await queue.topics(namespace=SHOP)] == ["orders", "orders.dlq"]
-    [info] = await queue.namespaces()
-    assert (info.topics, info.messages, info.bytes > 6) == (2, 2, True)
-
-
 async def test_groups_beyond_the_quota_are_refused_however_they_are_made(queue: Queue) -> None:
     await queue.set_namespace(SHOP, groups=1)
     for name in ("orders", "mails"):

@@ -38,6 +38,7 @@ from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
 from .following import follow
+from .heavy import Line
 from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
@@ -82,6 +83,7 @@ class Broker:
         self._is_behind = False  # more was due than one turn may do
         self._refusal: OrtooError | None = ClosedError(_NOT_OPEN)
         self._coordinator = Coordinator(self)
+        self.line = Line()  # of heavy requests, through all doors
         self._committer: asyncio.Task[None] | None = None
         self._is_closing = False
         self._has_failed = False  # while it closed: what the engine holds is not what the store has

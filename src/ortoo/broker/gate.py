@@ -13,7 +13,7 @@ import msgspec
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, group_of, target_of
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, CreateTopic, KeyCommand, Lease, Once, Publish, unwrap
+from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish, unwrap
 from ortoo.model.errors import (
     ExistsError,
     ForbiddenError,
@@ -36,9 +36,11 @@ from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
 from .broker import Broker
 from .budget import Budget, Share
+from .heavy import is_heavy, units_of
+from .leasing import Accepted
 from .meters import DoorMeters
 from .presence import Presence, Who
-from .rights import NOWHERE, Rights
+from .rights import Rights, unhide
 from .sampler import Sampler
 from .stamping import stamped
 from .subscription import Subscription
@@ -189,6 +191,7 @@ class AuthorizedLink:
         self._broker = broker
         self._throttle = throttle
         self._is_connected = False
+        self._waits_itself = False
         self._meters = meters
         self._access = access
         self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name, self._labels)
@@ -205,8 +208,15 @@ class AuthorizedLink:
         pass
 
     def connect(self) -> None:
+        """Its requests keep their order from now on: before a heavy one its door has to `line_up`."""
         self._throttle.connect(self.principal.realm or ())
-        self._is_connected = True
+        self._is_connected = self._waits_itself = True
+
+    is_heavy = staticmethod(is_heavy)
+
+    def line_up(self, request: Any, go: Callable[[], None]) -> None:
+        """Calls `go` once the turn of such a heavy request has come; now, mostly."""
+        self._broker.line.enter(units_of(self._broker.engine.state, request), go)
 
     def disconnect(self) -> None:
         """However often it is said, it counts once."""
@@ -276,13 +286,15 @@ class AuthorizedLink:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: AnyCommand) -> Any:
+        if not self._waits_itself and self.is_heavy(command):
+            await self._broker.line.turn(units_of(self._broker.engine.state, command))
         allowed = stamped(self.check(command), self._publisher)
         self._throttle.charge(allowed)
         if self._noted is None or operation_of(command).scope != "admin":
             try:
                 return await self._broker.call(allowed)
-            except LeaseLostError as error:
-                raise _as_asked(error, command) from None
+            except LeaseLostError as error:  # receipts of topics that nobody may know of are told as they were given
+                raise LeaseLostError(str(error), list(map(unhide, error.lost))) from None
         outcome = UNKNOWN  # to those who have gone before the answer came
         try:
             answer = await self._broker.call(allowed)
@@ -315,12 +327,13 @@ class AuthorizedLink:
             with share.parking(size, error):
                 return await self._broker.publish(command, wait_ms, self._check_lasting)
 
-    async def lease(self, command: Lease) -> list[LeasedRun]:
+    async def lease(self, command: Lease, *, accepted: Accepted | None = None) -> list[LeasedRun]:
+        """`accepted` is told of the consumer once the lease is not refused, before it waits."""
         try:
             allowed = self.check(command)
             # It may wait longer than its token lasts: then what comes is for others.
             check = None if self._lasts or not command.wait_ms else self._check_lasting
-            runs = await self._broker.lease(allowed, self._meters.seconds["lease"], check)
+            runs = await self._broker.lease(allowed, self._meters.seconds["lease"], check, accepted)
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -331,8 +344,8 @@ class AuthorizedLink:
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
-    def subscribe(self, command: Lease, credit: int) -> Subscription:
-        return Subscription(self, command, credit)
+    def subscribe(self, command: Lease, credit: int, accepted: Accepted | None = None) -> Subscription:
+        return Subscription(self, command, credit, accepted)
 
     async def ask(self, query: Query[A]) -> A:
         """Secrets of topics stay here."""
@@ -356,18 +369,3 @@ class AuthorizedLink:
 def _masked(info: TopicInfo) -> TopicInfo:
     config = shown_config(info.config)
     return info if config is info.config else msgspec.structs.replace(info, config=config)
-
-
-def _as_asked(error: LeaseLostError, command: AnyCommand) -> LeaseLostError:
-    """Receipts of topics that nobody may know of are told as they were given."""
-    if isinstance(command, KeyCommand):
-        return error
-    given: dict[str, str] = {}
-    for run in getattr(unwrap(command), "acks", ()):
-        rest = f"{run.group}.{run.lease}.{run.partition}."
-        given[f"{NOWHERE}.{rest}"] = f"{run.topic}.{rest}"
-    lost = []
-    for receipt in error.lost:
-        run, _, offset = receipt.rpartition(".")
-        lost.append(given.get(f"{run}.", f"{run}.") + offset)
-    return LeaseLostError(str(error), lost)

@@ -27,6 +27,9 @@ from .waiters import Waiters
 _log = logging.getLogger("ortoo.broker")
 
 
+Accepted = Callable[[str], None]  # by consumer
+
+
 class Shell(Protocol):
     """What leasing needs of the broker."""
 
@@ -51,12 +54,16 @@ class Leasing:
         self._leaving: set[asyncio.Task[OrtooError | None]] = set()
 
     async def lease(
-        self, command: Lease, seconds: Histogram | None = None, check: Callable[[], None] | None = None
+        self,
+        command: Lease,
+        seconds: Histogram | None = None,
+        check: Callable[[], None] | None = None,
+        accepted: Accepted | None = None,
     ) -> list[LeasedRun]:
         """With `auto_ack`, what is handed out was acked first, durably: read and within bounds by then, so none is lost.
 
         `seconds` gets how long it took, without the waiting. `check` is asked once something has come, before it is acked: where
-        it raises, all of it goes back.
+        it raises, all of it goes back. `accepted` is told once the lease is not refused, before it waits.
         """
         began = perf_counter()
         topic = None if command.topic is None else self._shell.find_topic(TopicName(command.namespace, command.topic))
@@ -64,6 +71,8 @@ class Leasing:
         deadline = self._shell.clock.monotonic_ms() + command.wait_ms
         while True:
             taken = self._try(wanted)
+            if accepted is not None:
+                accepted(command.consumer)
             while taken.more:  # it let others run; look on afterwards
                 await asyncio.sleep(0)
                 taken = self._try(wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ortoo.engine.quotas import count_staged
 from ortoo.engine.state import State
 from ortoo.model.namespaces import NO_QUOTA
 from ortoo.model.replies import NamespaceInfo
@@ -40,14 +39,13 @@ async def list_namespaces(state: State, namespace: str | None, view: View | None
         one.messages += topic.messages()
         one.bytes += sum(partition.bytes_held for partition in topic.partitions)
         await turns.worked(len(topic.partitions))
-    for transaction in list(state.transactions.values()):
-        await turns.worked(1 + len(transaction.shares))
-        for name, size in count_staged(state, transaction).items():
-            if name.namespace not in found:
-                continue
-            if view is None or view.may_see(name):
-                found[name.namespace].bytes += size
-            await turns.worked(0 if view is None else view.units)
+    for name, one in found.items():
+        if view is None:
+            one.bytes += state.staged.of(name)
+            continue
+        for staged, size in list(state.staged.topics(name).items()):
+            one.bytes += size if view.may_see(staged) else 0
+            await turns.worked(view.units)
     return [
         NamespaceInfo(name, one.topics, one.groups, one.messages, one.bytes, state.namespaces.get(name, NO_QUOTA))
         for name, one in sorted(found.items())

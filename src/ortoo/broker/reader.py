@@ -256,7 +256,9 @@ class Reader:
         topic = self._broker.state.topic(name)
         for log in topic.partitions:
             check_healthy(topic, log.index)
-        return [min(resolve(log, position), log.durable) for log in topic.partitions]
+        found = [min(resolve(log, position), log.durable) for log in topic.partitions]
+        await Turns().worked(len(found))
+        return found
 
     async def scan_history(self, name: TopicName, partition: int, start: int, count: int = 1000) -> HistoryPage:
         """What happened to a partition's messages, from the record of that number on: for whoever follows it."""

@@ -22,8 +22,9 @@ from ortoo.model.operations import OPERATIONS, About
 from ortoo.model.queries import FindMessages, GetSeries, ListNamespaces, ListTopics
 from ortoo.model.topic import INBOX_CONFIG
 
-_REMEMBERED_MAX = 10_000
+_REMEMBERED_MAX = 1_000  # that it may; what it may not is not kept, for such names cost it nothing
 NOWHERE = TopicId(0)  # no topic ever has this id
+_HIDDEN = 1 << 64  # nor one from here on; what clients send is below
 
 R = TypeVar("R")
 
@@ -60,9 +61,11 @@ class Rights:
         allowed = self._allowed.get((scope, topic))
         if allowed is None:
             check_topic_name(topic)  # before it is matched, kept or told
-            if len(self._allowed) >= _REMEMBERED_MAX:
-                self._allowed.clear()
-            allowed = self._allowed[scope, topic] = self._principal.allows(scope, topic)
+            allowed = self._principal.allows(scope, topic)
+            if allowed:
+                if len(self._allowed) >= _REMEMBERED_MAX:
+                    self._allowed.clear()
+                self._allowed[scope, topic] = True
         return allowed or (is_inbox_name(topic.name) and self._may_use_inbox(scope, topic))
 
     def _may_use_inbox(self, scope: Scope, topic: TopicName) -> bool:
@@ -149,11 +152,13 @@ class Rights:
                 break
         else:
             return runs
-        return [run if self._may_settle(run, scope) else msgspec.structs.replace(run, topic=NOWHERE) for run in runs]
+        return [run if self._may_settle(run, scope) else _hide(run) for run in runs]
 
     def _may_settle(self, run: c.Run, scope: Scope) -> bool:
         name = self._name_of(run.topic)
-        return name is None or self._allowed.get((scope, name)) or self.may(scope, name)
+        if name is None:
+            return run.topic < _HIDDEN
+        return self._allowed.get((scope, name)) or self.may(scope, name)
 
     def _ids(self, request: c.ById | FindMessages, scope: Scope) -> c.ById | FindMessages:
         """Dedup ids need a topic that may be read, or all of the namespace; the rest tells by itself where it lies."""
@@ -232,6 +237,17 @@ class Rights:
             else:
                 return msgspec.structs.replace(request, grants=self._principal.grants)
         return request
+
+
+def _hide(run: c.Run) -> c.Run:
+    """Of a topic that never was; of another one for each topic, so that what was told apart still is."""
+    return msgspec.structs.replace(run, topic=TopicId(_HIDDEN + run.topic))
+
+
+def unhide(receipt: str) -> str:
+    """As it was given."""
+    topic, _, rest = receipt.partition(".")
+    return f"{int(topic) - _HIDDEN}.{rest}" if int(topic) >= _HIDDEN else receipt
 
 
 def _digest(text: str) -> str:

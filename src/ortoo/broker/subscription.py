@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -13,16 +14,19 @@ from ortoo.model.replies import LeasedRun
 
 
 class Leasing(Protocol):
-    async def lease(self, command: Lease) -> list[LeasedRun]: ...
+    async def lease(self, command: Lease, *, accepted: Callable[[str], None] | None = None) -> list[LeasedRun]: ...
 
 
 class Subscription:
     """`command` says what to lease; `max_messages` of it is the largest delivery. Credit counts messages.
 
-    One caller at a time asks `next`; `grant` may be called from anywhere.
+    One caller at a time asks `next`; `grant` may be called from anywhere. `accepted` is told whenever a lease is not refused.
     """
 
-    def __init__(self, source: Leasing, command: Lease, credit: int) -> None:
+    def __init__(
+        self, source: Leasing, command: Lease, credit: int, accepted: Callable[[str], None] | None = None
+    ) -> None:
+        self._accepted = accepted
         self._source = source
         self._command = command
         self._credit = credit
@@ -42,7 +46,8 @@ class Subscription:
             self._granted.clear()
             await self._granted.wait()
         count = min(self._credit, self._command.max_messages)
-        runs = await self._source.lease(msgspec.structs.replace(self._command, max_messages=count, wait_ms=wait_ms))
+        wanted = msgspec.structs.replace(self._command, max_messages=count, wait_ms=wait_ms)
+        runs = await self._source.lease(wanted, accepted=self._accepted)
         self._credit -= sum(len(run.columns) for run in runs)
         return runs
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from ortoo.model import limits
+from ortoo.model.access import ANY
 from ortoo.model.commands import (
     ChangeTopic,
     CreateGroup,
@@ -34,6 +35,8 @@ from .quotas import check_groups
 from .settle import give_up_lease
 from .state import State
 from .topic import Topic
+
+_LEAVE_COST = 20  # of leaving one group, in messages
 
 
 def decide_create_topic(state: State, command: CreateTopic, now: int) -> Decision:
@@ -138,35 +141,56 @@ def decide_heartbeat(state: State, command: Heartbeat, now: int) -> Decision:
         raise InvalidError(f"a session lasts 1 ms to {hours} hours, not {command.session_ms} ms")
     group.members.check_consumer_limit(command.consumer)
     joined = group.members.touch(command.consumer, now, command.session_ms)
-    if joined and topic.config.is_fifo:
-        group.members.rebalance(len(group.feeds), group.held_partitions, now)
+    if joined:
+        state.note_joined(topic, group, [command.consumer])
+        if topic.config.is_fifo:
+            group.members.rebalance(len(group.feeds), group.held_partitions, now)
     state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
     return Decision([], group.members.owned(command.consumer))
 
 
 def decide_leave(state: State, command: Leave, now: int) -> Decision:
-    """Answered with True when the consumer has more leases than may return in one turn: then it has to be asked again."""
-    draft, budget, grants = Draft(state, now), Budget(limits.DUE_PER_TURN), command.grants
-    named = state.topics.values() if command.topic is None else filter(None, [state.names.get(command.topic)])
-    for topic in named:
-        if grants is not None and not any(grant.allows("read", topic.name) for grant in grants):
-            continue
-        for group in topic.groups.values():
-            is_here = command.consumer in group.look_at_members().alive_until or bool(group.leases)
-            if is_here and command.group in (None, group.name):
-                leave(draft, topic, group, [command.consumer], budget)
-    return Decision(draft.records, True if budget.left <= 0 and draft.records else None)
+    """Answered with True when the consumer has more to leave than may be done in one turn: then it has to be asked again."""
+    draft, budget, has_left = Draft(state, now), Budget(limits.DUE_PER_TURN), False
+    for topic, group in _groups_left(state, command):
+        if budget.left <= 0:
+            break
+        has_left |= leave(draft, topic, group, [command.consumer], budget)
+        budget.left -= _LEAVE_COST + (len(group.feeds) if topic.config.is_fifo else 0)
+    is_going_on = has_left or bool(draft.records)  # else it would be the same again
+    return Decision(draft.records, True if budget.left <= 0 and is_going_on else None)
 
 
-def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> None:
+def _groups_left(state: State, command: Leave) -> Iterator[tuple[Topic, Group]]:
+    """Only what the consumer has to do with is looked at, whatever there is besides."""
+    for namespace in _namespaces_left(state, command):
+        for topic, group in state.groups_of(command.consumer, namespace):
+            if command.topic in (None, topic.name) and command.group in (None, group.name):
+                grants = command.grants
+                if grants is None or any(grant.allows("read", topic.name) for grant in grants):
+                    yield topic, group
+
+
+def _namespaces_left(state: State, command: Leave) -> Iterable[str]:
+    if command.topic is not None:
+        return (command.topic.namespace,)
+    granted = None if command.grants is None else dict.fromkeys(grant.namespace for grant in command.grants)
+    if granted is not None and ANY not in granted:
+        return granted
+    joined, held = state.soft.joined.namespaces(command.consumer), state.lease_groups.whereabouts
+    return dict.fromkeys([*joined, *held.namespaces(command.consumer)])
+
+
+def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> bool:
     """The consumers' leases return, uncounted, as many as the budget allows; their partitions go to the others; an ephemeral
-    group goes with its last."""
+    group goes with its last. Returns whether any of them was a member."""
     known = group.members.remove(consumers)
+    draft.state.note_left(topic, group, consumers)
     if group.ephemeral and known and not group.members.alive_until:
         draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
-        return
+        return True
     deaths: list[Death] = []
-    for lease in group.leases_of(consumers):
+    for lease in draft.state.leases_of(topic, group, consumers):
         if budget.left <= 0:
             break
         deaths.extend(give_up_lease(draft, topic, group, lease, "left", budget=budget))
@@ -175,6 +199,7 @@ def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], 
         group.members.rebalance(len(group.feeds), lambda: _held_by_others(group, consumers), draft.now)
         draft.state.soft.reassigned.add(topic.name)
         draft.state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
+    return known
 
 
 def _held_by_others(group: Group, consumers: Collection[str]) -> dict[int, str]:

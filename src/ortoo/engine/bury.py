@@ -12,7 +12,18 @@ from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import DeadLettered, DeathReason, Dropped, Origin, Published
 
-from .copies import PLENTY, STORE_SHORT_MS, CopyRoom, Fitting, check_fitting, fit
+from .copies import (
+    PLENTY,
+    QUOTA_SHORT_MS,
+    STORE_SHORT_MS,
+    CopyRoom,
+    Cost,
+    Fitting,
+    Original,
+    check_fitting,
+    cost_of,
+    fit,
+)
 from .decision import Draft
 from .group import Group
 from .partition import Partition
@@ -33,8 +44,9 @@ def bury(
 ) -> int | None:
     """Drafts the end of these messages, all of one topic; returns None.
 
-    Where their dead-letter topic is not available, or there is no room for all copies, those that want one stay as they are,
-    and the answer is in how many ms to try again; or with `refuse` nothing is done. `has_room`: that was asked already.
+    Where their dead-letter topic is not available, or there is no room for all copies, on the disk or in the quota of their
+    namespace, those that want one stay as they are, and the answer is in how many ms to try again; or with `refuse` nothing is
+    done. `has_room`: that was asked already.
     """
     deaths.sort(key=lambda death: (death.group.id, death.reason, death.error or "", death.partition, death.offset))
     kept = _keeps_dead(draft, topic)
@@ -44,30 +56,59 @@ def bury(
         draft.records.append(Dropped(draft.now, topic.id, group.id, partition, OffsetSet(offsets), reason, error))
     if not copied:
         return None
-    quarantine_reason = _why_unavailable(draft, topic)
-    if quarantine_reason is not None and refuse:
-        raise UnavailableError(f"the dead-letter topic {str(topic.dlq_name())!r} is not available: {quarantine_reason}")
-    if quarantine_reason is not None:
-        return STORE_SHORT_MS
     originals = [(topic.partitions[death.partition], death.offset, death.error) for death in copied]
     if refuse:
-        fitting = Fitting(len(copied), check_fitting(draft.copy_room, topic, originals), None)
+        fitting = Fitting(len(copied), _check_all(draft, topic, originals), None)
+    elif has_room:
+        fitting = Fitting(len(copied), cost_of(topic, originals), None)
+    elif (again_ms := _when_available(draft, topic)) is not None:
+        return again_ms
     else:
-        fitting = fit(CopyRoom(memory=PLENTY) if has_room else draft.copy_room, topic, originals)
+        fitting = _fit(draft, draft.copy_room, topic, originals)
     if fitting.copied:
         _copy(draft, topic, copied[: fitting.copied])
-        draft.copy(fitting.cost)
+        draft.copy(topic.name.namespace, fitting.cost)
     return fitting.again_ms
+
+
+def _check_all(draft: Draft, topic: Topic, originals: list[Original]) -> Cost:
+    """For one who asked for the dead letters."""
+    name = topic.dlq_name()
+    if (reason := _why_unavailable(draft, topic)) is not None:
+        raise UnavailableError(f"the dead-letter topic {str(name)!r} is not available: {reason}")
+    if draft.find_topic(name) is None:
+        draft.check_dlq(name)
+    cost = check_fitting(draft.copy_room, topic, originals)
+    draft.check_copies(name.namespace, cost.likely)
+    return cost
+
+
+def _when_available(draft: Draft, topic: Topic) -> int | None:
+    """In how many ms to ask again for the dead-letter topic; None when it is there, or can be made."""
+    if _why_unavailable(draft, topic) is not None:
+        return STORE_SHORT_MS
+    name = topic.dlq_name()
+    return None if draft.find_topic(name) is not None or draft.may_create_dlq(name) else QUOTA_SHORT_MS
+
+
+def _fit(draft: Draft, room: CopyRoom, topic: Topic, originals: list[Original], groups: int = 1) -> Fitting:
+    """Within the quota, too. Each of them is copied for so many groups."""
+    namespace = topic.name.namespace
+    if namespace not in draft.state.namespaces:
+        return fit(room, topic, originals)
+    quota = draft.room_for_copies(namespace, groups * cost_of(topic, originals).likely)
+    return fit(room, topic, originals, PLENTY if quota is None else quota // groups)
 
 
 def how_many_expire(draft: Draft, topic: Topic, partition: Partition, offsets: list[int]) -> tuple[int, int | None]:
     """How many of the first of these may expire for all groups now, and in how many ms to try the others."""
     if topic.config.on_expire != "dlq" or not _keeps_dead(draft, topic) or not topic.groups:
         return len(offsets), None
-    if _why_unavailable(draft, topic) is not None:
-        return 0, STORE_SHORT_MS
-    room = draft.copy_room.share(len(topic.groups))
-    fitting = fit(room, topic, [(partition, offset, None) for offset in offsets])
+    if (again_ms := _when_available(draft, topic)) is not None:
+        return 0, again_ms
+    groups = len(topic.groups)
+    room = draft.copy_room.share(groups)
+    fitting = _fit(draft, room, topic, [(partition, offset, None) for offset in offsets], groups)
     return fitting.copied, fitting.again_ms
 
 

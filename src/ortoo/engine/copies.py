@@ -19,6 +19,7 @@ _HEADER_BYTES = 512  # that a dead letter has besides its error
 _CHAR_BYTES = 4
 PLENTY = 1 << 62
 STORE_SHORT_MS = 1_000  # until what the store has no room for, or cannot take, is tried again
+QUOTA_SHORT_MS = 30_000  # until what a quota has no room for is; a tenant may have very much of that
 _UNDER_WAY_MS = 20  # until what is under way may be durable
 
 
@@ -57,8 +58,11 @@ class Fitting(NamedTuple):
     again_ms: int | None
 
 
-def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
-    """What is larger than all that may be under way goes alone. Offsets ascend within a partition, for each group anew."""
+def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original], quota: int = PLENTY) -> Fitting:
+    """What is larger than all that may be under way goes alone. Offsets ascend within a partition, for each group anew.
+
+    `quota`: so many bytes their namespace may still store.
+    """
     store, memory = (PLENTY if room.store is None else room.store), room.memory
     largest = topic.config.max_message_bytes
     likely = most = count = 0
@@ -71,6 +75,8 @@ def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
         last = offset
         text = _HEADER_BYTES + (_CHAR_BYTES * len(error) if error else 0)
         one = min(largest, left)
+        if likely + mean + text > quota:
+            return Fitting(count, Cost(likely, most), QUOTA_SHORT_MS)
         if most + one + text > store:
             return Fitting(count, Cost(likely, most), STORE_SHORT_MS)
         if likely + mean + text > memory and (count > 0 or not room.is_idle):
@@ -82,9 +88,13 @@ def fit(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Fitting:
     return Fitting(count, Cost(likely, most), None)
 
 
+def cost_of(topic: Topic, originals: Iterable[Original]) -> Cost:
+    return fit(CopyRoom(memory=PLENTY), topic, originals).cost
+
+
 def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Cost:
     """For one who asked for all of them."""
-    cost = fit(CopyRoom(memory=PLENTY), topic, originals).cost
+    cost = cost_of(topic, originals)
     if room.store is not None and cost.most > room.store:
         raise FullError(
             f"the dead letters may take {cost.most >> 10} KiB, and the disk has room for {room.store >> 10} KiB;"

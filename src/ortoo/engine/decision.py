@@ -14,7 +14,7 @@ from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig, dlq_config
 
 from .copies import Cost
-from .quotas import check_stored, check_topics, published_bytes
+from .quotas import check_stored, check_topics, may_add_topics, published_bytes, room_bytes
 from .state import State
 from .topic import Topic
 
@@ -47,9 +47,11 @@ class Draft:
         self.ends[topic.id, partition] = base + count
         return base
 
-    def copy(self, cost: Cost) -> None:
-        """So much of what may be copied is used up."""
+    def copy(self, namespace: str, cost: Cost) -> None:
+        """So much of what may be copied there is used up."""
         self.copy_room = self.copy_room.less(cost)
+        if namespace in self.state.namespaces:
+            self.stored[namespace] = self.stored.get(namespace, 0) + cost.likely
         self.state.soft.copied_bytes += cost.likely
 
     def next_number(self) -> int:
@@ -82,7 +84,7 @@ class Draft:
             raise TooManyError(f"there are {limits.TOPICS_MAX} topics already; delete some first")
         if len(self.created) >= limits.NEW_TOPICS_MAX:
             raise TooManyError(f"one command makes at most {limits.NEW_TOPICS_MAX} topics; create the others first")
-        check_topics(self.state, name.namespace, 1 + sum(made.namespace == name.namespace for made in self.created))
+        check_topics(self.state, name.namespace, 1 + self._created_in(name.namespace))
         return self._create(name, config)
 
     def check_stored(self, namespace: str, since: int) -> None:
@@ -92,9 +94,28 @@ class Draft:
             check_stored(self.state, namespace, new)
             self.stored[namespace] = new
 
+    def room_for_copies(self, namespace: str, wanted: int) -> int | None:
+        """What the namespace may still store besides what was drafted, or at least so much; None: as much as it likes."""
+        drafted = self.stored.get(namespace, 0)
+        room = room_bytes(self.state, namespace, drafted + wanted)
+        return None if room is None else max(0, room - drafted)
+
+    def check_copies(self, namespace: str, size: int) -> None:
+        """Whether the namespace may store copies that likely have so many bytes."""
+        check_stored(self.state, namespace, self.stored.get(namespace, 0) + size)
+
+    def may_create_dlq(self, name: TopicName) -> bool:
+        return may_add_topics(self.state, name.namespace, 1 + self._created_in(name.namespace))
+
+    def check_dlq(self, name: TopicName) -> None:
+        check_topics(self.state, name.namespace, 1 + self._created_in(name.namespace))
+
+    def _created_in(self, namespace: str) -> int:
+        return sum(made.namespace == namespace for made in self.created)
+
     def create_dlq(self, name: TopicName, origin: Topic) -> Topic:
-        """Never refused, for a lease that runs out has nobody to tell. So it is beyond the count of topics, and encrypted as
-        soon as one of those whose dead letters it takes is."""
+        """Its quota was asked before. It is beyond the count of all topics, for a lease that runs out has nobody to tell; and
+        encrypted as soon as one of those whose dead letters it takes is."""
         return self._create(name, dlq_config(origin.config, self.needs_encrypted_dlq(name, origin)))
 
     def needs_encrypted_dlq(self, name: TopicName, origin: Topic) -> bool:

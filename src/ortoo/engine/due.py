@@ -121,7 +121,7 @@ def _members(draft: Draft, topic: Topic, alarm: MembersDue, budget: Budget) -> N
     looked_at = members.looked_at
     silent = members.silent(draft.now)
     budget.left -= members.looked_at - looked_at
-    busy = {lease.consumer for lease in group.leases_of(silent)}
+    busy = {lease.consumer for lease in draft.state.leases_of(topic, group, silent)}
     for consumer in busy:
         members.touch(consumer, draft.now)  # a lease held counts as life
     if gone := silent - busy:

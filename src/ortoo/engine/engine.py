@@ -75,7 +75,7 @@ class Engine:
             if topic is not None:
                 partition = topic.partitions[record.partition]
                 if record.base in partition.unsized:
-                    note_stored(self.state, topic.name.namespace, record.size)
+                    note_stored(self.state, topic.name.namespace, record.size - partition.unsized[record.base])
                 partition.confirm(record)
         elif type(record) is TransactionEnded:
             self.state.release(self.state.soft.ending.pop((record.namespace, record.transaction), ()))

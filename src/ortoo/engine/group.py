@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ortoo.model.names import GroupId, LeaseId
 from ortoo.model.offsets import OffsetSet
@@ -119,9 +119,6 @@ class Group:
 
     def held_partitions(self) -> dict[int, str]:
         return {partition: lease.consumer for lease in self.leases.values() for partition in lease.held}
-
-    def leases_of(self, consumers: Collection[str]) -> list[LeaseState]:
-        return [lease for lease in self.leases.values() if lease.consumer in consumers]
 
     def backlog(self) -> int:
         return sum(feed.backlog() for feed in self.feeds.looks())

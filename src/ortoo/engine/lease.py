@@ -166,6 +166,8 @@ def _join(draft: Draft, topic: Topic, group: Group, command: Lease) -> None:
     """Leasing is a sign of life, and joins the group."""
     members, alarm = group.members, MembersDue(topic.id, group.id)
     joined = members.touch(command.consumer, draft.now)
+    if joined and group.id in topic.groups:  # else with the record that makes the group
+        draft.state.note_joined(topic, group, [command.consumer])
     draft.state.soft.alarms.set(alarm, members.alive_until[command.consumer])
     feeds = group.feeds
     if topic.config.is_fifo:

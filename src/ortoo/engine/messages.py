@@ -111,7 +111,9 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
         one = OffsetSet([origin.offset])
         draft.records.append(Redriven(now, topic.id, group.id, origin.partition, one))
         return Decision(draft.records, origin)
-    draft.copy(check_fitting(draft.copy_room, dlq, [(dlq.partitions[copy.partition], copy.offset, None)]))
+    cost = check_fitting(draft.copy_room, dlq, [(dlq.partitions[copy.partition], copy.offset, None)])
+    draft.check_copies(topic.name.namespace, cost.likely)
+    draft.copy(topic.name.namespace, cost)
     ref = MessageRef(topic.id, origin.partition, draft.reserve(topic, origin.partition, 1))
     source = Origin(copy, command.group, "redriven", 0, None)
     hashes = key_hashes([command.key]).tobytes() if command.key is not None and topic.config.ordering == "key" else None

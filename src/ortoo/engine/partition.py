@@ -38,7 +38,7 @@ class Partition:
     lanes              offsets by priority, for priorities other than the usual one
     keys               key hashes, kept only where the order asks for them
     quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
-    unsized            where drafted copies begin, whose values are on their way to the store (soft)
+    unsized            where drafted copies begin, whose values are on their way to the store, and their likely bytes (soft)
     news               of the topic: told when `visible` may have moved on (soft)
     delayed_then_due   when messages that were delayed came due
 
@@ -94,7 +94,7 @@ class Partition:
         self.timeline: Timeline = NO_TIMELINE
         self.trimmed_at = 0
         self.quarantine_reason: str | None = None
-        self.unsized: frozenset[int] = frozenset()
+        self.unsized: dict[int, int] = _NONE
 
     def tell(self) -> None:
         """More may be visible now."""
@@ -144,14 +144,15 @@ class Partition:
                 gone.add(offset)
         return gone
 
-    def append(self, record: Published, config: TopicConfig) -> None:
+    def append(self, record: Published, config: TopicConfig, likely: int = 0) -> None:
+        """`likely`: how large copies may be, until that is known."""
         base, end, batch = record.base, record.base + record.count, record.batch
         if self.timeline is NO_TIMELINE:
             self.timeline = Timeline()
         self.timeline.append(base, record.at, self.bytes_total)
         self.bytes_total += record.size
         if record.origins and not record.size:
-            self.unsized |= {base}
+            self.unsized = {**self.unsized, base: likely}
         self.end = end
         if config.ordering == "key":
             self.append_keys(base, record.count, record.key_hashes)
@@ -173,7 +174,7 @@ class Partition:
         self.confirmed = max(self.confirmed, record.base + record.count)
         self.tell()
         if record.base in self.unsized:
-            self.unsized -= {record.base}
+            self.unsized = {base: likely for base, likely in self.unsized.items() if base != record.base}
             self.bytes_total += record.size
             self.timeline.add_bytes(record.base, record.size)
 

@@ -1,7 +1,7 @@
 """The quotas of namespaces, as far as they are the engine's: topics, groups and stored bytes.
 
-What becomes due by itself is never refused, dead letters and their topics above all, for there is nobody to tell. It counts,
-though: so a namespace may hold more than its quota, and then takes nothing more.
+Dead letters and their topics count like all else, for whoever consumes makes as many as it likes. One that is asked for is
+refused beyond a quota. One that becomes due by itself has nobody to tell: its message stays as it is, and is tried again later.
 """
 
 from __future__ import annotations
@@ -9,26 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ortoo.model.errors import FullError, InvalidError, OrtooError, TooManyError
-from ortoo.model.names import TopicName
 from ortoo.model.records import Published, Record
 
+from .copies import cost_of
 from .soft import Stored
 from .state import State
-from .transaction import Transaction
+from .topic import Topic
+
+
+def may_add_topics(state: State, namespace: str, new: int) -> bool:
+    quota = state.namespaces.get(namespace)
+    return quota is None or quota.topics is None or len(state.topics_in(namespace)) + new <= quota.topics
 
 
 def check_topics(state: State, namespace: str, new: int) -> None:
     """Whether there may be so many more of them."""
-    quota = state.namespaces.get(namespace)
-    if quota is not None and quota.topics is not None and len(state.topics_in(namespace)) + new > quota.topics:
-        raise _refused(
-            state,
-            namespace,
-            "topics",
-            TooManyError(
-                f"namespace {namespace!r} may have {quota.topics} topics, its quota; delete some, or have the quota raised"
-            ),
-        )
+    if may_add_topics(state, namespace, new):
+        return
+    most = state.namespaces[namespace].topics
+    raise _refused(
+        state,
+        namespace,
+        "topics",
+        TooManyError(
+            f"namespace {namespace!r} may have {most} topics, its quota; delete some, or have the quota raised"
+        ),
+    )
 
 
 def check_groups(state: State, namespace: str, new: int) -> None:
@@ -55,16 +61,10 @@ def published_bytes(records: Iterable[Record]) -> int:
 
 
 def check_stored(state: State, namespace: str, new: int) -> None:
-    """Topics and partitions may be many: their bytes are counted anew only where what was counted last leaves the question
-    open, and something was removed since."""
-    quota = state.namespaces.get(namespace)
-    if quota is None or quota.stored_bytes is None:
+    room = room_bytes(state, namespace, new)
+    if room is None or new <= room:
         return
-    most, stored = quota.stored_bytes, state.soft.stored.get(namespace)
-    if stored is None or (stored.most + new > most and not stored.is_exact):
-        stored = state.soft.stored[namespace] = Stored(count_stored(state, namespace))
-    if stored.most + new <= most:
-        return
+    most = state.namespaces[namespace].stored_bytes or 0
     if new > most:
         raise _refused(
             state,
@@ -83,12 +83,36 @@ def check_stored(state: State, namespace: str, new: int) -> None:
     )
 
 
+def room_bytes(state: State, namespace: str, wanted: int) -> int | None:
+    """What it may still store, or at least so much as is wanted; None: as much as it likes.
+
+    Topics and partitions may be many: their bytes are counted anew only where what was counted last leaves the question open,
+    and something was removed since.
+    """
+    quota = state.namespaces.get(namespace)
+    if quota is None or quota.stored_bytes is None:
+        return None
+    most, stored = quota.stored_bytes - state.staged.of(namespace), state.soft.stored.get(namespace)
+    if stored is None or (stored.most + wanted > most and not stored.is_exact):
+        stored = state.soft.stored[namespace] = Stored(count_stored(state, namespace))
+    return max(0, most - stored.most)
+
+
+def likely_bytes(state: State, topic: Topic, record: Published) -> int:
+    """Of copies whose values are on their way, where a quota has to know before they are here."""
+    if not record.origins or record.size or topic.name.namespace not in state.soft.stored:
+        return 0
+    origin = state.topics[record.origins[0].message.topic]
+    messages = [(one.message, one.error) for one in record.origins]  # all of one topic
+    return cost_of(origin, [(origin.partitions[at.partition], at.offset, error) for at, error in messages]).likely
+
+
 def is_full(state: State, namespace: str) -> bool:
     """Whether it certainly has no room for a single byte, without counting."""
     quota, stored = state.namespaces.get(namespace), state.soft.stored.get(namespace)
     if quota is None or quota.stored_bytes is None or stored is None:
         return False
-    return stored.is_exact and stored.most >= quota.stored_bytes
+    return stored.is_exact and stored.most + state.staged.of(namespace) >= quota.stored_bytes
 
 
 def _refused(state: State, namespace: str, quota: str, error: OrtooError) -> OrtooError:
@@ -97,22 +121,11 @@ def _refused(state: State, namespace: str, quota: str, error: OrtooError) -> Ort
 
 
 def count_stored(state: State, namespace: str) -> int:
-    """All bytes in the logs of its topics, and what transactions have staged for them."""
-    stored = sum(partition.bytes_held for topic in state.topics_in(namespace) for partition in topic.partitions)
-    for transaction in state.transactions.values():
-        staged = count_staged(state, transaction)
-        stored += sum(size for name, size in staged.items() if name.namespace == namespace)
+    """All bytes in the logs of its topics. What transactions have staged for them comes to that."""
+    partitions = [partition for topic in state.topics_in(namespace) for partition in topic.partitions]
+    stored = sum(partition.bytes_held for partition in partitions)
+    stored += sum(sum(partition.unsized.values()) for partition in partitions if partition.unsized)
     return stored
-
-
-def count_staged(state: State, transaction: Transaction) -> dict[TopicName, int]:
-    """Bytes by topic; while its commit is under way, in proportion to the messages that are to come."""
-    commit = transaction.commit
-    shares = transaction.chosen(None if commit is None else commit.parts)
-    if commit is None:
-        return {name: share.size for name, share in shares.items()}
-    left = {name: commit.topics.get(topic.id, 0) for name in shares if (topic := state.names.get(name)) is not None}
-    return {name: -(-shares[name].size * count // shares[name].count) for name, count in left.items()}
 
 
 def note_stored(state: State, namespace: str, size: int) -> None:
@@ -122,9 +135,8 @@ def note_stored(state: State, namespace: str, size: int) -> None:
         stored.most += size
 
 
-def note_freed(state: State, namespace: str | None = None) -> None:
-    """Less may be stored; in whichever namespace, when None."""
-    for name in list(state.soft.stored) if namespace is None else (namespace,):
-        stored = state.soft.stored.get(name)
-        if stored is not None:
-            stored.is_exact = False
+def note_freed(state: State, namespace: str) -> None:
+    """Less may be stored."""
+    stored = state.soft.stored.get(namespace)
+    if stored is not None:
+        stored.is_exact = False

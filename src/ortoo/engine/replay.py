@@ -16,7 +16,7 @@ from .feed import Feed
 from .group import Group
 from .leases import LeaseState
 from .once import remember
-from .quotas import note_freed, note_stored
+from .quotas import likely_bytes, note_freed, note_stored
 from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
@@ -62,15 +62,16 @@ def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
     state.soft.past.add(topic.counters)
-    state.drop_promises(topic.id)
+    state.drop_promises(topic)
     note_freed(state, topic.name.namespace)
     for group in topic.groups.values():
         _forget_leases(state, group)
+        state.note_left(topic, group, group.look_at_members().alive_until)
 
 
 def _topic_purged(state: State, record: r.TopicPurged) -> None:
     topic = state.topics[record.topic]
-    state.drop_promises(topic.id)
+    state.drop_promises(topic)
     for group in topic.groups.values():
         _forget_leases(state, group)
     for partition in topic.partitions:
@@ -98,6 +99,7 @@ def _group_created(state: State, record: r.GroupCreated) -> None:
     if joining is not None:
         group.members = joining
     topic.add_group(group)
+    state.note_joined(topic, group, group.look_at_members().alive_until)
     state.number = max(state.number, record.group)
     if record.ephemeral:  # it needs a consumer soon, or it goes
         state.soft.alarms.set(MembersDue(topic.id, group.id), record.at + limits.SESSION_TIMEOUT_MS)
@@ -107,6 +109,7 @@ def _group_deleted(state: State, record: r.GroupDeleted) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
     _forget_leases(state, group)
+    state.note_left(topic, group, group.look_at_members().alive_until)
     topic.remove_group(group)
     state.soft.alarms.forget(MembersDue(topic.id, group.id))
     for partition in topic.partitions:
@@ -128,12 +131,12 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
 
 def _end_leases(state: State, ended: list[LeaseId]) -> None:
     for lease in ended:
-        state.lease_groups.pop(lease, None)
+        state.lease_groups.end(lease)
 
 
 def _forget_leases(state: State, group: Group) -> None:
     for lease in group.leases:
-        state.lease_groups.pop(lease, None)
+        state.lease_groups.end(lease)
 
 
 # -- the log
@@ -142,10 +145,11 @@ def _forget_leases(state: State, group: Group) -> None:
 def _published(state: State, record: r.Published) -> None:
     topic = state.topics[record.topic]
     partition = topic.partitions[record.partition]
-    partition.append(record, topic.config)
+    likely = likely_bytes(state, topic, record)
+    partition.append(record, topic.config, likely)
     topic.next_partition += 1
     topic.counters.published += record.count
-    note_stored(state, topic.name.namespace, record.size)
+    note_stored(state, topic.name.namespace, record.size + likely)
     if topic.depth_most is not None:
         topic.depth_most += record.count
     if topic.lanes_known is not None and partition.lanes:
@@ -254,7 +258,7 @@ def _leased(state: State, record: r.Leased) -> None:
     lease = group.leases.get(record.lease)
     if lease is None:
         lease = group.leases[record.lease] = LeaseState(record.lease, record.consumer, record.at, record.until)
-        state.lease_groups[record.lease] = (record.topic, record.group)
+        state.lease_groups.add(record.lease, (record.topic, record.group), topic.name.namespace, record.consumer)
         state.lease_number = max(state.lease_number, record.lease % LEASES_PER_EPOCH)
         state.watch_lease(record.lease, record.until)
     group.hold(lease, record.partition, record.offsets.copy())
@@ -278,7 +282,7 @@ def _delivery(state: State, record: Any) -> tuple[TopicCounters, Group, Feed, Le
 def _retire(state: State, group: Group, lease: LeaseState) -> None:
     if not lease.held:
         group.retire(lease)
-        state.lease_groups.pop(lease.id, None)
+        state.lease_groups.end(lease.id)
 
 
 def _acked(state: State, record: r.Acked) -> None:

@@ -54,7 +54,8 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
 
 def _load_commit(state: State, dumped: CommitDump) -> None:
     topics = {TopicId(topic): count for topic, count in dumped.topics.items()}
-    commit = state.transactions[dumped.namespace, dumped.name].commit = Committing(dumped.parts, topics)
+    commit = Committing(dumped.parts, topics)
+    state.transactions[dumped.namespace, dumped.name].begin_commit(commit)
     commit.number, commit.row = dumped.number, dumped.row
     commit.firsts = {(TopicId(topic), partition): first for topic, partition, first in dumped.firsts}
     state.hold(commit.firsts.items())
@@ -157,7 +158,7 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
     group.leases = {lease.id: lease for lease in map(load_lease, dumped.leases)}
     group.settled.load(dumped.settled)
     for lease in group.leases.values():
-        state.lease_groups[lease.id] = (topic.id, group.id)
+        state.lease_groups.add(lease.id, (topic.id, group.id), topic.name.namespace, lease.consumer)
         state.watch_lease(lease.id, lease.until)
         for partition, offsets in lease.held.items():
             group.feeds[partition].leased |= offsets

@@ -269,8 +269,10 @@ def expire_lease(draft: Draft, topic: Topic, group: Group, lease: LeaseState, co
 def _keep_alive(state: State, held: Held, now: int) -> None:
     """An extension is a sign of life; after a restart it may be the first one of the consumer."""
     topic, group = held.topic, held.group
-    if group.members.touch(held.lease.consumer, now) and topic.config.is_fifo:
-        group.members.rebalance(len(group.feeds), group.held_partitions, now)
+    if group.members.touch(held.lease.consumer, now):
+        state.note_joined(topic, group, [held.lease.consumer])
+        if topic.config.is_fifo:
+            group.members.rebalance(len(group.feeds), group.held_partitions, now)
     state.soft.alarms.set(MembersDue(topic.id, group.id), group.members.next_deadline())
 
 

@@ -20,12 +20,13 @@ from .members import Members
 from .topic import Topic
 from .transaction import Name, Place
 from .wheel import Wheel
+from .whereabouts import Whereabouts
 
 Label = tuple[str, str]
 
 
 class Stored:
-    """How many bytes a namespace stores: as they were counted, or, once something was removed, at most so many."""
+    """How many bytes the logs of a namespace hold: as they were counted, or, once something was removed, at most so many."""
 
     __slots__ = ("is_exact", "most")
 
@@ -40,6 +41,7 @@ class Soft:
         "copied_bytes",
         "copy_room",
         "ending",
+        "joined",
         "joining",
         "labelled_in_order",
         "leases_due",
@@ -55,6 +57,7 @@ class Soft:
         self.alarms = Alarms()
         self.leases_due = Wheel()  # when leases run out
         self.joining: dict[tuple[TopicId, str], Members] = {}  # who joins a group that a lease is about to make
+        self.joined = Whereabouts()  # where consumers are, as the members of groups tell
         # Consumers that wait no longer, and where they waited.
         self.unparking: deque[tuple[str, list[tuple[Topic, Group]]]] = deque()
         self.reassigned: set[TopicName] = set()  # partitions changed hands without a record; waiters must look again

@@ -22,10 +22,12 @@ from .producers import Producers
 from .shares import Shares
 from .soft import Label, Soft
 from .topic import Topic, TopicCounters
-from .transaction import Name, Place, Transaction, namespace_of
+from .transaction import Name, Place, StagedBytes, Transaction, namespace_of
 from .wheel import Wheel
+from .whereabouts import LeaseGroups
 
 _FEW = 1_024  # pairs of a wheel that are not worth sweeping
+_NO_GROUP = (TopicId(0), GroupId(0)), "", ""
 
 
 class State:
@@ -45,6 +47,7 @@ class State:
         "opened",
         "producers",
         "soft",
+        "staged",
         "topics",
         "transactions",
     )
@@ -63,9 +66,10 @@ class State:
         self.namespaces: dict[str, Quota] = {}  # those that are registered
         self.dedups: dict[str, SharedIds] = {}  # by namespace, for topics that share them
         self.transactions: Shares[Name, Transaction] = Shares(namespace_of)
+        self.staged = StagedBytes()
         self.ended: Shares[Name, tuple[int, bool]] = Shares(namespace_of)  # (when, committed), oldest first
         self.producers = Producers()
-        self.lease_groups: dict[LeaseId, tuple[TopicId, GroupId]] = {}
+        self.lease_groups = LeaseGroups()
         self.soft = Soft()
 
     def past_counters(self) -> Counters:
@@ -195,10 +199,29 @@ class State:
         return found is not None and found.until <= until  # later, where its dead letters had to wait for room
 
     def find_lease(self, lease: LeaseId) -> tuple[Topic | None, Group | None, LeaseState | None]:
-        topic_id, group_id = self.lease_groups.get(lease, (TopicId(0), GroupId(0)))
+        topic_id, group_id = self.lease_groups.get(lease, _NO_GROUP)[0]
         topic = self.topics.get(topic_id)
         group = topic.groups.get(group_id) if topic else None
         return topic, group, group.leases.get(lease) if group else None
+
+    def leases_of(self, topic: Topic, group: Group, consumers: Iterable[str]) -> list[LeaseState]:
+        held, namespace, place = self.lease_groups.whereabouts, topic.name.namespace, (topic.id, group.id)
+        found = [lease for one in consumers for lease in held.places(one, namespace).get(place, ())]
+        return [group.leases[lease] for lease in found]
+
+    def note_joined(self, topic: Topic, group: Group, consumers: Iterable[str]) -> None:
+        for consumer in consumers:
+            self.soft.joined.add(consumer, topic.name.namespace, (topic.id, group.id))
+
+    def note_left(self, topic: Topic, group: Group, consumers: Iterable[str]) -> None:
+        for consumer in consumers:
+            self.soft.joined.remove(consumer, topic.name.namespace, (topic.id, group.id))
+
+    def groups_of(self, consumer: str, namespace: str) -> list[tuple[Topic, Group]]:
+        """Those that it has joined, or has leases of."""
+        held, joined = self.lease_groups.whereabouts, self.soft.joined
+        places = joined.places(consumer, namespace) | held.places(consumer, namespace)
+        return [(self.topics[topic], self.topics[topic].groups[group]) for topic, group in places]
 
     def rearm_leases(self, now: int) -> None:
         """Looks at every lease anew: those that had been taken out to be decided were not."""
@@ -241,13 +264,23 @@ class State:
                 log.held = min((firsts[place] for firsts in holding if place in firsts), default=None)
                 log.tell()
 
-    def drop_promises(self, topic: TopicId) -> None:
+    def count_staged(self, transaction: Transaction, names: Iterable[TopicName]) -> None:
+        """Something became of what it has staged for these."""
+        for name in names:
+            topic = self.names.get(name)
+            left = transaction.bytes_left(name, None if topic is None else topic.id)
+            if by := left - transaction.bytes.get(name, 0):
+                transaction.bytes[name] = left
+                self.staged.change(name, by)
+
+    def drop_promises(self, topic: Topic) -> None:
         """It was deleted or purged: what transactions publish there is gone, also what they have not published yet."""
         for transaction in self.transactions.values():
             if transaction.commit is not None:
-                transaction.commit.drop(topic)
+                transaction.commit.drop(topic.id)
+                self.count_staged(transaction, [topic.name])
         for name, firsts in self.soft.ending.items():
-            self.soft.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic}
+            self.soft.ending[name] = {place: first for place, first in firsts.items() if place[0] != topic.id}
 
     def _log(self, topic: TopicId, partition: int) -> Partition | None:
         found = self.topics.get(topic)

@@ -24,7 +24,7 @@ from .publish import check_dues, check_fits, check_lanes, check_share, place
 from .quotas import check_stored
 from .settle import ack, check_runs, find_held
 from .state import State
-from .transaction import Name, Slice, Transaction
+from .transaction import Name, Slice, Transaction, share_bytes
 
 
 def decide_transact(state: State, command: Transact, now: int) -> Decision:
@@ -128,7 +128,8 @@ def decide_stage(state: State, command: Stage, now: int) -> Decision:
     check_dues(batch, now)
     if share is not None and batch.priorities is not None:
         check_lanes(topic, share.priorities.union(batch.priorities))
-    check_stored(state, command.publish.topic.namespace, size_of(batch))
+    kept = share_bytes(command.part) if share is None else 0
+    check_stored(state, command.publish.topic.namespace, size_of(batch) + kept)
     record = Staged(now, command.namespace, command.transaction, command.part, command.publish)
     return Decision([record], transaction.count + len(batch))
 

@@ -74,7 +74,7 @@ _UNKNOWN = (NotFoundError,)
 OPERATIONS: dict[type, Operation] = {
     c.Publish: Operation("publish", "write", Placed, (NotFoundError, FullError, TooManyError, RateLimitedError)),
     c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
-    c.Settle: Operation("settle", "read", Settled, about="runs"),
+    c.Settle: Operation("settle", "read", Settled, (FullError, TooManyError), about="runs"),
     c.Extend: Operation("settle", "read", Settled, about="runs"),
     c.SettleById: Operation("settle", "read", list[IdState], about="ids"),
     c.ExtendById: Operation("settle", "read", list[IdState], about="ids"),

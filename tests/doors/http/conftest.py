@@ -26,9 +26,9 @@ class Told(AuthorizedLink):
         if name not in ("ask", "call", "lease", "publish", "publish_or_wait", "subscribe"):
             return found
 
-        def noted(request: Any, *more: Any) -> Any:
+        def noted(request: Any, *more: Any, **named: Any) -> Any:
             self.asked.add(type(unwrap(request)))
-            return found(request, *more)
+            return found(request, *more, **named)
 
         return noted
 

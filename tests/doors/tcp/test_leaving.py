@@ -181,7 +181,7 @@ async def test_names_of_refused_consumers_are_not_remembered(home: Home) -> None
             assert (kind, problem["code"]) == (p.ERROR, "invalid")
         assert "1 to 255 bytes" in problem["message"]
         (session,) = home.door._sessions
-        assert session._consumers == set()
+        assert session._consumers._names == set()
         assert not home.door.presence._connected
 
 

@@ -63,16 +63,17 @@ def to_lease(
 
 
 async def _lease(call: Call, command: Lease) -> bytes:
-    if call.body.consumer is not None:
-        check_name("a consumer's name", command.consumer)
-        call.link.check(command)
-        call.services.gate.presence.requested(call.link.who(command.consumer))
+    def accepted(consumer: str) -> None:
+        if call.body.consumer is not None:
+            call.services.gate.presence.requested(call.link.who(consumer))
+
+    check_name("a consumer's name", command.consumer)
     if command.wait_ms and not call.services.is_closing:
         runs = await call.services.wait_for(
-            call, call.link.lease(command), lambda runs: give_back(call.link, command, runs)
+            call, call.link.lease(command, accepted=accepted), lambda runs: give_back(call.link, command, runs)
         )
     else:
-        runs = await call.link.lease(msgspec.structs.replace(command, wait_ms=0))
+        runs = await call.link.lease(msgspec.structs.replace(command, wait_ms=0), accepted=accepted)
         if call.is_gone:
             await give_back(call.link, command, runs)
             raise ClientGone

@@ -191,7 +191,8 @@ class Session:
             raise TooManyError(f"a connection has at most {_SUBSCRIPTIONS_MAX} subscriptions")
         lease = self._to_lease(command)
         check_command(lease)
-        pushed = PushSubscription(lease, self._link.subscribe(lease, command.credit))
+        subscription = self._link.subscribe(lease, command.credit, lambda _: self._note_consumer(lease))
+        pushed = PushSubscription(lease, subscription)
         self._pushed[command.id] = pushed
         pushed.task = asyncio.create_task(self._guarded(partial(self._push, command, pushed), command.ref, command.id))
 
@@ -219,7 +220,6 @@ class Session:
                 wanted = GetTopic(TopicName(lease.namespace, lease.topic))
                 await self._link.ask(wanted)  # said at once, not with the first credit
             self._link.check(lease)
-            self._note_consumer(lease)
             await self._tell(said.Subscribed(ref=command.ref, id=command.id))
             while True:
                 runs = await pushed.subscription.next()
@@ -234,9 +234,9 @@ class Session:
         group: str | None = None
         if lease.consumer != self._consumer and lease.topic is not None:
             topic, group = TopicName(lease.namespace, lease.topic), lease.group
-        if (lease.consumer, topic, group) not in self._consumers:
-            self._consumers.add((lease.consumer, topic, group))
-            self._services.gate.presence.came(self._link.who(lease.consumer), (topic, group))
+        consumer, presence = (lease.consumer, topic, group), self._services.gate.presence
+        if consumer not in self._consumers and presence.came(self._link.who(lease.consumer), (topic, group)):
+            self._consumers.add(consumer)
 
     async def _deliver(self, id: str, pushed: PushSubscription, runs: list[LeasedRun]) -> None:
         try:

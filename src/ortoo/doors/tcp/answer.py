@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ortoo.broker.budget import Share
@@ -14,10 +15,12 @@ from ortoo.model.queries import Query
 from ortoo.wire import protocol as p
 
 
-async def answer(link: AuthorizedLink, request: p.Request, share: Share, size: int) -> Any:
+async def answer(
+    link: AuthorizedLink, request: p.Request, share: Share, size: int, accepted: Callable[[str], None] | None = None
+) -> Any:
     """The body of the answer. Nothing is awaited before a command is submitted, so commands keep their order.
 
-    The request holds so much of that share.
+    The request holds so much of that share. `accepted` is told of consumers whose leases are not refused.
     """
     if isinstance(request, p.Ping):
         return None
@@ -34,7 +37,7 @@ async def answer(link: AuthorizedLink, request: p.Request, share: Share, size: i
     if isinstance(wanted, Publish):
         return await link.publish(command)  # type: ignore[arg-type]
     if isinstance(command, Lease):
-        return await link.lease(command)
+        return await link.lease(command, accepted=accepted)
     return await link.call(command)
 
 

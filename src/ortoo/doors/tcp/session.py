@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ortoo.broker.addresses import Visit
 from ortoo.broker.budget import Share
 from ortoo.broker.gate import AuthorizedLink, Gate
-from ortoo.broker.presence import Presence
+from ortoo.broker.presence import Consumers, Presence
 from ortoo.broker.subscription import Subscription
 from ortoo.doors.peer import address_of, peer_certificate
 from ortoo.doors.unsent import unsent
@@ -32,6 +32,7 @@ from ortoo.wire.outbox import Outbox
 from .answer import answer
 from .cutting import Cutter
 from .errors import HTTP_METHODS, NOT_HTTP, problem_of
+from .hello import read_hello
 
 REQUESTS_MAX = 2_048  # under way on one connection; who waits for messages does not count
 BYTES_MAX = 128 * 1024 * 1024  # of them
@@ -39,7 +40,6 @@ WAITING_BYTES = 2_048  # what a publish that waits weighs beside what it brings;
 SUBSCRIPTIONS_MAX = 10_000  # of one connection
 POLLS_MAX = 10_000  # leases and publishes of one connection that wait
 CREDIT_MAX = 1_000_000
-CONSUMERS_MAX = 10_000  # of one connection whose leaving is noticed here; the others' sessions run out by themselves
 HELLO_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 BODIES_PER_TURN = 256  # frames taken in one turn of the event loop; the others follow in later turns
@@ -67,6 +67,7 @@ class Session(asyncio.Protocol):
         self._bodies: deque[memoryview] = deque()  # of whole frames that wait for their turn
         self._waiting = 0  # bytes of them
         self._is_due = False  # their turn will come
+        self._is_held_up = False  # a heavy one waits for its own, and nothing overtakes it
         self._is_reading = True
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._link: AuthorizedLink | None = None
@@ -76,7 +77,6 @@ class Session(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._polls: dict[int, asyncio.Task[None]] = {}  # by request: those that may wait long and can be cut short
         self._subscriptions: dict[int, Subscription] = {}
-        self._consumers: set[str] = set()
         self._share = Share(self._gate.budget, self.regulate, self._cut)
         self._held = 0  # of the share: frames that are not whole yet, or wait for their turn
         self._unheard = 0  # bytes of it since the last sign of life
@@ -111,7 +111,7 @@ class Session(asyncio.Protocol):
         if self._visit is not None:
             self._visit.leave()
         if self._link is not None:
-            self._services.presence.went(map(self._link.who, self._consumers))
+            self._consumers.went()
             self._link.disconnect()
         self._services.ended(self)
 
@@ -141,6 +141,8 @@ class Session(asyncio.Protocol):
             return
         try:
             for _ in range(min(BODIES_PER_TURN, len(self._bodies))):
+                if self._is_held_up:
+                    break
                 body = self._bodies.popleft()
                 self._waiting -= len(body)
                 self._receive(body)
@@ -191,7 +193,7 @@ class Session(asyncio.Protocol):
         if self._is_reading != (not is_crowded and not self._bodies):
             self._is_reading = not self._is_reading
             (self._transport.resume_reading if self._is_reading else self._transport.pause_reading)()
-        if self._bodies and not is_crowded and not self._is_due:
+        if self._bodies and not is_crowded and not self._is_due and not self._is_held_up:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._take_bodies)
 
@@ -245,21 +247,13 @@ class Session(asyncio.Protocol):
                 self._serve(request_id, request, len(body))
 
     def _greet(self, body: memoryview) -> None:
-        try:
-            request_id, hello = p.decode_request(body)
-        except InvalidError as error:
-            raise ProtocolError(str(error)) from None
-        if not isinstance(hello, p.Hello):
-            raise ProtocolError("the first frame of a client must be its hello")
-        if hello.protocol != p.PROTOCOL:
-            raise ProtocolError(f"this server speaks protocol {p.PROTOCOL}, the client {hello.protocol}")
+        request_id, hello = read_hello(body)
         self._visit.ask()
         self._link = self._gate.connect(hello.token, address_of(self._transport), self.peer)
         self.heard = asyncio.get_running_loop().time()
         self._splitter.bytes_max = p.FRAME_BYTES_MAX
-        for consumer in hello.consumers:
-            if self._services.presence.is_known(self._link.who(consumer)):  # else of another door, and not ours to end
-                self._note_consumer(consumer)
+        self._consumers = Consumers(self._services.presence, self._link.who)
+        self._consumers.note_known(hello.consumers)
         welcome = p.Welcome(p.PROTOCOL, self._services.server, p.FRAME_BYTES_MAX, round(IDLE_SECONDS * 1000))
         self._send(p.ANSWER, request_id, welcome)
 
@@ -279,6 +273,7 @@ class Session(asyncio.Protocol):
             self._send(p.ANSWER, 0, None)
 
     def _serve(self, request_id: int, request: p.Request, size: int) -> None:
+        assert self._link is not None
         may_wait = isinstance(request, Lease | p.PublishOrWait) and request.wait_ms > 0
         try:
             if type(request) is not p.Ping:
@@ -291,23 +286,32 @@ class Session(asyncio.Protocol):
         if isinstance(request, p.PublishOrWait):
             size += WAITING_BYTES
         self._share.take(size)
-        self._start(request_id, self._answer(request_id, request, size), may_wait, size)
+        if self._link.is_heavy(request):
+            self._is_held_up = True
+            self._link.line_up(request, lambda: self._go_on(request_id, request, size))
+        else:
+            self._start(request_id, self._answer(request_id, request, size), may_wait, size)
+
+    def _go_on(self, request_id: int, request: p.Request, size: int) -> None:
+        self._is_held_up = False
+        if self._is_leaving:  # the client asks again, elsewhere or later
+            self._share.give_back(size)
+            return
+        self._start(request_id, self._answer(request_id, request, size), False, size)
+        if self._bodies:
+            self.regulate()
 
     async def _answer(self, request_id: int, request: p.Request, size: int) -> None:
         assert self._link is not None
         try:
-            if isinstance(request, Lease):
-                check_command(request)  # first: a name that is refused may be of any length
-                if request.consumer not in self._consumers:
-                    self._link.check(request)
-                    self._note_consumer(request.consumer)
             if isinstance(request, Query) or (isinstance(request, Lease) and not request.wait_ms):
                 async with self._reading:
                     await self._writable.wait()
-                    self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
+                    made = await answer(self._link, request, self._share, size, self._consumers.note)
+                    self._send(p.ANSWER, request_id, made)
             elif isinstance(request, Lease):
                 await self._writable.wait()
-                runs = await answer(self._link, request, self._share, size)
+                runs = await answer(self._link, request, self._share, size, self._consumers.note)
                 await self._hand_over(p.ANSWER, request_id, request, runs)
             else:
                 self._send(p.ANSWER, request_id, await answer(self._link, request, self._share, size))
@@ -341,12 +345,6 @@ class Session(asyncio.Protocol):
         if self in self._services.stalled:
             self.regulate()
 
-    def _note_consumer(self, consumer: str) -> None:
-        assert self._link is not None
-        if consumer not in self._consumers and len(self._consumers) < CONSUMERS_MAX:
-            self._consumers.add(consumer)
-            self._services.presence.came(self._link.who(consumer))
-
     # -- subscriptions
 
     def _subscribe(self, request_id: int, request: p.Subscribe) -> None:
@@ -362,8 +360,7 @@ class Session(asyncio.Protocol):
         except OrtooError as error:
             self._send(p.ERROR, request_id, p.to_problem(error))
             return
-        self._note_consumer(request.lease.consumer)
-        subscription = self._link.subscribe(request.lease, request.credit)
+        subscription = self._link.subscribe(request.lease, request.credit, self._consumers.note)
         self._subscriptions[request_id] = subscription
         delivering = self._deliver(request_id, request.lease, subscription)
         self._start(request_id, delivering, may_wait=True, size=0)
