@@ -426,4 +426,4 @@ async def test_names_of_refused_consumers_are_not_remembered(home: Home, monkeyp
         assert sessions[0]._consumers == set()
         peer.writer.write(said("subscribe", id="s", topic="t", consumer="c"))
         assert (await peer.hear())["type"] == "subscribed"
-        assert len(sessions[0]._consumers) == 1
+        await until(lambda: len(sessions[0]._consumers) == 1)
