@@ -7,5 +7,7 @@ from __future__ import annotations
 
 from ortoo.doors.http.routing import Dialect
 
-_ALL: tuple[Dialect, ...] = ()
+from .goqueue import GOQUEUE
+
+_ALL: tuple[Dialect, ...] = (GOQUEUE,)
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
