@@ -8,6 +8,7 @@ from time import time
 import msgspec
 
 from ortoo.broker.turns import Turns
+from ortoo.dialects.durations import duration_text
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import DeleteMessage, Position
@@ -16,7 +17,6 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import GetTopic, GetTrace, ListMessages, Scan
 from ortoo.model.replies import TopicInfo
 
-from .durations import duration_text
 from .shapes import DELAYED_MAX, Count, Offset
 from .topics import name_of, to_number
 

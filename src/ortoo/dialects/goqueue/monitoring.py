@@ -8,6 +8,7 @@ from time import monotonic, time
 import msgspec
 
 from ortoo.dialects.callers import namespace_of
+from ortoo.dialects.durations import duration_text
 from ortoo.dialects.exposition import CONTENT_TYPE, Exposition
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.answers import Answer
@@ -20,7 +21,6 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 from ortoo.model.version import __version__
 
 from . import priorities
-from .durations import duration_text
 from .topics import NODE, all_topics
 
 _PRIORITY_TOPICS_MAX = 100  # whose waiting messages are looked at

@@ -35,8 +35,8 @@ NODE = "ortoo"
 class PartitionPlace(msgspec.Struct):
     partition: int
     leader: str = NODE
-    replicas: list[str] = [NODE]
-    isr: list[str] = [NODE]
+    replicas: tuple[str, ...] = (NODE,)
+    isr: tuple[str, ...] = (NODE,)
 
 
 class Partitions(msgspec.Struct):

@@ -14,3 +14,11 @@ def duration_text(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes}m{text}"
     return f"{minutes}m{text}" if minutes else text
+
+
+def short_duration(seconds: float) -> str:
+    """The same without what is nought: `168h`, `5m`, `1h30m`."""
+    text = duration_text(seconds)
+    if text.endswith("m0s"):
+        text = text.removesuffix("0s")
+    return text.removesuffix("0m") if text.endswith("h0m") else text
