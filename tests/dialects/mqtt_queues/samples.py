@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
-class Sample(NamedTuple):
+class Sample(msgspec.Struct, frozen=True):
     body: Any = None
     query: str = ""
     params: dict[str, str] = {}
