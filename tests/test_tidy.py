@@ -22,10 +22,12 @@ LONG_MODULES: dict[str, int] = {}
 
 # Modules allowed to catch everything: the committer, the edge of a door, what cleans up and raises on.
 BROAD_EXCEPTS: set[str] = {
+    "src/ortoo/app/resolver.py",  # whoever waits is told, or a thread of theirs would be lost
     "src/ortoo/app/audit.py",  # it runs by itself: what cannot be written now is tried again
     "src/ortoo/broker/commits.py",  # a store may raise anything, and so may observers: the committer goes on
     "src/ortoo/broker/coordinator.py",  # a mistake of ours with one transaction must not stop the others
     "src/ortoo/broker/leasing.py",  # a mistake of ours is told to the one who waits, and stops nobody else
+    "src/ortoo/broker/sampler.py",  # it runs by itself: one topic, one listener or one second must not end the others
     "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds
     "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended

@@ -45,6 +45,8 @@ from .model.message import Message, Received
 from .model.namespaces import Quota
 from .model.replies import (
     GroupInfo,
+    KeyCounts,
+    KeysFound,
     MessageInfo,
     NamespaceInfo,
     PartitionInfo,
@@ -54,6 +56,7 @@ from .model.replies import (
     Trace,
     TraceEvent,
 )
+from .model.series import Series
 from .model.topic import TopicConfig
 from .model.version import __version__
 
@@ -72,6 +75,8 @@ __all__ = [
     "Handlers",
     "HistoryEvent",
     "InvalidError",
+    "KeyCounts",
+    "KeysFound",
     "LeaseLostError",
     "Message",
     "MessageInfo",
@@ -93,6 +98,7 @@ __all__ = [
     "RequestError",
     "Sent",
     "SentMessages",
+    "Series",
     "Stats",
     "StoreFailedError",
     "SyncQueue",

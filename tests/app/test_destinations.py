@@ -4,16 +4,17 @@ import asyncio
 import hmac
 import logging
 import re
-import socket
-from typing import Any
+import threading
 
 import httpx
 import pytest
 
 import ortoo
+from ortoo.app import resolver
 from ortoo.app import webhook as webhook_module
-from ortoo.app.destinations import ANYWHERE, DestinationError, Destinations
+from ortoo.app.destinations import DestinationError, Destinations, anywhere
 from ortoo.app.post import PostError, post_json
+from ortoo.app.resolver import Resolver
 from ortoo.app.server import Server
 from ortoo.app.signature import namespace_key, sign
 from ortoo.app.webhook import Webhook
@@ -76,15 +77,12 @@ class Names:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: list[list[str]]) -> None:
         self.asked: list[str] = []
         self._answers = {name.replace("_", "."): list(found) for name, found in answers.items()}
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self._look_up)
+        monkeypatch.setattr(resolver, "_ask_system", self._look_up)
 
-    async def _look_up(self, host: str, port: int, **_: Any) -> list[Any]:
-        if host not in self._answers:
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    def _look_up(self, host: str, port: int) -> list[str]:
         self.asked.append(host)
         answers = self._answers[host]
-        found = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [(0, 0, 0, "", (address, port)) for address in found]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -95,7 +93,7 @@ def test_without_a_list_a_public_address_is_good(address: str) -> None:
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_without_a_list_no_other_address_is_good_however_it_is_written(address: str) -> None:
     assert not Destinations().permits("a.example", address)
-    assert ANYWHERE.permits("a.example", address)
+    assert anywhere().permits("a.example", address)
 
 
 def test_with_a_list_only_what_it_names_is_good() -> None:
@@ -158,7 +156,7 @@ async def test_of_several_addresses_only_those_that_are_allowed_are_tried(monkey
     async with receiving() as receiver:
         Names(monkeypatch, many_example=[["10.0.0.1", "::1", "127.0.0.2", "127.0.0.1"]])
         destinations = Destinations(["127.0.0.0/8"])
-        assert await destinations.addresses("many.example", 80) == ["127.0.0.2", "127.0.0.1"]
+        assert await destinations.addresses("default", "many.example", 80) == ["127.0.0.2", "127.0.0.1"]
         await post_json(f"http://many.example:{receiver.port}/", b"{}", 60, destinations)
         assert receiver.requests == 1, "127.0.0.2 does not take it, so that the next one is asked"
 
@@ -294,3 +292,44 @@ async def test_without_a_secret_nothing_is_signed() -> None:
         await receiver.until(letters=1)
     assert signed_head(receiver.heads[0]) is None
     assert Settings().webhooks.secrets == []
+
+
+async def test_a_name_that_no_list_has_is_not_even_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(monkeypatch, other_example=[["127.0.0.1"]])
+    with pytest.raises(DestinationError, match=r"other\.example is not in webhooks\.allow"):
+        await Destinations(["hooks.example.com"]).addresses("default", "other.example", 80)
+    assert names.asked == []
+    assert await Destinations(["127.0.0.1"]).addresses("default", "127.0.0.1", 80) == ["127.0.0.1"]
+    assert names.asked == [], "an address needs no looking up"
+
+
+async def test_names_that_take_for_ever_hold_up_those_of_their_own_namespace_only() -> None:
+    ending = threading.Event()
+
+    def look_up(host: str, port: int) -> list[str]:
+        if host.endswith(".slow.example"):
+            assert ending.wait(60)
+        return ["192.0.2.1"]
+
+    names = Resolver(look_up, threads_max=4)
+    slow = [asyncio.create_task(names.addresses("theirs", f"{number}.slow.example", 80)) for number in range(20)]
+    again = [asyncio.create_task(names.addresses("theirs", "0.slow.example", 80)) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in slow[10:] + again:  # whoever gives up does not get the thread back
+        task.cancel()
+    await asyncio.gather(*slow[10:], *again, return_exceptions=True)
+    assert sum(thread.name == "ortoo-resolver" for thread in threading.enumerate()) <= 2
+    for _ in range(5):
+        assert await asyncio.wait_for(names.addresses("ours", "hooks.example", 80), 60) == ["192.0.2.1"]
+    ending.set()
+    assert await asyncio.gather(*slow[:10]) == [["192.0.2.1"]] * 10
+
+
+async def test_a_name_that_leads_nowhere_is_told_to_all_who_ask() -> None:
+    def look_up(host: str, port: int) -> list[str]:
+        raise UnicodeError("label too long") if host == "x" * 64 else OSError("no such name")
+
+    names = Resolver(look_up)
+    for host in ("gone.example", "x" * 64):
+        found = await asyncio.gather(*(names.addresses("n", host, 80) for _ in range(3)), return_exceptions=True)
+        assert [type(one) for one in found] == [OSError] * 3

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 from ortoo.auth import Authenticator, ClaimRules
@@ -316,3 +318,26 @@ def _told(door: Authenticator, token: str) -> str:
     except UnauthenticatedError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize("token_id", ["", "zzz"])
+async def test_retiring_a_stolen_key_ends_whatever_it_has_signed(folder: Path, token_id: str) -> None:
+    """Whoever has the key can write any id into a token, or none."""
+    made(folder)
+    [key] = read_signing_keys(folder)
+    payload = claims(sub="thief", jti=token_id or None)
+    forged = jwt.encode(payload, base64.b64decode(key.secret), "HS256", headers={"kid": key.kid})
+    door = guarding(folder)
+    connected = door.admit(forged)
+    rotate(folder, 0, NOW)
+    await door.look()
+    assert not may_stay(door, connected)
+
+
+def test_nobody_with_a_token_is_called_like_a_certificate(folder: Path) -> None:
+    with pytest.raises(InvalidError, match="are for certificates"):
+        make_token(folder, "cert:alice", [READ], NOW + DAY, NOW)
+    made(folder)
+    [key] = read_signing_keys(folder)
+    forged = jwt.encode(claims(sub="cert:alice"), base64.b64decode(key.secret), "HS256", headers={"kid": key.kid})
+    assert "are for certificates" in refusal(guarding(folder), forged)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ortoo.broker import Broker
+from ortoo.broker import Broker, Sampler, SeriesReader
 from ortoo.broker.rights import Rights
 from ortoo.broker.view import View
 from ortoo.model import queries as q
@@ -21,7 +21,7 @@ from tests.turns import Turns, counting_turns
 
 OTHERS = 500
 LOOKS_PER_TURN = 200  # at most, with a single pattern
-QUERIES = [q.ListTopics(None), q.ListNamespaces(None), q.GetStats(), q.GetMetrics()]
+QUERIES = [q.ListTopics(None), q.ListNamespaces(None), q.GetStats(), q.GetMetrics(), q.GetSeries()]
 
 pytestmark = pytest.mark.parametrize("query", QUERIES, ids=lambda query: type(query).__name__)
 
@@ -35,6 +35,9 @@ async def broker() -> AsyncIterator[Broker]:
         await broker.call(SetNamespace(f"also-{number}"))
     for name in ("orders", "secret"):
         await broker.call(CreateTopic(TopicName("shop", name), TopicConfig(partitions=1)))
+    sampler = Sampler(broker)
+    broker.meters.series = SeriesReader(sampler)
+    await sampler.sample()
     yield broker
     await broker.close()
 
@@ -99,5 +102,7 @@ async def test_the_answer_has_what_may_be_seen_and_no_more(broker: Broker, query
             assert [(info.name, info.topics) for info in answer] == [("others", 1), ("shop", 1)]
         case q.GetStats():
             assert answer.topics == 2
+        case q.GetSeries():
+            assert (answer.topics, answer.left_out) == (2, 0)
         case q.GetMetrics():
             assert [str(topic.name) for topic in answer.topics] == ["others/topic-7", "shop/orders"]

@@ -126,11 +126,13 @@ def samples(place: Place) -> dict[type, Any]:
         q.GetTopic(TOPIC),
         q.GetStats(),
         q.GetMetrics(),
+        q.GetSeries(topic=TOPIC),
         q.Scan(TOPIC, 0, start),
         q.GetOffsets(TOPIC, start),
         q.ScanHistory(TOPIC, 0, 0),
         q.GetMessage(place.message),
         q.ListMessages(TOPIC, "g", "ready"),
+        q.ListKeys(TOPIC, "g"),
         q.GetTrace(place.message),
     ]
     return {type(request): request for request in found}
@@ -148,6 +150,8 @@ def expected(role: str, kind: type) -> str | None:
             return None if role == "server" else FORBIDDEN
         case "anything" if kind is q.ListTopics:
             return None if in_ours(role, operation.scope) else FORBIDDEN
+        case "anything" if kind is q.GetSeries:
+            return None if grants(role, operation.scope) else FORBIDDEN
         case "anything":
             return None if any({"read", "admin"} & set(grant.scopes) for grant in ROLES[role]) else FORBIDDEN
         case "server":
@@ -207,7 +211,11 @@ BODIES: dict[str, Any] = {
     "POST /v1/transactions": {"publishes": [{"topic": "orders", **NEW}]},
     "POST /v1/transactions/{name}/stage": {"part": "a", "topic": "orders", **NEW},
 }
-QUERIES = {"/v1/topics/{topic}/history": "&partition=0", "/v1/topics/{topic}/groups/{group}/messages": "&state=ready"}
+QUERIES = {
+    "/v1/topics/{topic}/history": "&partition=0",
+    "/v1/topics/{topic}/groups/{group}/messages": "&state=ready",
+    "/v1/series": "&topic=orders",
+}
 
 
 def refusals(role: str, does: tuple[type, ...], route: str) -> set[str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from ortoo.model import commands as c
 from ortoo.model import queries as q
 from ortoo.model.batch import Outgoing
-from ortoo.model.names import INBOX_LABELS, TopicName, parse_receipt
+from ortoo.model.errors import CorruptionError
+from ortoo.model.names import INBOX_LABELS, TopicId, TopicName, parse_receipt
+from ortoo.model.replies import Columns
 from ortoo.model.topic import INBOX_CONFIG, TopicConfig
 from ortoo.wire import protocol as p
 from tests.doors.roles import OURS, Shared, serving_roles
@@ -26,6 +28,9 @@ async def home() -> AsyncIterator[Shared]:
         yield home
 
 
+INBOX = f"reply.{0x4711:032x}"
+
+
 async def code_of(home: Shared, role: str, *requests: object) -> list[str | None]:
     codes = []
     async with home.wire(greets=False) as wire:
@@ -37,7 +42,7 @@ async def code_of(home: Shared, role: str, *requests: object) -> list[str | None
 
 
 async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
-    inbox = TopicName(OURS, "reply.4711")
+    inbox = TopicName(OURS, INBOX)
     assert await code_of(home, "worker", c.CreateTopic(inbox, INBOX_CONFIG)) == [None]
     answer = c.Publish(inbox, Outgoing([b"PIN=1234"]))
     assert await code_of(home, "mails admin", answer) == [None]  # whoever is asked may answer
@@ -46,7 +51,7 @@ async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
     assert others == ["forbidden", "forbidden", "forbidden", "exists"]
     listed = (await home.ask("mails admin", "GET", f"/v1/topics?namespace={OURS}")).json()["topics"]
     assert listed == []
-    assert "4711" not in (await home.ask("mails admin", "GET", "/metrics")).text
+    assert INBOX not in (await home.ask("mails admin", "GET", "/metrics")).text
     assert await code_of(home, "reader", c.DeleteTopic(inbox)) == ["forbidden"]
     assert await code_of(home, "worker", scan, lease, c.DeleteTopic(inbox)) == [None, None, None]
 
@@ -60,7 +65,7 @@ async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
     ],
 )
 async def test_an_inbox_is_nothing_but_an_inbox(home: Shared, config: TopicConfig) -> None:
-    assert await code_of(home, "writer", c.CreateTopic(TopicName(OURS, "reply.1"), config)) == ["forbidden"]
+    assert await code_of(home, "writer", c.CreateTopic(TopicName(OURS, INBOX), config)) == ["forbidden"]
 
 
 @pytest.mark.parametrize("role", ["nobody", "stranger", "mails admin", "writer"])
@@ -105,6 +110,46 @@ async def test_a_transaction_tells_nothing_of_the_leases_of_others(home: Shared)
                 told.append(repr(await wire.ask(c.Transact(chosen, []))).replace("9999.", f"{ref.topic}."))
             assert told[0] == told[1]
     await home.queue.ack(held)
+
+
+@pytest.mark.parametrize("name", ["reply.failed", "reply.orders.dlq", "reply.4711", "reply.", f"reply.{'F' * 32}"])
+async def test_only_what_is_named_like_an_inbox_is_one(name: str, home: Shared) -> None:
+    """Else the dead letters of others could be had by making their topic first."""
+    made = await code_of(home, "mails admin", c.CreateTopic(TopicName(OURS, name), INBOX_CONFIG))
+    assert made == ["forbidden"]
+
+
+async def test_a_label_alone_makes_nobody_the_owner_of_a_topic(home: Shared) -> None:
+    topic = TopicName(OURS, INBOX)
+    await home.queue.create_topic(INBOX, namespace=OURS, labels={"owner": "mails admin"})
+    scan, publish = q.Scan(topic, 0, c.START), c.Publish(topic, Outgoing([b"x"]))
+    assert await code_of(home, "mails admin", scan, publish, c.DeleteTopic(topic)) == ["forbidden"] * 3
+
+
+async def test_an_answer_to_somebody_who_has_gone_makes_no_topic(home: Shared) -> None:
+    answer = c.Publish(TopicName(OURS, INBOX), Outgoing([b"x"]))
+    assert await code_of(home, "mails admin", answer) == ["not_found"]
+    assert await code_of(home, "server", answer) == ["not_found"]
+    assert await home.queue.topics(namespace=OURS) == []
+
+
+async def test_a_poll_acks_only_what_it_hands_out(home: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read fails, as it does for those whose tokens never end, and is told of among the dead letters."""
+    await home.queue.create_topic("orders", namespace=OURS, partitions=1, max_attempts=1)
+    await home.queue.publish_many("orders", [b"%d" % number for number in range(3)], namespace=OURS)
+    read = home.broker.store.read
+
+    async def damaged(topic: TopicId, partition: int, offsets: Sequence[int]) -> Columns:
+        if 1 in offsets:
+            raise CorruptionError("the frame of message 1 is damaged")
+        return await read(topic, partition, offsets)
+
+    monkeypatch.setattr(home.broker.store, "read", damaged)
+    async with home.connect(token="reader", namespace=OURS) as queue:
+        taken = await queue.lease("orders", max_messages=3, wait=1, lease=30, auto_ack=True)
+    assert [message.value for message in taken] == [b"0", b"2"]
+    [group] = (await home.queue.topic("orders", namespace=OURS)).groups
+    assert group.leased == 1
 
 
 async def test_a_publish_that_waits_for_room_is_not_done_once_its_token_is_revoked(home: Shared) -> None:

@@ -10,13 +10,13 @@ leads where its owner wants it to, also to private addresses, but never to those
 
 from __future__ import annotations
 
-import asyncio
 import re
-import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from ortoo.model.errors import ConfigError
+
+from .resolver import Resolver
 
 Address = IPv4Address | IPv6Address
 
@@ -39,8 +39,9 @@ class DestinationError(Exception):
 
 
 class Destinations:
-    def __init__(self, allow: Sequence[str] = ()) -> None:
+    def __init__(self, allow: Sequence[str] = (), resolver: Resolver | None = None) -> None:
         """ConfigError when one of them is no name, address or network."""
+        self._resolver = resolver or Resolver()
         self._networks = []
         self._names: set[str] = set()
         for entry in allow:
@@ -50,10 +51,14 @@ class Destinations:
                 self._names.add(_checked_name(entry))
         self._is_listed = bool(allow)
 
-    async def addresses(self, host: str, port: int) -> list[str]:
+    async def addresses(self, namespace: str, host: str, port: int) -> list[str]:
         """What the host leads to now, as far as that is allowed. DestinationError when nothing of it is."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        given = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if _is_address(host):
+            given = [host]
+        elif self._is_listed and not self._networks and not self._names_host(_canonical(host)):
+            raise DestinationError(f"{host} is not in webhooks.allow")  # wherever it leads
+        else:
+            given = await self._resolver.addresses(namespace, host, port)
         good = [address for address in given if self.permits(host, address)]
         if not good:
             raise DestinationError(f"{host} leads to {', '.join(given)}, which webhooks.allow does not allow")
@@ -64,7 +69,7 @@ class Destinations:
         if any(plain in network for network in self._networks):
             return True
         if self._is_listed:
-            return self._names_host(host.lower().removesuffix(".")) and not _is_forbidden(plain)
+            return self._names_host(_canonical(host)) and not _is_forbidden(plain)
         return _is_public(plain)
 
     def _names_host(self, host: str) -> bool:
@@ -73,11 +78,25 @@ class Destinations:
         )
 
 
-ANYWHERE = Destinations(["0.0.0.0/0", "::/0"])  # for a queue in the program that sets its webhooks itself
+def _canonical(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def anywhere() -> Destinations:
+    """For a queue in the program that sets its webhooks itself."""
+    return Destinations(["0.0.0.0/0", "::/0"])
 
 
 def _checked_name(entry: str) -> str:
-    name = entry.lower().removesuffix(".")
+    name = _canonical(entry)
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"webhooks.allow takes host names, *.NAMES, addresses and networks such as 10.1.0.0/16, not {entry!r}"

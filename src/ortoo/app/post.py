@@ -11,7 +11,9 @@ import ssl
 from functools import cache
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from .destinations import ANYWHERE, Destinations
+from ortoo.model.names import DEFAULT_NAMESPACE
+
+from .destinations import Destinations, anywhere
 
 SIGNATURE_HEADER = "Ortoo-Signature"
 _LINE_BYTES_MAX = 8 * 1024
@@ -28,12 +30,17 @@ class SilentError(PostError):
 
 
 async def post_json(
-    url: str, body: bytes, seconds: float, destinations: Destinations = ANYWHERE, signature: str | None = None
+    url: str,
+    body: bytes,
+    seconds: float,
+    destinations: Destinations | None = None,
+    signature: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
 ) -> None:
     """Returns when the receiver answered with a status of 2xx. DestinationError when it may not be asked."""
     try:
         async with asyncio.timeout(seconds):
-            status = await _exchange(urlsplit(url), body, destinations, signature)
+            status = await _exchange(urlsplit(url), body, destinations or anywhere(), signature, namespace)
     except TimeoutError:
         raise SilentError(f"no answer within {seconds:g} s") from None
     except (OSError, ValueError, EOFError) as error:  # also certificates, names that cannot be resolved, cut answers
@@ -42,10 +49,12 @@ async def post_json(
         raise PostError(f"it answered {status}")
 
 
-async def _exchange(url: SplitResult, body: bytes, destinations: Destinations, signature: str | None) -> int:
+async def _exchange(
+    url: SplitResult, body: bytes, destinations: Destinations, signature: str | None, namespace: str
+) -> int:
     assert url.hostname is not None, "a webhook without a host is refused by its topic"
     port = url.port or (443 if url.scheme == "https" else 80)
-    addresses = await destinations.addresses(url.hostname, port)
+    addresses = await destinations.addresses(namespace, url.hostname, port)
     reader, writer = await _connect(addresses, port, url.hostname if url.scheme == "https" else None)
     try:
         writer.write(_head(url, len(body), signature) + body)

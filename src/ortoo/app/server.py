@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import msgspec
 import uvloop
 
-from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Throttle
+from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Sampler, SeriesReader, Throttle
 from ortoo.dialects import DIALECTS
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
@@ -75,6 +75,7 @@ class Server:
         self.certificates: Certificates | None = None  # with TLS, once it has started
         self._metrics = Metrics(self.broker, self.webhook, self._certificate_seconds)
         self.watch = Watch(self.broker)
+        self.sampler = _make_sampler(self.broker)
         self._open = AsyncExitStack()  # what is to be closed, the last first
         self._is_stopping = False
 
@@ -104,6 +105,8 @@ class Server:
         self.watch.look()
         self.watch.start()
         undo.push_async_callback(self.watch.stop)
+        self.sampler.start()
+        undo.push_async_callback(self.sampler.stop)
         if self.certificates is not None:
             self.certificates.start()
             undo.push_async_callback(self.certificates.stop)
@@ -220,6 +223,13 @@ def _make_webhook(broker: Broker, destinations: Destinations, secrets: list[str]
     webhook = Webhook(broker, broker.on_dead_letters, destinations=destinations, secrets=secrets)
     broker.problem_sources.append(webhook.problems)
     return webhook
+
+
+def _make_sampler(broker: Broker) -> Sampler:
+    sampler = Sampler(broker)
+    broker.meters.series = SeriesReader(sampler)
+    broker.problem_sources.append(sampler.problems)
+    return sampler
 
 
 def _files_per_door(doors: int) -> int:

@@ -33,7 +33,7 @@ from ortoo.model.notices import DeadLetterNotice
 from ortoo.model.queries import GetTrace
 from ortoo.model.records import Origin
 
-from .destinations import ANYWHERE, DestinationError, Destinations
+from .destinations import DestinationError, Destinations, anywhere
 from .post import PostError, SilentError, post_json
 from .signature import sign
 from .turns import Turns
@@ -81,9 +81,9 @@ class Webhook:
         announced: list[Callable[[list[DeadLetterNotice]], None]],
         pauses: Sequence[float] = PAUSES_S,
         letters_max: int = LETTERS_MAX,
-        destinations: Destinations = ANYWHERE,
+        destinations: Destinations | None = None,
         secrets: Sequence[str] = (),
-        post: Callable[[str, bytes, float, Destinations, str | None], Awaitable[None]] = post_json,
+        post: Callable[[str, bytes, float, Destinations, str | None, str], Awaitable[None]] = post_json,
     ) -> None:
         """`announced`: who is told of dead letters; it enters itself there. The link is asked what happened before.
 
@@ -93,7 +93,7 @@ class Webhook:
         self._announced = announced
         self._pauses = pauses
         self._letters_max = letters_max
-        self._destinations = destinations
+        self._destinations = destinations or anywhere()
         self._secrets = secrets
         self._post = post
         self._refusals: dict[str, float] = {}  # when each receiver was refused last, the latest at the end
@@ -188,7 +188,7 @@ class Webhook:
             signature = sign(self._secrets, body, round(time()), letter.namespace)
             is_silent = False
             try:
-                await self._post(letter.webhook, body, ANSWER_S, self._destinations, signature)
+                await self._post(letter.webhook, body, ANSWER_S, self._destinations, signature, letter.namespace)
             except SilentError:
                 is_silent = True
                 raise

@@ -27,7 +27,6 @@ from .jwks import JwksUrl
 from .jws import TOKEN_CHARS_MAX, digest_of, read_header, verify
 from .keys import Key, KeySet, find_keys
 from .revocation import Revoked
-from .signing import kid_of
 
 _log = logging.getLogger("ortoo.auth")
 
@@ -110,25 +109,22 @@ class Authenticator:
     def valid_until(self, principal: Principal) -> float:
         """How long somebody who was let in may stay, unless `version` changes."""
         until = math.inf if principal.expires is None else principal.expires
-        if principal.token is None:
-            return until
-        return 0.0 if self._is_revoked(principal.token) else min(until, self._end_of_key(principal.token))
+        return 0.0 if self._is_revoked(principal) else min(until, self._end_of_key(principal))
 
     def _refusal(self, principal: Principal) -> str | None:
         if principal.expires is not None and principal.expires <= self.now():
             return f"the token expired at {instant_text(principal.expires)}; get a new one"
-        if principal.token is not None:
-            if self._is_revoked(principal.token):
-                return "the token was revoked; get a new one"
-            if self._end_of_key(principal.token) <= self.now():
-                return "the key that signed the token was retired; get a new token"
+        if self._is_revoked(principal):
+            return "the token was revoked; get a new one"
+        if self._end_of_key(principal) <= self.now():
+            return "the key that signed the token was retired; get a new token"
         return None
 
-    def _is_revoked(self, token_id: str) -> bool:
-        return self._revoked is not None and token_id in self._revoked.value
+    def _is_revoked(self, principal: Principal) -> bool:
+        return self._revoked is not None and principal.token is not None and principal.token in self._revoked.value
 
-    def _end_of_key(self, token_id: str) -> float:
-        return self._ends.get(kid_of(token_id), math.inf)
+    def _end_of_key(self, principal: Principal) -> float:
+        return math.inf if principal.key is None else self._ends.get(principal.key, math.inf)
 
     def _verify(self, token: str) -> Principal:
         header, now = read_header(token), self.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ortoo.model.access import ANY, SYSTEM_NAMESPACE, Principal, Scope, make_grant
+from ortoo.model.access import ANY, CERTIFICATE_PREFIX, SYSTEM_NAMESPACE, Principal, Scope, make_grant
 from ortoo.model.errors import InvalidError, UnauthenticatedError
 from ortoo.model.peer import PeerCertificate
 
@@ -32,4 +32,4 @@ class CertificateRules(msgspec.Struct, frozen=True):
             raise UnauthenticatedError(
                 f"the common name of the certificate cannot be used: it would mean {_NOBODYS[grant.namespace]}"
             )
-        return Principal(f"cert:{name}", (grant,), expires=certificate.not_after)
+        return Principal(f"{CERTIFICATE_PREFIX}{name}", (grant,), expires=certificate.not_after)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ortoo.model.access import ANY, Grant, Principal, make_grant
+from ortoo.model.access import ANY, CERTIFICATE_PREFIX, Grant, Principal, make_grant
 from ortoo.model.errors import InvalidError, UnauthenticatedError
 from ortoo.model.limits import GRANTS_MAX
 from ortoo.model.names import DEFAULT_NAMESPACE, check_name
@@ -93,7 +93,12 @@ def to_principal(claims: Claims, key: Key, rules: ClaimRules, spare_id: str, now
     name = claims.text("sub")
     if name is None:
         raise UnauthenticatedError("the token has no claim `sub`: it must say whose it is")
-    return Principal(name, read_grants(claims, rules), expires, claims.text("jti") or spare_id)
+    if name.startswith(CERTIFICATE_PREFIX):
+        raise UnauthenticatedError(
+            f"names that begin with {CERTIFICATE_PREFIX} are for certificates: get a token with another"
+        )
+    signer = key.id if key.is_own else None
+    return Principal(name, read_grants(claims, rules), expires, claims.text("jti") or spare_id, signer)
 
 
 def _check_times(claims: Claims, key: Key, rules: ClaimRules, now: float) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 import jwt
 import msgspec
 
-from ortoo.model.access import Grant
+from ortoo.model.access import CERTIFICATE_PREFIX, Grant
 from ortoo.model.errors import ConfigError, InvalidError, NotFoundError
 from ortoo.model.names import check_name
 
@@ -83,11 +83,6 @@ def _secret(key: SigningKey) -> bytes:
     return found
 
 
-def kid_of(token_id: str) -> str:
-    """Of an id that we gave; any other gives something that is no id of ours."""
-    return token_id.partition(_SEPARATOR)[0]
-
-
 def read_signing_keys(folder: Path) -> list[SigningKey]:
     """None when there are none. Waits for nobody: files are replaced as a whole."""
     nothing: list[SigningKey] = []
@@ -97,6 +92,8 @@ def read_signing_keys(folder: Path) -> list[SigningKey]:
 def make_token(folder: Path, name: str, grants: Sequence[Grant], expires: float | None, now: float) -> Made:
     """Signed with the key of the folder, which is made when there is none."""
     check_name("the name of a token", name)
+    if name.startswith(CERTIFICATE_PREFIX):
+        raise InvalidError(f"names that begin with {CERTIFICATE_PREFIX} are for certificates; give the token another")
     if expires is not None and expires <= now:
         raise InvalidError("a token must expire later than now")
     with locked(folder):

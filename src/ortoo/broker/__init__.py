@@ -6,6 +6,8 @@ from .broker import Broker
 from .budget import Budget, Share
 from .gate import AuthorizedLink, Gate
 from .presence import Presence
+from .sampler import Sampler
+from .series import SeriesReader
 from .subscription import Subscription
 from .throttle import Throttle
 
@@ -17,6 +19,8 @@ __all__ = [
     "Budget",
     "Gate",
     "Presence",
+    "Sampler",
+    "SeriesReader",
     "Share",
     "Subscription",
     "Throttle",

@@ -180,8 +180,8 @@ class Broker:
     async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
         return await self._publishing.publish(command, wait_ms, check)
 
-    async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
-        return await self._leasing.lease(command, seconds)
+    async def lease(self, command: Lease, took: Histogram | None = None, check: Check | None = None) -> list[LeasedRun]:
+        return await self._leasing.lease(command, took, check)
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)

@@ -13,7 +13,7 @@ import msgspec
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, CreateTopic, KeyCommand, Lease, Once, Publish, Settle, unwrap
+from ortoo.model.commands import AnyCommand, CreateTopic, KeyCommand, Lease, Once, Publish, unwrap
 from ortoo.model.errors import (
     ExistsError,
     ForbiddenError,
@@ -29,7 +29,6 @@ from ortoo.model.operations import operation_of
 from ortoo.model.peer import PeerCertificate
 from ortoo.model.queries import GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed, TopicInfo
-from ortoo.model.runs import runs_of
 from ortoo.model.settings import LimitSettings
 from ortoo.model.topic import TopicConfig
 
@@ -40,6 +39,7 @@ from .budget import Budget, Share
 from .meters import DoorMeters
 from .presence import Presence, Who
 from .rights import NOWHERE, Rights
+from .sampler import Sampler
 from .stamping import stamped
 from .subscription import Subscription
 from .throttle import Throttle
@@ -90,6 +90,12 @@ class Gate:
     @property
     def needs_token(self) -> bool:
         return self._access.needs_token
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """Tells each second what has changed, in any topic: pass on only what `may_see` allows. None where nothing is sampled."""
+        series = self._broker.meters.series
+        return None if series is None else series.sampler
 
     def enter(self, address: str | None = None) -> Visit:
         """A connection from there. TooManyError when there are too many; whoever was let in leaves."""
@@ -311,10 +317,9 @@ class AuthorizedLink:
     async def lease(self, command: Lease) -> list[LeasedRun]:
         try:
             allowed = self.check(command)
-            if self._lasts or not command.wait_ms:
-                runs = await self._broker.lease(allowed, self._meters.seconds["lease"])
-            else:
-                runs = await self._lease_while_lasting(allowed)
+            # It may wait longer than its token lasts: then what comes is for others.
+            check = None if self._lasts or not command.wait_ms else self._check_lasting
+            runs = await self._broker.lease(allowed, self._meters.seconds["lease"], check)
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
@@ -323,20 +328,6 @@ class AuthorizedLink:
             if not run.taken.attempts and run.columns.timestamps:  # the first stands for all that came together
                 seconds = (now - run.columns.timestamps[0]) / 1000
                 self._broker.meters.delivery(run.taken.topic).observe(seconds)
-        return runs
-
-    async def _lease_while_lasting(self, command: Lease) -> list[LeasedRun]:
-        """It may wait longer than its token lasts: then what comes is for others. So it is acked only once that is known."""
-        plain = msgspec.structs.replace(command, auto_ack=False) if command.auto_ack else command
-        runs = await self._broker.lease(plain, self._meters.seconds["lease"])
-        try:
-            self._check_lasting()
-        except OrtooError:
-            if runs:
-                await self._broker.call(Settle("release", runs_of(run.taken for run in runs)))
-            raise
-        if runs and command.auto_ack:
-            await self._broker.call(Settle("ack", runs_of(run.taken for run in runs)))
         return runs
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:

@@ -50,10 +50,13 @@ class Leasing:
         self._arm = arm
         self._leaving: set[asyncio.Task[OrtooError | None]] = set()
 
-    async def lease(self, command: Lease, seconds: Histogram | None = None) -> list[LeasedRun]:
+    async def lease(
+        self, command: Lease, seconds: Histogram | None = None, check: Callable[[], None] | None = None
+    ) -> list[LeasedRun]:
         """With `auto_ack`, what is handed out was acked first, durably: read and within bounds by then, so none is lost.
 
-        `seconds` gets how long it took, without the waiting.
+        `seconds` gets how long it took, without the waiting. `check` is asked once something has come, before it is acked: where
+        it raises, all of it goes back.
         """
         began = perf_counter()
         topic = None if command.topic is None else self._shell.find_topic(TopicName(command.namespace, command.topic))
@@ -70,11 +73,20 @@ class Leasing:
             runs = await self._read_all(taken)
             if not command.wait_ms or not taken.taken or any(len(run.columns) for run in runs):
                 break  # else all that it got was gone by then: purged, or deleted with its topic
+        if check is not None:
+            self._check(taken, check)
         if command.auto_ack and runs:
             runs = await self._acked(runs)
         if seconds is not None:
             seconds.observe(perf_counter() - began)
         return runs
+
+    def _check(self, taken: LeaseTaken, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except OrtooError:
+            self._return(taken)
+            raise
 
     async def _read_all(self, taken: LeaseTaken) -> list[LeasedRun]:
         """As much as one answer takes; the rest goes back."""

@@ -13,6 +13,7 @@ from ortoo.model.names import TopicName
 from ortoo.model.operations import FAMILIES, Family
 
 from .budget import Budget
+from .series import SeriesReader
 from .throttle import Throttle
 
 TOPICS_METERED_MAX = 1_000  # with more, the rest shares one histogram
@@ -70,6 +71,7 @@ class Meters:
         self.doors: dict[str, DoorMeters] = {}
         self.budget: Budget | None = None  # that all doors share
         self.throttle: Throttle | None = None  # the same
+        self.series: SeriesReader | None = None  # where a sampler keeps some: in a server
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was

@@ -16,7 +16,7 @@ from ortoo.engine.view import group_info, message_states, offsets_in_state, topi
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
+from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
@@ -26,6 +26,7 @@ from ortoo.model.replies import (
     Columns,
     Counters,
     HistoryPage,
+    KeysFound,
     MessageFound,
     MessageState,
     NamespaceInfo,
@@ -37,9 +38,12 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
+from ortoo.model.series import Resolution, Series
+from ortoo.ports import Clock
 
 from .figures import Measured, measure
 from .keys import keys_of
+from .keys_lister import KeysLister
 from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit
 from .trace import compose
@@ -53,15 +57,18 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
+    q.GetSeries: "series",
     q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
     q.ScanHistory: "scan_history",
     q.GetMessage: "message",
     q.ListMessages: "messages",
+    q.ListKeys: "message_keys",
     q.GetTrace: "trace",
 }
-_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics)  # answered with no more than whoever asks may see
+# Answered with no more than whoever asks may see:
+_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
 
 A = TypeVar("A")
 
@@ -79,6 +86,8 @@ async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
 class Shell(Measured, Protocol):
     """What the reader needs of the broker."""
 
+    clock: Clock
+
     @property
     def state(self) -> State:
         """OrtooError while nothing is taken."""
@@ -92,6 +101,7 @@ class Reader:
     def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
+        self._keys_lister = KeysLister(broker)
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
@@ -153,6 +163,23 @@ class Reader:
             del self._measuring[key]
         if not task.cancelled():
             task.exception()
+
+    async def series(
+        self,
+        namespace: str | None = None,
+        topic: TopicName | None = None,
+        group: str | None = None,
+        resolution: Resolution = "second",
+        count: int = 60,
+        view: View | None = None,
+    ) -> Series:
+        series = self._broker.meters.series
+        if series is None:
+            raise ConfigError("this queue keeps no series of what it measures; a server does")
+        return await series.read(self._broker.state, namespace, topic, group, resolution, count, view)
+
+    async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
+        return await self._keys_lister.list(name, group, count)
 
     async def keys(self, with_uses: bool = True) -> KeysInfo:
         self._broker.state  # noqa: B018  # OrtooError while nothing is taken: the store is being recovered

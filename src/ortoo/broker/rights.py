@@ -17,9 +17,9 @@ from ortoo.engine.state import unknown_topic
 from ortoo.model import commands as c
 from ortoo.model.access import Principal, Scope
 from ortoo.model.errors import ForbiddenError
-from ortoo.model.names import INBOX_OWNER, INBOX_PREFIX, MessageRef, TopicId, TopicName, check_name
+from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
-from ortoo.model.queries import ListNamespaces, ListTopics
+from ortoo.model.queries import GetSeries, ListNamespaces, ListTopics
 from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 10_000
@@ -63,17 +63,20 @@ class Rights:
             if len(self._allowed) >= _REMEMBERED_MAX:
                 self._allowed.clear()
             allowed = self._allowed[scope, topic] = self._principal.allows(scope, topic)
-        return allowed or (topic.name.startswith(INBOX_PREFIX) and self._may_use_inbox(scope, topic))
+        return allowed or (is_inbox_name(topic.name) and self._may_use_inbox(scope, topic))
 
     def _may_use_inbox(self, scope: Scope, topic: TopicName) -> bool:
         """Whoever may publish may answer; the answers are for whoever asked. One that is not there is nobody's secret."""
         if not self._principal.allows_in(scope, topic.namespace):
             return False
-        return scope == "write" or self._owns(topic)
+        labels = self._labels_of(topic)
+        if labels is None:
+            return True
+        return is_inbox(labels) and (scope == "write" or labels.get(INBOX_OWNER) == self._principal.name)
 
     def _owns(self, inbox: TopicName) -> bool:
         labels = self._labels_of(inbox)
-        return labels is None or labels.get(INBOX_OWNER) == self._principal.name
+        return labels is None or (is_inbox(labels) and labels.get(INBOX_OWNER) == self._principal.name)
 
     def may_see(self, topic: TopicName) -> bool:
         return self.may("read", topic)
@@ -97,14 +100,14 @@ class Rights:
         topic: TopicName = request.topic
         if self._allowed.get((scope, topic)):  # as mostly
             return request
-        if type(request) is c.DeleteTopic and topic.name.startswith(INBOX_PREFIX) and self._owns(topic):
+        if type(request) is c.DeleteTopic and is_inbox_name(topic.name) and self._owns(topic):
             scope = "write"  # whoever may make one may take it away
         self.check(scope, topic)
         return request
 
     def _settings(self, request: c.CreateTopic | c.ChangeTopic, scope: Scope) -> Any:
         if isinstance(request, c.CreateTopic):
-            if request.topic.name.startswith(INBOX_PREFIX) and request.config == INBOX_CONFIG:
+            if is_inbox_name(request.topic.name) and request.config == INBOX_CONFIG:
                 return self._own_inbox(request)
             named = request.config.dlq_topic
         else:
@@ -200,7 +203,9 @@ class Rights:
     def _anything(self, request: Any, scope: Scope) -> Any:
         if not any(scope in grant.scopes or "admin" in grant.scopes for grant in self._principal.grants):
             raise self._forbidden(scope, "at least one topic")
-        if isinstance(request, ListTopics | ListNamespaces) and request.namespace is not None:
+        if isinstance(request, GetSeries) and request.topic is not None:
+            self.check(scope, request.topic)
+        elif isinstance(request, ListTopics | ListNamespaces | GetSeries) and request.namespace is not None:
             self._check_in(scope, request.namespace)
         if isinstance(request, c.Leave):
             if request.topic is not None:

@@ -37,11 +37,12 @@ from ortoo.model.queries import (
     GetStats,
     GetTopic,
     GetTrace,
+    ListKeys,
     ListMessages,
     ListTopics,
     Scan,
 )
-from ortoo.model.replies import GroupInfo, MessageInfo, MessageState, Stats, TopicInfo, Trace
+from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
@@ -252,6 +253,14 @@ class Admin(ServerAdmin):
             ListMessages(self._name(topic, namespace), group, state, check_count("limit", limit))
         )
         return [message for page in pages for message in page.to_messages()]
+
+    async def message_keys(
+        self, topic: str, *, group: str = DEFAULT_GROUP, limit: int = 1000, namespace: str | None = None
+    ) -> KeysFound:
+        """The keys of the newest messages, those used last first, and how many of each are pending, leased, done or dead for a
+        group."""
+        name = self._name(topic, namespace)
+        return await self._link.ask(ListKeys(name, check_text("a group's name", group), check_count("limit", limit)))
 
     async def delete_message(self, message_id: str) -> None:
         await self._link.call(DeleteMessage(parse_message_id(message_id)))

@@ -1,10 +1,11 @@
-"""What concerns a server as a whole: its namespaces, and the keys of encrypted topics."""
+"""What concerns a server as a whole: its namespaces, what it has measured, and the keys of encrypted topics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from secrets import token_hex
+from typing import get_args
 
 from ortoo.model import limits
 from ortoo.model.commands import DeleteNamespace, Reencrypt, RotateKey, SetNamespace
@@ -12,10 +13,11 @@ from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.names import TopicName, check_name
 from ortoo.model.namespaces import Quota, make_quota
-from ortoo.model.queries import GetKeys, ListNamespaces
+from ortoo.model.queries import GetKeys, GetSeries, ListNamespaces
 from ortoo.model.replies import NamespaceInfo
+from ortoo.model.series import Resolution, Series
 
-from .arguments import check_count, check_text, to_topic_name
+from .arguments import check_count, check_group, check_text, to_topic_name
 from .link import Link
 
 
@@ -51,6 +53,27 @@ class ServerAdmin:
     async def delete_namespace(self, namespace: str) -> None:
         """Forgets a namespace without topics, and its quota. ExistsError while it has topics."""
         await self._link.call(DeleteNamespace(check_name("a namespace", namespace)))
+
+    # -- what it has measured
+
+    async def series(
+        self,
+        topic: str | None = None,
+        *,
+        group: str | None = None,
+        resolution: Resolution = "second",
+        count: int = 60,
+        namespace: str | None = None,
+    ) -> Series:
+        """What a server has sampled of late, by the second or the minute: of a topic, of one of its groups, or without a topic
+        of all that may be seen, or of all in a namespace. ConfigError where nothing is sampled: without a server."""
+        if resolution not in get_args(Resolution):
+            raise InvalidError(f"a resolution is one of {', '.join(get_args(Resolution))}, not {resolution!r}")
+        name = None if topic is None else self._name(topic, namespace)
+        within = None if namespace is None or topic is not None else check_text("a namespace", namespace)
+        return await self._link.ask(
+            GetSeries(within, name, check_group(group), resolution, check_count("count", count, 1))
+        )
 
     # -- keys of encrypted topics
 

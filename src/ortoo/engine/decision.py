@@ -9,7 +9,7 @@ import msgspec
 
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
-from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name
+from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name, is_inbox_name
 from ortoo.model.records import Record, TopicCreated
 from ortoo.model.topic import TopicConfig, dlq_config
 
@@ -69,6 +69,10 @@ class Draft:
             return topic
         if not self.state.auto_create:
             raise NotFoundError(f"there is no topic {str(name)!r}, and topics are not created by first use here")
+        if is_inbox_name(name.name):
+            raise NotFoundError(
+                f"there is no topic {str(name)!r}: whoever asked, and wanted the answer there, has gone"
+            )
         return self.create_topic(name, TopicConfig())
 
     def create_topic(self, name: TopicName, config: TopicConfig) -> Topic:

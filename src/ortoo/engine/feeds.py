@@ -51,6 +51,14 @@ class Feeds:
     def looks(self) -> Iterator[Feed]:
         return map(self.look, range(len(self._feeds)))
 
+    def unsettled(self) -> Iterator[Feed]:
+        """Those that may have a backlog, to read only. The others are not even made."""
+        for index, feed in enumerate(self._feeds):
+            if not isinstance(feed, int):
+                yield feed
+            elif feed < self.partitions[index].settled_end:
+                yield self._make(index, feed)
+
     def is_untouched(self, index: int) -> bool:
         """Whether nothing but its cursor is known, so that it has neither open messages nor anything else to lose."""
         return isinstance(self._feeds[index], int)

@@ -16,6 +16,7 @@ from typing import Final, Literal, NoReturn
 
 _CHUNK = 1_024
 _SHORT, _LONG = 1 << 16, 1 << 32
+_SMALL = 64  # entries that are unpacked in no time
 _UNPACKED = 2  # chunks that stay so
 _NONE: array[int] = array("H")
 
@@ -116,6 +117,20 @@ class Timeline:
             return self.chunks[0].time if self.chunks else 0
         chunk = self._look_into(self.chunks[which])
         return chunk.time + chunk.times[bisect_right(chunk.offsets, offset - chunk.offset) - 1]
+
+    def about(self, offset: int) -> int:
+        """The same without unpacking much: where that would be needed, an estimate that is off by a minute at the most."""
+        if len(self.chunks) == 1:  # as mostly
+            [chunk] = self.chunks
+            return chunk.time + chunk.times[max(0, bisect_right(chunk.offsets, offset - chunk.offset) - 1)]
+        which = bisect_right(self.chunks, offset, key=lambda chunk: chunk.offset) - 1
+        if not 0 <= which < len(self.chunks) - 1 or self.chunks[which].packed is None:
+            return self.time_of(offset)
+        chunk, after = self.chunks[which], self.chunks[which + 1]
+        if after.offset - chunk.offset <= _SMALL:
+            return self.time_of(offset)
+        passed = min(after.time - chunk.time, _SHORT)
+        return chunk.time + passed * (offset - chunk.offset) // (after.offset - chunk.offset)
 
     def first_at(self, time: int) -> int | None:
         """The first offset published at `time` or later; None when there is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ortoo.model import limits
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
@@ -93,6 +95,33 @@ def oldest_pending(group: Group) -> int | None:
         if feed.backlog()
     ]
     return min(times, default=None)
+
+
+class Load(NamedTuple):
+    """What a group has before it. `oldest`: when the oldest of it was published, about; None when there is nothing."""
+
+    backlog: int
+    leased: int
+    oldest: int | None
+
+
+def group_load(group: Group) -> Load:
+    """The least that is worth knowing, and cheap: this is looked at once a second."""
+    backlog = leased = 0
+    oldest: int | None = None
+    for feed in group.feeds.unsettled():
+        if count := feed.backlog():
+            backlog += count
+            leased += len(feed.leased)
+            published = feed.partition.timeline.about(max(feed.floor, feed.partition.start))
+            oldest = published if oldest is None else min(oldest, published)
+    return Load(backlog, leased, oldest)
+
+
+def log_load(topic: Topic) -> Load:
+    """The same for a topic without groups: everything that the log has."""
+    times = [log.timeline.about(log.start) for log in topic.partitions if log.start < log.settled_end]
+    return Load(topic.messages(), 0, min(times, default=None))
 
 
 def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) -> OffsetSet:

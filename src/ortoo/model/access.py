@@ -23,6 +23,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 ANY = "*"  # every namespace, or every topic
 SYSTEM_NAMESPACE = "system"  # of what the server writes itself; `*` does not mean it to those who are no admins
 DLQ_SUFFIX = ".dlq"
+CERTIFICATE_PREFIX = "cert:"  # of the names of those who show a certificate, and of nobody else
 
 Realm = tuple[str, ...]  # of namespaces
 
@@ -58,6 +59,7 @@ class Principal(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     grants: tuple[Grant, ...] = ()
     expires: float | None = None  # seconds since 1970, after which it may do nothing any more
     token: str | None = None  # the id of the token, by which it can be revoked
+    key: str | None = None  # the id of the key of this server that signed it: when that is retired, it ends
 
     @cached_property
     def is_unlimited(self) -> bool:

@@ -64,6 +64,15 @@ TRIES_PER_TURN = 100  # of parked long polls, in one turn of the event loop; the
 COPIED_BYTES_MAX = 32 * 1024 * 1024  # of dead letters that what is due makes at a time; the others follow
 COPIED_BYTES_ASKED_MAX = 256 * 1024 * 1024  # of those that one command makes
 REENCRYPT_BYTES_PER_SECOND = 32 * 1024 * 1024  # unless it is asked for faster, so that commits have most of the disk
+SERIES_SECONDS = 300  # of samples by the second
+SERIES_MINUTES = 1_440  # of samples by the minute
+SERIES_TOPICS_MAX = 1_000  # that are sampled: the oldest; each takes up to 90 kB
+SERIES_GROUPS_MAX = 2_000  # the same, of all topics; each takes up to 30 kB
+SERIES_TOPIC_GROUPS_MAX = 100  # that are looked at, of one topic
+SERIES_LISTENERS_MAX = 1_000  # told of each sample, one after the other
+KEYS_READ_MAX = 200_000  # messages that are read to list their keys; the newest
+KEYS_READ_BYTES_MAX = 64 * 1024 * 1024  # of these
+KEYS_BYTES_MAX = 4 * 1024 * 1024  # of the keys in one list
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
 
 GRANTS_MAX = 64  # of a principal

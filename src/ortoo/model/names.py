@@ -20,6 +20,7 @@ DEFAULT_NAMESPACE = "default"
 DEFAULT_GROUP = "default"
 LEASES_PER_EPOCH = 1 << 40
 INBOX_PREFIX = "reply."
+_INBOX_CHARS, _HEX = 32, frozenset("0123456789abcdef")  # what follows it
 INBOX_LABELS = {"ortoo": "inbox"}  # of topics that hold answers to one client's requests
 INBOX_OWNER = "owner"  # one more label of those: whose it is, where not everybody may see everything
 
@@ -101,6 +102,12 @@ def check_labels(labels: Mapping[str, str], error: type[OrtooError] = InvalidErr
     for name, value in labels.items():
         check_name("a label's name", name, error)
         check_name(f"the value of label {name!r}", value, error)
+
+
+def is_inbox_name(name: str) -> bool:
+    """Of a topic for answers, as clients name them: nobody else should have one like it."""
+    rest = name.removeprefix(INBOX_PREFIX)
+    return len(rest) == _INBOX_CHARS and rest != name and set(rest) <= _HEX
 
 
 def is_inbox(labels: Mapping[str, str]) -> bool:

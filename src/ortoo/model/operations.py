@@ -27,6 +27,7 @@ from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .replies import (
     HistoryPage,
+    KeysFound,
     LeasedRun,
     MessageFound,
     NamespaceInfo,
@@ -37,6 +38,7 @@ from .replies import (
     TopicInfo,
     Trace,
 )
+from .series import Series
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -110,12 +112,14 @@ OPERATIONS: dict[type, Operation] = {
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
+    q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
     q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
     q.ScanHistory: Operation("read", "read", HistoryPage, _UNKNOWN),
     q.GetMessage: Operation("read", "read", MessageFound, _UNKNOWN, about="message"),
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
+    q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
 }
 

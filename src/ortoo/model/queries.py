@@ -10,7 +10,8 @@ from .commands import Position
 from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
-from .replies import HistoryPage, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
+from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
+from .series import Resolution, Series
 
 A = TypeVar("A")
 
@@ -39,6 +40,16 @@ class GetStats(Query[Stats], frozen=True, tag=True):
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
     """Answered also while the queue takes nothing."""
+
+
+class GetSeries(Query[Series], frozen=True, tag=True):
+    """What a server has sampled of late: of a topic, of one of its groups, or of all topics that may be seen."""
+
+    namespace: str | None = None  # without a topic: only those in there
+    topic: TopicName | None = None
+    group: str | None = None
+    resolution: Resolution = "second"
+    count: int = 60
 
 
 class GetKeys(Query[KeysInfo], frozen=True, tag=True):
@@ -84,6 +95,14 @@ class ListMessages(Query[list[Page]], frozen=True, tag=True):
     count: int = 100
 
 
+class ListKeys(Query[KeysFound], frozen=True, tag=True):
+    """The keys of a topic's newest messages, and how many of each a group has in which state."""
+
+    topic: TopicName
+    group: str
+    count: int = 1000
+
+
 class GetTrace(Query[Trace], frozen=True, tag=True):
     message: MessageRef
 
@@ -94,11 +113,13 @@ AnyQuery = (
     | GetTopic
     | GetStats
     | GetMetrics
+    | GetSeries
     | GetKeys
     | Scan
     | GetOffsets
     | ScanHistory
     | GetMessage
     | ListMessages
+    | ListKeys
     | GetTrace
 )

@@ -157,6 +157,26 @@ class MessageInfo(msgspec.Struct, frozen=True):
     states: dict[str, MessageState]
 
 
+class KeyCounts(msgspec.Struct, frozen=True):
+    """How many messages of one key a group has in which state, as far as they were read; None for those without a key."""
+
+    key: str | None
+    pending: int  # neither leased nor settled
+    leased: int
+    done: int
+    dead: int
+    total: int
+    oldest: float  # when the first of them was published, in seconds since 1970
+    newest: float
+
+
+class KeysFound(msgspec.Struct, frozen=True):
+    """The keys of a topic, those used last first. `is_complete`: whether all messages were read, and all their keys are here."""
+
+    keys: list[KeyCounts]
+    is_complete: bool
+
+
 def filter_columns(columns: Columns, unwanted: OffsetSet) -> Columns:
     """The columns without those offsets."""
     rows = [row for row, offset in enumerate(columns.offsets) if offset not in unwanted]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from ortoo.model import limits
 from ortoo.model.analytics import (
     HISTORY_FILE,
     ConsumerFigures,
@@ -19,12 +21,13 @@ from ortoo.model.analytics import (
     Report,
 )
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
-from ortoo.model.names import TopicName
-from ortoo.model.queries import GetMetrics, GetStats
+from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
+from ortoo.model.queries import GetMetrics, GetSeries, GetStats
 from ortoo.model.replies import Stats
+from ortoo.model.series import Resolution, Series
 
 from .answers import Answer
-from .call import Call
+from .call import Call, InNamespace
 from .shapes import AnalyticsQuery, Health, Readiness
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -35,6 +38,16 @@ Version = tuple[int, int, int]
 T = TypeVar("T", Figures, HourFigures, ErrorFigures, KeyFigures, ConsumerFigures, ProducerFigures)
 
 _encode = msgspec.json.Encoder().encode
+
+
+class SeriesQuery(InNamespace, kw_only=True):
+    """Of a topic, of one of its groups, or without a topic of all that may be seen: in a namespace, or in all of them."""
+
+    namespace: str | None = None  # type: ignore[assignment]  # with a topic it has the usual default
+    topic: str | None = None
+    group: str | None = None
+    resolution: Resolution = "second"
+    count: Annotated[int, Meta(ge=1, le=limits.SERIES_MINUTES)] = 60
 
 
 async def health(call: Call) -> Health:
@@ -56,6 +69,13 @@ async def metrics(call: Call) -> Answer:
 
 async def stats(call: Call) -> Stats:
     return await call.link.ask(GetStats())
+
+
+async def series(call: Call) -> Series:
+    query: SeriesQuery = call.query
+    topic = None if query.topic is None else TopicName(query.namespace or DEFAULT_NAMESPACE, query.topic)
+    within = None if topic is not None else query.namespace
+    return await call.link.ask(GetSeries(within, topic, query.group, query.resolution, query.count))
 
 
 # -- analytics

@@ -177,6 +177,6 @@ def parse_query(kind: type[Q], query: bytes) -> Q:
         parsed = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidError(f"query: {error}") from None
-    if isinstance(parsed, InNamespace):
+    if isinstance(parsed, InNamespace) and parsed.namespace is not None:  # where that means all of them
         check_name("a namespace", parsed.namespace)
     return parsed

@@ -12,7 +12,8 @@ from ortoo.model import queries as q
 from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
 from ortoo.model.namespaces import Quota
-from ortoo.model.replies import GroupInfo, NamespaceInfo, Stats, Trace
+from ortoo.model.replies import GroupInfo, KeysFound, NamespaceInfo, Stats, Trace
+from ortoo.model.series import Series
 
 from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
 from .routing import Route
@@ -211,6 +212,14 @@ _GROUPS = [
         query=shapes.StateQuery,
         answer=shapes.MessageList,
     ),
+    _get(
+        f"{_GROUP}/keys",
+        topics.list_keys,
+        "List the keys of the newest messages, and how many of each are in which state",
+        does=(q.ListKeys,),
+        query=topics.KeysQuery,
+        answer=KeysFound,
+    ),
     _post(
         f"{_GROUP}/heartbeat",
         topics.heartbeat,
@@ -337,6 +346,14 @@ _open = partial(Route, "GET", needs_token=False)
 
 _SERVER = [
     _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
+    _get(
+        "/v1/series",
+        monitoring.series,
+        "What was sampled of late, by the second or the minute: rates, depth, lag",
+        does=(q.GetSeries,),
+        query=monitoring.SeriesQuery,
+        answer=Series,
+    ),
     _get(
         "/v1/analytics/history",
         monitoring.analytics_history,

@@ -12,14 +12,15 @@ from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.history import to_events
 from ortoo.model.masking import shown_settings
 from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ScanHistory
-from ortoo.model.replies import GroupInfo, TopicInfo
+from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ListKeys, ScanHistory
+from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
-from .call import Call
+from .call import Call, InNamespace
 from .messages import render
 from .shapes import (
     Affected,
     ArchivedBody,
+    Count,
     DeadLettersQuery,
     GroupList,
     HeartbeatBody,
@@ -40,6 +41,10 @@ from .shapes import (
 )
 
 _encode = msgspec.json.Encoder().encode
+
+
+class KeysQuery(InNamespace, kw_only=True):
+    limit: Count = 1000
 
 
 def view(info: TopicInfo) -> TopicView:
@@ -175,6 +180,11 @@ async def list_group_messages(call: Call) -> MessageList:
         call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
     )
     return MessageList([render(message) for message in found])
+
+
+async def list_keys(call: Call) -> KeysFound:
+    query: KeysQuery = call.query
+    return await call.link.ask(ListKeys(call.topic, call.params["group"], query.limit))
 
 
 async def heartbeat(call: Call) -> Owned:
