@@ -15,6 +15,8 @@ from ortoo.model.runs import merge_runs
 
 _DIGITS_MAX = 18
 
+Place = tuple[tuple[int, int, int], int, int]  # topic, group and lease; partition; offset
+
 
 class Handle(msgspec.Struct, frozen=True):
     topic: str
@@ -24,7 +26,7 @@ class Handle(msgspec.Struct, frozen=True):
     lease: tuple[int, int, int]  # topic, group and lease in numbers
 
     @property
-    def place(self) -> tuple[tuple[int, int, int], int, int]:
+    def place(self) -> Place:
         return self.lease, self.partition, self.offset
 
 
@@ -59,3 +61,40 @@ def to_runs(handles: list[Handle]) -> list[Run]:
         Run(TopicId(topic), GroupId(group), LeaseId(lease), partition, some)
         for ((topic, group, lease), partition), some in offsets.items()
     )
+
+
+def gather(texts: list[str]) -> list[Run] | None:
+    """What these handles name, without looking at each more than needs be; None when one of them is no handle."""
+    known: dict[tuple[str, str, str], list[int]] = {}
+    for text in texts:
+        parts = text.rsplit(":", 4)
+        if len(parts) != 5:
+            return None
+        topic, partition, offset, attempt, lease = parts
+        if not (offset.isdigit() and offset.isascii() and len(offset) <= _DIGITS_MAX):
+            return None
+        if (offsets := known.get((partition, attempt, lease))) is None:
+            handle = _try_parse(text)
+            if handle is None:
+                return None
+            known[partition, attempt, lease] = [handle.offset]
+        else:
+            offsets.append(int(offset))
+        if not topic:
+            return None
+    runs = []
+    for (partition, _, lease), offsets in known.items():
+        numbers = map(int, lease.split("."))
+        runs.append(Run(*_ids(*numbers), int(partition), offsets))
+    return merge_runs(runs)
+
+
+def _ids(topic: int, group: int, lease: int) -> tuple[TopicId, GroupId, LeaseId]:
+    return TopicId(topic), GroupId(group), LeaseId(lease)
+
+
+def _try_parse(text: str) -> Handle | None:
+    try:
+        return parse(text)
+    except InvalidError:
+        return None

@@ -14,13 +14,13 @@ from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.times import instant_text, parse_duration
 from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
-from ortoo.model.commands import Extend, Settle
+from ortoo.model.commands import Extend, Run, Settle
 from ortoo.model.errors import ForbiddenError, InvalidError, NotFoundError
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic
 from ortoo.model.replies import TopicInfo
 
-from .receipts import Handle, parse, to_runs
+from .receipts import Handle, Place, gather, parse, to_runs
 from .shapes import Duration, SettleBody, SettledMessage, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "extend"]
@@ -36,7 +36,7 @@ def settle(action: Action) -> Callable[[Call], Awaitable[msgspec.Struct]]:
         if not text:
             raise InvalidError("receipt_handle is required - at `$.receipt_handle`")
         handle = parse(text)
-        if await _settle(call, action, body, [handle]):
+        if await _settle(call, action, body, to_runs([handle])):
             raise Refusal(404, _LOST, code="not_found")
         return await _answer(call, action, body, handle)
 
@@ -44,11 +44,14 @@ def settle(action: Action) -> Callable[[Call], Awaitable[msgspec.Struct]]:
 
 
 async def _settle_many(call: Call, action: Action, body: SettleBody, texts: list[str]) -> SettleResults:
-    handles = [_try_parse(text) for text in texts]
-    good = [handle for handle in handles if isinstance(handle, Handle)]
-    lost = await _settle(call, action, body, good) if good else set()
-    if not lost and len(good) == len(texts):
+    runs, handles = gather(texts), None
+    if runs is None:
+        handles = [_try_parse(text) for text in texts]
+        runs = to_runs([handle for handle in handles if isinstance(handle, Handle)])
+    lost = await _settle(call, action, body, runs) if runs else set()
+    if not lost and handles is None:
         return SettleResults(True, [SettleResult(text, True) for text in texts])
+    handles = handles or [_try_parse(text) for text in texts]
     errors = [handle if isinstance(handle, str) else _LOST if handle.place in lost else "" for handle in handles]
     results = [SettleResult(text, not error, error) for text, error in zip(texts, errors, strict=True)]
     return SettleResults(not any(errors), results)
@@ -61,11 +64,8 @@ def _try_parse(text: str) -> Handle | str:
         return str(error)
 
 
-async def _settle(
-    call: Call, action: Action, body: SettleBody, handles: list[Handle]
-) -> set[tuple[tuple[int, int, int], int, int]]:
+async def _settle(call: Call, action: Action, body: SettleBody, runs: list[Run]) -> set[Place]:
     """The places of those whose lease was lost."""
-    runs = to_runs(handles)
     settled = await settle_runs(call.link.call, _command(action, body, runs))
     return {
         ((run.topic, run.group, run.lease), run.partition, offset)
@@ -74,7 +74,7 @@ async def _settle(
     }
 
 
-def _command(action: Action, body: SettleBody, runs: list) -> Settle | Extend:  # type: ignore[type-arg]
+def _command(action: Action, body: SettleBody, runs: list[Run]) -> Settle | Extend:
     reason = None if body.reason is None else body.reason.encode(errors="replace").decode()
     if action == "extend":
         return Extend(runs, round(_extension(body) * 1000))
