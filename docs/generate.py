@@ -234,6 +234,7 @@ LIMITS: dict[str, str] = {
     "SCAN_MESSAGES_MAX": "messages one lease examines before other requests get a turn",
     "SORTED_AT_ONCE": "messages of a partition that a bounded seek sorts by key at once; the rest are sorted when leased",
     "SETTLED_LEASES_REMEMBERED": "settled leases of a group that can be acked again with the same receipts",
+    "LEASED_IDS_MAX": "dedup ids of leased messages kept to settle by, past the dedup window; of more, each request reads anew",
     "TRANSACTION_NAME_BYTES_MAX": "the name of a transaction",
     "TRANSACTIONS_OPEN_MAX": "named transactions open at one time",
     "NAMESPACE_TRANSACTIONS_OPEN_MAX": "the same, in one namespace",

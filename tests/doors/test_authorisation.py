@@ -97,6 +97,8 @@ def samples(place: Place) -> dict[type, Any]:
         c.Lease(topic="orders", namespace=OURS, consumer="x", group="g2"),
         c.Settle("ack", [place.run]),
         c.Extend([place.run]),
+        c.SettleById("ack", [place.message], "g", OURS),
+        c.ExtendById([place.message], "g", OURS),
         c.Heartbeat(TOPIC, "g", "x"),
         c.Leave("x"),
         c.CreateGroup(TOPIC, "new"),
@@ -134,6 +136,7 @@ def samples(place: Place) -> dict[type, Any]:
         q.ListMessages(TOPIC, "g", "ready"),
         q.ListKeys(TOPIC, "g"),
         q.GetTrace(place.message),
+        q.FindMessages(OURS, ["d1"], "orders", "g"),
     ]
     return {type(request): request for request in found}
 
@@ -162,6 +165,8 @@ def expected(role: str, kind: type) -> str | None:
             return UNKNOWN  # that there is such a message is not told, either
         case "runs":
             return None  # see below: it changes nothing
+        case "ids" if kind is not q.FindMessages:
+            return None  # the same
         case _:
             return None if grants(role, operation.scope) else FORBIDDEN
 
@@ -193,6 +198,10 @@ async def test_every_operation_over_tcp(role: str) -> None:
                 assert bool(body["lost"]) == lost, body
                 info = await home.queue.group("orders", "g", namespace=OURS)
                 assert (info.leased == 1) == (lost or kind is c.Extend)
+            if operation.about == "ids" and kind is not q.FindMessages:
+                assert body == ["settled" if grants(role, "read") else "unknown"]
+                info = await home.queue.group("orders", "g", namespace=OURS)
+                assert (info.leased == 1) == (body == ["unknown"] or kind is c.ExtendById)
             await worlds.use_up()
 
 
@@ -208,6 +217,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/topics/{topic}/groups/{group}/heartbeat": {"consumer": "x"},
     "POST /v1/topics/{topic}/groups/{group}/leave": {"consumer": "x"},
     "POST /v1/leave": {"consumer": "x"},
+    "POST /v1/find": {"dedup_ids": ["d1"], "topic": "orders"},
     "POST /v1/transactions": {"publishes": [{"topic": "orders", **NEW}]},
     "POST /v1/transactions/{name}/stage": {"part": "a", "topic": "orders", **NEW},
 }
@@ -262,6 +272,8 @@ async def test_every_route_over_http(role: str) -> None:
 
 
 def body_of(route: Route, place: Place) -> Any:
+    if "/by-id/" in route.path:
+        return {"ids": [str(place.message)], "group": "g"}
     if route.path.rpartition("/")[2] in ("ack", "ack_through", "nack", "reject", "release", "extend"):
         return {"receipts": [place.receipt]} | ({"seconds": 5} if route.path.endswith("extend") else {})
     return BODIES.get(f"{route.method} {route.path}")

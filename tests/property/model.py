@@ -18,7 +18,7 @@ from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostEr
 from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
 from ortoo.model.namespaces import Quota
 from ortoo.model.records import DeathReason, Origin
-from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled, Taken
+from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled, Taken
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig, dlq_config, topic_config
 
 Place = tuple[int, int]  # partition, offset
@@ -655,11 +655,11 @@ class Model:
         for topic in topics:
             if command.partition is not None and command.partition >= len(topic.partitions):
                 raise InvalidError("partition")
-            if command.key is not None and topic.config.ordering != "key":
+            if (command.key or command.keys_max) is not None and topic.config.ordering != "key":
                 raise InvalidError("key")
         self._check_groups(sum(command.group not in topic.groups for topic in topics))
         assert reply is not None, "the engine refused what it should take"
-        wanted = command.max_messages
+        wanted, keys_left = command.max_messages, command.keys_max
         left = list(reply.taken)
         for ahead, topic in enumerate(topics):
             group = topic.groups.get(command.group) or self._new_group(topic, command.group, command.start, now)
@@ -673,7 +673,10 @@ class Model:
                 allowed &= set(owned(topic.id, group.id, command.consumer))
             if command.partition is not None:
                 allowed &= {command.partition}
-            self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
+            if keys_left is None:
+                self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
+            else:
+                keys_left -= self._check_keys_taken(topic, group, lease, runs, wanted, allowed, command.key, keys_left)
             if lease.held:
                 lease.id = runs[0].lease  # numbers may be left out, never given twice
                 assert number <= lease.id <= number + ahead
@@ -681,7 +684,7 @@ class Model:
                 group.leases[lease.id] = lease
             wanted -= len(lease.held)
             self.counters.delivered += len(lease.held)
-            if wanted <= 0:
+            if wanted <= 0 or keys_left == 0:
                 break
         assert not left, "leased from a topic that was not asked for"
 
@@ -735,6 +738,54 @@ class Model:
                 lease.held.add(message.place)
         assert len(lease.held) <= wanted
         assert len(lease.held) == wanted or not eligible(), f"left behind: {eligible()}"
+
+    def _check_keys_taken(
+        self,
+        topic: Topic,
+        group: Group,
+        lease: Lease,
+        runs: list[Taken],
+        wanted: int,
+        allowed: set[int],
+        key: str | None,
+        keys_max: int,
+    ) -> int:
+        """The most urgent message came first; one key after the other, each as far as it could be leased. Returns how many."""
+
+        def eligible() -> list[Message]:
+            return [
+                delivery.message
+                for delivery in group.deliveries.values()
+                if delivery.message.partition in allowed
+                and (key is None or delivery.message.key == key)
+                and topic.is_eligible(group, delivery, lease.held)
+            ]
+
+        def line(message: Message) -> tuple[int, str | int]:
+            return message.partition, message.offset if message.key is None else message.key
+
+        lines: list[tuple[int, str | int]] = []
+        for run in runs:
+            for offset in run.offsets:
+                choice = eligible()
+                message = next((m for m in choice if m.place == (run.partition, offset)), None)
+                assert message is not None, f"{run.partition}.{offset} may not be leased from {topic.name}"
+                if not lines:
+                    assert (message.lane, message.time) == min((other.lane, other.time) for other in choice)
+                if not lines or line(message) != lines[-1]:
+                    assert not lines or lines[-1] not in map(line, choice), "a key was left before all of it was taken"
+                    lines.append(line(message))
+                delivery = group.deliveries[message.place]
+                assert (run.attempts or {}).get(offset, 1) == delivery.failures + 1
+                delivery.state = LEASED
+                lease.held.add(message.place)
+        assert len(set(lines)) == len(lines) <= keys_max
+        assert len(lease.held) <= wanted
+        rest = eligible()
+        if len(lease.held) < wanted:
+            assert not lines or lines[-1] not in map(line, rest), f"left behind: {rest}"
+            assert len(lines) == keys_max or not rest, f"left behind: {rest}"
+        return len(lines)
 
     # -- settling
 
@@ -872,6 +923,50 @@ class Model:
             self.copies[MessageRef(dlq.id, 0, copy.offset)] = Origin(
                 MessageRef(topic.id, *death.place), death.group.name, death.reason, death.attempts, death.error
             )
+
+    def settle_by_id(self, command: c.ById, now: int) -> list[IdState]:
+        """As with the receipts that the messages have now."""
+        runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]] = {}
+        states = [self._find_by_id(named, command, runs, now) for named in command.ids]
+        listed = [c.Run(*ids, sorted(offsets)) for ids, offsets in runs.items()]
+        if isinstance(command, c.ExtendById):
+            self.extend(c.Extend(listed, command.lease_ms), now)
+        else:
+            self.settle(c.Settle(command.outcome, listed, command.error, command.delay_ms), now)
+        return states
+
+    def _find_by_id(
+        self,
+        named: c.MessageId,
+        command: c.ById,
+        runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]],
+        now: int,
+    ) -> IdState:
+        ref = named
+        if isinstance(ref, str):
+            assert command.topic is not None, "the machine always names one"
+            in_topic = self.topics.get(TopicName(command.namespace, command.topic))
+            known = in_topic.live_dedup(now).get(ref) if in_topic is not None else None
+            if known is None:
+                return "unknown"
+            ref = known[1]
+        topic = self.by_id(ref.topic)
+        if topic is None or command.topic not in (None, topic.name.name) or ref.partition >= len(topic.partitions):
+            return "unknown"
+        message = topic.partitions[ref.partition].messages.get(ref.offset)
+        if message is None or message.deleted:
+            return "unknown"
+        group = topic.groups.get(command.group)
+        if group is None:
+            return "lost"
+        for lease in group.live_leases():
+            if message.place in lease.held:
+                offsets = runs.setdefault((topic.id, group.id, lease.id, ref.partition), [])
+                if ref.offset in offsets:
+                    return "done"
+                offsets.append(ref.offset)
+                return "settled"
+        return "lost" if group.deliveries[message.place].state in UNSETTLED else "done"
 
     def extend(self, command: c.Extend, now: int) -> Settled:
         lost: list[list[int]] = []

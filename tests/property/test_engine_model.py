@@ -34,7 +34,7 @@ from ortoo.model.batch import Outgoing
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, TopicName
 from ortoo.model.namespaces import Quota
-from ortoo.model.replies import Counters, LeaseTaken, MessageState, Placed, Settled
+from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled
 from ortoo.model.topic import Ordering, TopicConfig, topic_config
 from tests.format.meaning import meaning
 from tests.property.machines import run_machine
@@ -846,10 +846,21 @@ class EngineMachine(RuleBasedStateMachine):
         )
         self.take(command)
 
+    @rule(topic=topics, group=groups, count=st.sampled_from([1, 3, 10]), keys_max=st.integers(1, 3))
+    def lease_few_keys(self, topic: str, group: str, count: int, keys_max: int) -> None:
+        name = self.topic(topic).name
+        self.take(c.Lease(topic=name, group=group, consumer="x", max_messages=count, keys_max=keys_max))
+
     @precondition(lambda self: self.turn % 3 == 0)
-    @rule(group=groups, consumer=consumers, count=st.integers(1, 6))
-    def lease_by_labels(self, group: str, consumer: str, count: int) -> None:
-        self.take(c.Lease(labels={"task": "t"}, group=group, consumer=consumer, max_messages=count))
+    @rule(
+        group=groups,
+        consumer=consumers,
+        count=st.integers(1, 6),
+        keys_max=st.sampled_from([None, None, 1, 2]),
+    )
+    def lease_by_labels(self, group: str, consumer: str, count: int, keys_max: int | None) -> None:
+        labels = {"task": "t"}
+        self.take(c.Lease(labels=labels, group=group, consumer=consumer, max_messages=count, keys_max=keys_max))
 
     # -- settling
 
@@ -888,6 +899,31 @@ class EngineMachine(RuleBasedStateMachine):
             return model.extend(command, self.now)
 
         self.do(c.Extend(self.runs(picked), lease_ms), expected)
+
+    @precondition(lambda self: self.receipts)
+    @rule(
+        picked=picks,
+        dedup_ids=st.lists(st.sampled_from(["d1", "d2", "d3"]), max_size=2),
+        group=groups,
+        outcome=st.sampled_from(["ack", "nack", "reject", "release", "extend"]),
+        is_named=st.booleans(),
+    )
+    def settle_by_id(
+        self, picked: list[tuple[int, int, bool]], dedup_ids: list[str], group: str, outcome: Any, is_named: bool
+    ) -> None:
+        def expected(model: Model, command: c.ById, _: Decision | None) -> list[IdState]:
+            return model.settle_by_id(command, self.now)
+
+        ids: list[c.MessageId] = [
+            MessageRef(run.topic, run.partition, offset) for run in self.runs(picked) for offset in run.offsets
+        ]
+        topic = self.main if is_named else None
+        if topic is not None:
+            ids += dedup_ids
+        if outcome == "extend":
+            self.do(c.ExtendById(ids, group, topic=topic, lease_ms=3_000), expected)
+        else:
+            self.do(c.SettleById(outcome, ids, group, topic=topic), expected)
 
     # -- transactions
 

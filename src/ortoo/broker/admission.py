@@ -18,6 +18,7 @@ from ortoo.model.commands import (
     CreateTopic,
     DeleteGroup,
     Extend,
+    ExtendById,
     Lease,
     MarkArchived,
     PlainCommand,
@@ -25,6 +26,7 @@ from ortoo.model.commands import (
     PurgeTopic,
     Seek,
     Settle,
+    SettleById,
     Stage,
     Transact,
     unwrap,
@@ -35,7 +37,7 @@ from ortoo.ports import Store
 from .commits import Committer
 
 _PLENTY_BYTES = 1 << 30  # of room: what is published need not be weighed
-_SETTLING = (Lease, Settle, Extend)  # need neither room nor a key
+_SETTLING = (Lease, Settle, Extend, SettleById, ExtendById)  # need neither room nor a key
 Secretive = PurgeTopic | MarkArchived | CreateGroup | DeleteGroup | Seek | Stage
 _SECRETIVE = get_args(Secretive)  # publishing is refused where its partition is quarantined
 _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above

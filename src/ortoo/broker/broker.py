@@ -23,7 +23,7 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.commands import AnyCommand, Command, Commit, KeyCommand, Lease, Leave, Once, Publish, unwrap
+from ortoo.model.commands import AnyCommand, ById, Command, Commit, KeyCommand, Lease, Leave, Once, Publish, unwrap
 from ortoo.model.errors import ClosedError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
@@ -33,6 +33,7 @@ from ortoo.model.replies import LeasedRun, Placed
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
+from .by_id import Settling
 from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
@@ -50,6 +51,7 @@ from .waiters import CapacityWaiters, describe, resolve, room_in
 from .wakeup import Wakeup
 
 _FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits finds anything after these
+_NOT_OPEN = "the queue is not open yet; use it in `async with`, or await its open()"
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 _log = logging.getLogger("ortoo.broker")
 
@@ -63,6 +65,7 @@ class Broker:
         self.store = store
         self.clock = clock
         self.meters = Meters()
+        self.by_id = Settling(self)
         self._reader = Reader(self)
         self._leasing = Leasing(self, self._reader.read, self._arm)
         self.waiters = self._leasing.waiters
@@ -77,9 +80,7 @@ class Broker:
         self._time = Timekeeper(clock)
         self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
-        self._refusal: OrtooError | None = ClosedError(
-            "the queue is not open yet; use it in `async with`, or await its open()"
-        )
+        self._refusal: OrtooError | None = ClosedError(_NOT_OPEN)
         self._coordinator = Coordinator(self)
         self._committer: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -158,11 +159,10 @@ class Broker:
     async def call(self, command: AnyCommand) -> Any:
         if isinstance(command, KeyCommand):
             return await look_after_keys(self.state, self.store, command, self._commits.look)
-        reply = self.submit(command)
         wanted = unwrap(command)
+        reply = await self.by_id.settle(command) if isinstance(wanted, ById) else self.submit(command)
         if isinstance(wanted, Leave):
-            if reply is True:
-                await self._leasing.leave_on(wanted)
+            await self._leasing.leave_on(wanted, is_more=reply is True)
             reply = None
         await self._commits.flush()
         if isinstance(wanted, Commit):

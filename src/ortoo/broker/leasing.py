@@ -137,8 +137,10 @@ class Leasing:
             with suppress(OrtooError):  # nobody is there to be told; the lease runs out
                 self._settle("release", runs_of(taken.taken))
 
-    async def leave_on(self, command: Leave) -> None:
+    async def leave_on(self, command: Leave, is_more: bool) -> None:
         """More returns than one turn may do; others run. It goes on though the caller does not wait any more."""
+        if not is_more:
+            return
         task = asyncio.get_running_loop().create_task(self._leave(command))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

@@ -41,6 +41,7 @@ from ortoo.model.replies import (
 from ortoo.model.series import Resolution, Series
 from ortoo.ports import Clock
 
+from .by_id import Settling
 from .figures import Measured, measure
 from .keys import keys_of
 from .keys_lister import KeysLister
@@ -66,6 +67,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListMessages: "messages",
     q.ListKeys: "message_keys",
     q.GetTrace: "trace",
+    q.FindMessages: "find_messages",
 }
 # Answered with no more than whoever asks may see:
 _VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
@@ -92,6 +94,9 @@ class Shell(Measured, Protocol):
     def state(self) -> State:
         """OrtooError while nothing is taken."""
         ...
+
+    @property
+    def by_id(self) -> Settling: ...
 
     async def flush(self) -> None:
         """Returns when everything submitted so far is durable: a history is made of that."""
@@ -305,6 +310,11 @@ class Reader:
             after = offsets[-1] + 1 if offsets else log.settled_end
             pages.append(Page(name, topic.id, log.index, columns, after, log.settled_end))
         return pages
+
+    async def find_messages(
+        self, namespace: str, ids: list[str], topic: str | None = None, group: str | None = None
+    ) -> list[MessageRef | None]:
+        return await self._broker.by_id.find(namespace, ids, topic, group)
 
     async def trace(self, ref: MessageRef) -> Trace:
         await self._broker.flush()

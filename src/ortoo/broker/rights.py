@@ -19,7 +19,7 @@ from ortoo.model.access import Principal, Scope
 from ortoo.model.errors import ForbiddenError
 from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
-from ortoo.model.queries import GetSeries, ListNamespaces, ListTopics
+from ortoo.model.queries import FindMessages, GetSeries, ListNamespaces, ListTopics
 from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 10_000
@@ -130,12 +130,13 @@ class Rights:
             if not self._allowed.get((scope, topic)):
                 self.check(scope, topic)
             return request
-        check_name("a namespace", request.namespace)
-        if not self._principal.allows_all_in(scope, request.namespace):
-            raise self._forbidden(
-                scope, f"all topics of namespace {request.namespace!r}, as labels may mean any of them"
-            )
+        self._check_all_in(scope, request.namespace, "labels")
         return request
+
+    def _check_all_in(self, scope: Scope, namespace: str, what: str) -> None:
+        check_name("a namespace", namespace)
+        if not self._principal.allows_all_in(scope, namespace):
+            raise self._forbidden(scope, f"all topics of namespace {namespace!r}, as {what} may mean any of them")
 
     def _runs(self, request: c.Settle | c.Extend, scope: Scope) -> c.Settle | c.Extend:
         runs = self._settleable(request.runs, scope)
@@ -153,6 +154,24 @@ class Rights:
     def _may_settle(self, run: c.Run, scope: Scope) -> bool:
         name = self._name_of(run.topic)
         return name is None or self._allowed.get((scope, name)) or self.may(scope, name)
+
+    def _ids(self, request: c.ById | FindMessages, scope: Scope) -> c.ById | FindMessages:
+        """Dedup ids need a topic that may be read, or all of the namespace; the rest tells by itself where it lies."""
+        if any(type(named) is str for named in request.ids):
+            if request.topic is None:
+                self._check_all_in(scope, request.namespace, "a dedup id")
+            else:
+                self.check(scope, TopicName(request.namespace, request.topic))
+        if type(request) is FindMessages or all(self._may_name(named, scope) for named in request.ids):
+            return request
+        ids = [named if self._may_name(named, scope) else MessageRef(NOWHERE, 0, 0) for named in request.ids]
+        return msgspec.structs.replace(request, ids=ids)
+
+    def _may_name(self, named: c.MessageId, scope: Scope) -> bool:
+        if isinstance(named, str):
+            return True
+        name = self._name_of(named.topic)
+        return name is None or self.may(scope, name)
 
     def _transact(self, request: c.Transact, scope: Scope) -> c.Transact:
         for publish in request.publishes:
@@ -229,6 +248,7 @@ _NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {
     "settings": Rights._settings,
     "topics": Rights._topics,
     "runs": Rights._runs,
+    "ids": Rights._ids,
     "message": Rights._message,
     "redrive": Rights._redrive,
     "transact": Rights._transact,

@@ -12,12 +12,12 @@ class Turns:
     """Of one piece of work, which says now and then how much it has done."""
 
     def __init__(self) -> None:
-        self._done = 0
+        self._done = 0.0
 
-    async def worked(self, units: int) -> None:
+    async def worked(self, units: float) -> None:
         self._done += units
         if self._done >= _UNITS:
-            self._done = 0
+            self._done = 0.0
             await asyncio.sleep(0)
 
 
@@ -30,7 +30,7 @@ class TimedTurns(Turns):
         self.longest = 0.0  # of one
         self._began = thread_time()
 
-    async def worked(self, units: int) -> None:
+    async def worked(self, units: float) -> None:
         if self._done + units < _UNITS:
             self._done += units
             return

@@ -32,6 +32,7 @@ from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
 from ortoo.model.queries import (
+    FindMessages,
     GetMessage,
     GetOffsets,
     GetStats,
@@ -46,6 +47,7 @@ from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState,
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
+from .by_id import to_dedup_ids
 from .server_admin import ServerAdmin
 
 _AT_ONCE = 150  # commands under way together
@@ -276,6 +278,22 @@ class Admin(ServerAdmin):
     async def trace(self, message_id: str) -> Trace:
         """What happened to a message, in order, and what is planned."""
         return await self._link.ask(GetTrace(parse_message_id(message_id)))
+
+    async def find_messages(
+        self,
+        dedup_ids: str | Iterable[str],
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        namespace: str | None = None,
+    ) -> list[str | None]:
+        """The ids of the messages with these dedup ids; None where none is remembered: the topic's dedup window is over, and
+        it is not leased in that group."""
+        listed = to_dedup_ids(dedup_ids)
+        name = None if topic is None else check_text("a topic's name", topic)
+        space = check_text("a namespace", namespace or self.namespace)
+        refs = await self._link.ask(FindMessages(space, listed, name, check_group(group)))
+        return [None if ref is None else str(ref) for ref in refs]
 
     # -- dead letters
 

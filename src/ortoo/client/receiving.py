@@ -11,14 +11,15 @@ from uuid import uuid4
 
 from ortoo.model import limits
 from ortoo.model.batch import check_texts
-from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
+from ortoo.model.commands import START, Extend, ExtendById, Lease, MessageId, Position, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
-from ortoo.model.replies import Settled
+from ortoo.model.replies import IdState, Settled
 
 from .admin import Admin
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
+from .by_id import MessageIds, settle_by_id, to_message_ids
 from .forking import keep
 from .gather import AckGatherer
 from .late_acks import LateAcks
@@ -77,15 +78,28 @@ class Receiving(Admin):
         auto_ack: bool = False,
         start: Literal["all", "new"] | None = "all",
         namespace: str | None = None,
+        max_keys: int | None = None,
     ) -> Messages:
         """Leases up to `max_messages`, waiting up to `wait` seconds for the first; [] when none came.
 
         Give a topic, or `labels` to lease across every topic that has them, the most urgent topic first. `start` says
         where the group begins if this is its first use; with None it must exist. With `auto_ack` the messages are done
-        as they leave: at most once.
+        as they leave: at most once. With `max_keys` they are of so many different keys at most, one key after the other.
         """
         command = self._lease_command(
-            topic, labels, group, max_messages, wait, lease, consumer, partition, key, auto_ack, start, namespace
+            topic,
+            labels,
+            group,
+            max_messages,
+            wait,
+            lease,
+            consumer,
+            partition,
+            key,
+            auto_ack,
+            start,
+            namespace,
+            max_keys,
         )
         if self._late is None:
             self._late = self._late_acks()
@@ -110,6 +124,7 @@ class Receiving(Admin):
         auto_ack: bool,
         start: Literal["all", "new"] | None,
         namespace: str | None,
+        max_keys: int | None = None,
     ) -> Lease:
         if not isinstance(start, str | None) or start not in _STARTS:
             raise InvalidError(
@@ -133,6 +148,7 @@ class Receiving(Admin):
             key=key,
             auto_ack=auto_ack,
             start=_STARTS[start],
+            keys_max=None if max_keys is None else check_count("max_keys", max_keys),
         )
 
     async def ack(self, messages: Receipts) -> None:
@@ -173,6 +189,90 @@ class Receiving(Admin):
         if runs:
             settled = await settle(self._link.call, Extend(runs, to_ms("seconds", seconds)))
             check_settled(runs, settled)
+
+    async def ack_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """Done with these, whoever has leased them in the group: for who has no receipts. Takes message ids, dedup ids, or both.
+
+        Tells of each, the message ids first: "settled", "lost" when it is not leased now, "done" when it was settled
+        before, or "unknown". Without a topic, dedup ids are looked for in all topics of the namespace.
+        """
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("ack", *named))
+
+    async def nack_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        error: str | None = None,
+        delay: float | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """These failed, whoever has leased them; see `ack_by_id` and `nack`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        command = SettleById("nack", *named, to_error_text(error), to_ms("delay", delay))
+        return await settle_by_id(self._link.call, command)
+
+    async def reject_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        error: str | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """These can never succeed, whoever has leased them; see `ack_by_id` and `reject`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("reject", *named, to_error_text(error)))
+
+    async def release_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """Not now, whoever has leased them; see `ack_by_id` and `release`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, SettleById("release", *named))
+
+    async def extend_by_id(
+        self,
+        ids: MessageIds = (),
+        *,
+        dedup_ids: MessageIds = (),
+        topic: str | None = None,
+        group: str = DEFAULT_GROUP,
+        seconds: float | None = None,
+        namespace: str | None = None,
+    ) -> list[IdState]:
+        """More time for the leases that hold these, whoever has them; see `ack_by_id` and `extend`."""
+        named = self._named(ids, dedup_ids, topic, group, namespace)
+        return await settle_by_id(self._link.call, ExtendById(*named, to_ms("seconds", seconds)))
+
+    def _named(
+        self, ids: MessageIds, dedup_ids: MessageIds, topic: str | None, group: str, namespace: str | None
+    ) -> tuple[list[MessageId], str, str, str | None]:
+        return (
+            to_message_ids(ids, dedup_ids),
+            check_name("a group's name", group),
+            check_text("a namespace", namespace or self.namespace),
+            None if topic is None else check_text("a topic's name", topic),
+        )
 
     async def _settle(
         self,

@@ -14,7 +14,19 @@ from uuid import uuid4
 
 import msgspec
 
-from ortoo.model.commands import Extend, Heartbeat, KeyCommand, Lease, Leave, Once, Publish, Settle, Stage, Transact
+from ortoo.model.commands import (
+    Extend,
+    ExtendById,
+    Heartbeat,
+    KeyCommand,
+    Lease,
+    Leave,
+    Once,
+    Publish,
+    Settle,
+    Stage,
+    Transact,
+)
 from ortoo.model.errors import InvalidError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.replies import LeasedRun
 from ortoo.model.runs import runs_of
@@ -24,7 +36,7 @@ from ortoo.wire.frames import encode_frame
 _NUMBERED_MAX = 512  # under way; fewer than the server remembers of one producer
 _SETTLING_MAX = 768  # the same, when what is asked next makes room for others; still fewer
 _BYTES_MAX = 64 * 1024 * 1024
-_REPEATABLE = Extend | Heartbeat | Leave  # to do these twice is to do them once
+_REPEATABLE = Extend | ExtendById | Heartbeat | Leave  # to do these twice is to do them once
 _ADDING = (Publish, p.PublishOrWait, Stage)  # what may have to wait for room
 
 _leased_decoder = msgspec.msgpack.Decoder(list[LeasedRun] | None)

@@ -11,7 +11,7 @@ from ortoo.model import limits
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.records import Opened, Published, Record, TransactionEnded
 
-from . import admin, lease, messages, namespaces, publish, settle, transactions
+from . import admin, lease, messages, namespaces, publish, settle, settle_by_id, transactions
 from .alarms import Alarm
 from .copies import CopyRoom
 from .decision import Decision, Draft
@@ -160,7 +160,7 @@ class Engine:
         return self.state.soft.alarms.next()
 
 
-_COPYING = (c.Settle, c.DeadLetter, c.Redrive)  # commands that may make copies
+_COPYING = (c.Settle, c.SettleById, c.DeadLetter, c.Redrive)  # commands that may make copies
 
 
 _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
@@ -176,6 +176,8 @@ _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
     c.Lease: lease.decide_lease,
     c.Settle: settle.decide_settle,
     c.Extend: settle.decide_extend,
+    c.SettleById: settle_by_id.decide_settle_by_id,
+    c.ExtendById: settle_by_id.decide_extend_by_id,
     c.Transact: transactions.decide_transact,
     c.Begin: transactions.decide_begin,
     c.Stage: transactions.decide_stage,

@@ -20,11 +20,11 @@ from .keys import key_hash
 from .order import Order, OrderByHeads
 from .partition import Partition
 from .picker import Budget, Picker
+from .picking import count_keys, pick, pick_by_key
 from .quotas import check_groups
 from .state import State
 from .topic import Topic
 
-FOREVER = 1 << 62
 _GROUP_COST = 40  # of making a group, for each partition, in messages
 _UNPARKED_AT_ONCE = 8  # topics that a poll waited for
 _ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
@@ -35,7 +35,7 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     state.soft.joining.clear()
     draft = Draft(state, now)
     taken: list[Taken] = []
-    wanted = command.max_messages
+    wanted, keys_left = command.max_messages, command.keys_max
     budget = Budget(limits.SCAN_MESSAGES_MAX)
     topics = _topics(state, command)
     for topic in topics:  # before any: a lease that is refused is no sign of life
@@ -45,10 +45,12 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     for number, topic in enumerate(topics):
         if budget.left <= 0 and command.group not in topic.group_names:  # with the next try
             break
-        found = _lease_from(draft, topic, command, state.next_lease(number), wanted, budget)
+        found = _lease_from(draft, topic, command, state.next_lease(number), wanted, keys_left, budget)
         taken.extend(found)
         wanted -= sum(len(run.offsets) for run in found)
-        if wanted <= 0:
+        if keys_left is not None:
+            keys_left -= count_keys(topic.partitions, found)
+        if wanted <= 0 or keys_left == 0:
             break
     return Decision(draft.records, LeaseTaken(taken, more=budget.left <= 0 and not taken))
 
@@ -58,6 +60,8 @@ def _check(command: Lease) -> None:
         raise InvalidError(f"max_messages must be 1 to {limits.BATCH_MESSAGES_MAX}, not {command.max_messages}")
     if command.lease_ms is not None and not 1 <= command.lease_ms <= limits.LEASE_MS_MAX:
         raise InvalidError(f"a lease lasts 1 ms to {limits.LEASE_MS_MAX // 3_600_000} hours, not {command.lease_ms} ms")
+    if command.keys_max is not None and not 1 <= command.keys_max <= limits.BATCH_MESSAGES_MAX:
+        raise InvalidError(f"keys_max must be 1 to {limits.BATCH_MESSAGES_MAX}, not {command.keys_max}")
     if (command.topic is None) == (command.labels is None):
         raise InvalidError("name a topic to lease from, or the labels of several, and not both")
     check_name("a consumer's name", command.consumer)
@@ -98,7 +102,15 @@ def _is_meant(state: State, topic: Topic, labels: Collection[tuple[str, str]]) -
     return not state.is_dlq(topic.name) and not is_inbox(config.labels)
 
 
-def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, wanted: int, budget: Budget) -> list[Taken]:
+def _lease_from(
+    draft: Draft,
+    topic: Topic,
+    command: Lease,
+    lease: LeaseId,
+    wanted: int,
+    keys_max: int | None,
+    budget: Budget,
+) -> list[Taken]:
     group = topic.group_names.get(command.group)
     if group is None:
         if command.start is None:
@@ -107,7 +119,9 @@ def _lease_from(draft: Draft, topic: Topic, command: Lease, lease: LeaseId, want
         group = draft_group(draft, topic, command.group, command.start)
         draft.state.soft.joining[topic.id, group.name] = group.members
     _join(draft, topic, group, command)
-    runs = _pick(_order(topic, group, command, budget), wanted)
+    runs = pick(_order(topic, group, command, budget), wanted)
+    if keys_max is not None:
+        runs = pick_by_key(group.feeds, runs, wanted, keys_max, budget)
     if not runs:
         return []
     until = draft.now + (command.lease_ms or round(topic.config.lease * 1000))
@@ -141,7 +155,8 @@ def _check_topic(topic: Topic, command: Lease) -> None:
         group.look_at_members().check_consumer_limit(command.consumer)
     if command.partition is not None and not 0 <= command.partition < len(topic.partitions):
         raise InvalidError(f"topic {str(topic.name)!r} has partitions 0 to {len(topic.partitions) - 1}")
-    if command.key is not None and topic.config.ordering != "key":
+    is_by_key = command.key is not None or command.keys_max is not None
+    if is_by_key and topic.config.ordering != "key":
         raise InvalidError(
             f"leasing by key needs ordering='key'; topic {str(topic.name)!r} has {topic.config.ordering!r}"
         )
@@ -193,47 +208,6 @@ def park(state: State, command: Lease) -> Callable[[int], None]:
             state.soft.alarms.set(ConsumersUnparked(), now)
 
     return unpark
-
-
-def _pick(order: Order, wanted: int) -> list[tuple[int, Sequence[int]]]:
-    """Runs of (partition, offsets) in the order of delivery."""
-    runs: list[tuple[int, Sequence[int]]] = []
-    used: set[int] = set()
-    try:
-        order.begin(wanted)
-        while wanted > 0 and (head := order.pop()) is not None:
-            lane, _, partition = head
-            used.add(partition)
-            if len(used) > limits.LEASE_PARTITIONS_MAX:  # each costs a read and more; the others are for the next lease
-                break
-            picker, before = order.pickers[partition], FOREVER
-            # Another partition may have this lane, too: then go on only as long as ours comes first.
-            if (other := order.first()) is not None and other[0] == lane:
-                timeline, (_, then, which) = picker.feed.partition.timeline, other
-                before = (timeline.first_after(then) if partition < which else timeline.first_at(then)) or FOREVER
-            offsets = picker.take(lane, wanted, before, is_alone=other is None)
-            if offsets:
-                wanted -= len(offsets)
-                _add_run(runs, partition, offsets)
-            if len(runs) >= limits.LEASE_RUNS_MAX:  # the same
-                break
-            if offsets and wanted > 0:
-                order.look(partition, wanted)
-        return runs
-    finally:
-        order.close()
-
-
-def _add_run(runs: list[tuple[int, Sequence[int]]], partition: int, offsets: Sequence[int]) -> None:
-    """A run goes on where the same partition does, in its order."""
-    if runs and runs[-1][0] == partition and runs[-1][1][-1] < offsets[0]:
-        before = runs[-1][1]
-        if not isinstance(before, list):
-            before = list(before)
-            runs[-1] = (partition, before)
-        before.extend(offsets)
-    else:
-        runs.append((partition, offsets))
 
 
 def draft_group(draft: Draft, topic: Topic, name: str, start: Position, ephemeral: bool = False) -> Group:

@@ -35,6 +35,10 @@ def check_command(command: c.Command) -> None:
         case c.Settle() | c.Extend():
             are_failures = isinstance(command, c.Settle) and command.is_failure
             _check_runs(command.runs, _FAILURES_MAX if are_failures else limits.RECEIPTS_MAX)
+        case c.SettleById() | c.ExtendById():
+            for named in command.ids:
+                if not isinstance(named, str):
+                    check_ref(named)
         case c.Seek():
             check_position(command.position)
             check_position(command.until)

@@ -16,6 +16,7 @@ from .namespaces import NO_QUOTA, Quota
 from .topic import TopicConfig
 
 Outcome = Literal["ack", "nack", "reject", "release"]
+MessageId = MessageRef | str  # where a message lies, or its dedup id
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,6 +43,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 Runs = Annotated[list[Run], Meta(max_length=limits.RUNS_MAX)]  # here and below: what comes as bytes is bounded unbuilt
+MessageIds = Annotated[list[MessageId], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
 
 
 class CreateTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -114,6 +116,7 @@ class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
     key: str | None = None
     auto_ack: bool = False
     start: Position | None = START  # where the group begins if this lease makes it; None: it must be there already
+    keys_max: int | None = None  # of so many different keys at most, key by key; a message without a key counts as one
 
 
 class Settle(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -129,6 +132,32 @@ class Settle(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class Extend(msgspec.Struct, frozen=True, tag=True, gc=False):
     runs: Runs
+    lease_ms: int | None = None  # counted from now
+
+
+class SettleById(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Settles messages without their receipts, whoever holds them: for protocols whose clients know none."""
+
+    outcome: Outcome
+    ids: MessageIds
+    group: str = DEFAULT_GROUP
+    namespace: str = DEFAULT_NAMESPACE
+    topic: str | None = None  # any of the namespace when None
+    error: str | None = None
+    delay_ms: int | None = None  # nack only; the backoff policy when None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.outcome in ("nack", "reject")
+
+
+class ExtendById(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Extends the leases that hold these messages, whoever has them."""
+
+    ids: MessageIds
+    group: str = DEFAULT_GROUP
+    namespace: str = DEFAULT_NAMESPACE
+    topic: str | None = None
     lease_ms: int | None = None  # counted from now
 
 
@@ -246,6 +275,8 @@ PlainCommand = (
     | Lease
     | Settle
     | Extend
+    | SettleById
+    | ExtendById
     | Transact
     | Begin
     | Stage
@@ -260,6 +291,9 @@ PlainCommand = (
     | SetNamespace
     | DeleteNamespace
 )
+
+
+ById = SettleById | ExtendById
 
 
 class Once(msgspec.Struct, frozen=True, tag=True, gc=False):

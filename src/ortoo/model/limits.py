@@ -48,6 +48,7 @@ PRODUCERS_MAX = 10_000  # whose numbered commands are remembered; of a tenant wi
 PRODUCER_REMEMBERED_MS = 3_600_000  # a client that was away for longer does not send again
 PRODUCER_ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of all producers' answers; the same go first
 PRODUCER_ANSWERS_MAX = 1_024  # of one producer; a client has fewer commands under way
+LEASED_IDS_MAX = 250_000  # dedup ids of leased messages that are kept to settle by; of more, each request looks anew
 SESSION_TIMEOUT_MS = 10_000  # a consumer silent for so long, holding no lease, leaves its group
 REVOKE_GRACE_MS = 1_000  # what the old owner of a moving partition may still settle
 DUE_PER_TURN = 4_000  # messages whose time has come, in one turn of the event loop; the others follow in later turns

@@ -27,6 +27,7 @@ from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .replies import (
     HistoryPage,
+    IdState,
     KeysFound,
     LeasedRun,
     MessageFound,
@@ -50,6 +51,7 @@ About = Literal[
     "settings",  # the same, and the topic for dead letters that the settings name
     "topics",  # one topic, or all of a namespace that have some labels
     "runs",  # the topics of what was leased
+    "ids",  # the topics of messages that are named by where they lie, and those in which a dedup id is looked for
     "message",  # the topic of a message
     "redrive",  # those of a dead letter and of its original
     "transact",  # the topics that are published to, and with `read` those of what is acked
@@ -74,6 +76,8 @@ OPERATIONS: dict[type, Operation] = {
     c.Lease: Operation("lease", "read", list[LeasedRun], (NotFoundError, TooManyError), about="topics"),
     c.Settle: Operation("settle", "read", Settled, about="runs"),
     c.Extend: Operation("settle", "read", Settled, about="runs"),
+    c.SettleById: Operation("settle", "read", list[IdState], about="ids"),
+    c.ExtendById: Operation("settle", "read", list[IdState], about="ids"),
     c.Heartbeat: Operation("admin", "read", list[int], _UNKNOWN),
     c.Leave: Operation("admin", "read", bool | None, _UNKNOWN, about="anything"),  # what a broker's caller gets is None
     c.CreateGroup: Operation("admin", "read", GroupId, (NotFoundError, ExistsError, TooManyError)),
@@ -121,6 +125,7 @@ OPERATIONS: dict[type, Operation] = {
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
     q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
+    q.FindMessages: Operation("read", "read", list[MessageRef | None], about="ids"),
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from . import limits
 from .commands import Position
 from .keys import KeysInfo
 from .metrics import MetricFigures
@@ -107,6 +109,16 @@ class GetTrace(Query[Trace], frozen=True, tag=True):
     message: MessageRef
 
 
+class FindMessages(Query[list[MessageRef | None]], frozen=True, tag=True):
+    """Where the messages with these dedup ids lie, as far as that is remembered: within the topics' dedup windows, and of what
+    is leased in the group, if one is given."""
+
+    namespace: str
+    ids: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
+    topic: str | None = None  # any of the namespace when None
+    group: str | None = None
+
+
 AnyQuery = (
     ListTopics
     | ListNamespaces
@@ -122,4 +134,5 @@ AnyQuery = (
     | ListMessages
     | ListKeys
     | GetTrace
+    | FindMessages
 )

@@ -89,6 +89,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     priorities: list[int] | None = None
     json: list[bool] | None = None
     publishers: Publishers | None = None  # one for all, or one for each
+    dedup_ids: list[str | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -211,6 +212,11 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
     lost: list[list[int]] | None = None
     revoked: list[list[int]] | None = None
+
+
+# What became of a message that was named by its id: settled; not leased in that group now; settled before, whether it was done or
+# given up; not known at all.
+IdState = Literal["settled", "lost", "done", "unknown"]
 
 
 class GroupInfo(msgspec.Struct, frozen=True):

@@ -10,13 +10,19 @@ from ortoo.model.records import Published
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY
 
-OPTIONAL: dict[str, Any] = {"keys": None, "headers": None, "priorities": DEFAULT_PRIORITY, "json": False}
+OPTIONAL: dict[str, Any] = {
+    "keys": None,
+    "headers": None,
+    "priorities": DEFAULT_PRIORITY,
+    "json": False,
+    "dedup_ids": None,
+}
 
 
 class Stretch:
     """A column that no message uses does not exist."""
 
-    __slots__ = ("base", "headers", "json", "keys", "priorities", "publishers", "timestamps", "values")
+    __slots__ = ("base", "dedup_ids", "headers", "json", "keys", "priorities", "publishers", "timestamps", "values")
 
     def __init__(self, base: int) -> None:
         self.base = base
@@ -26,6 +32,7 @@ class Stretch:
         self.headers: list[dict[str, str] | None] | None = None
         self.priorities: list[int] | None = None
         self.json: list[bool] | None = None
+        self.dedup_ids: list[str | None] | None = None
         self.publishers: Publishers | None = None
 
     @property
@@ -79,4 +86,5 @@ class Stretch:
             None if self.priorities is None else chosen(self.priorities),
             None if self.json is None else chosen(self.json),
             pick_publishers(self.publishers, rows),
+            None if self.dedup_ids is None else chosen(self.dedup_ids),
         )

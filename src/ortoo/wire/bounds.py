@@ -7,6 +7,7 @@
 │                  │ what RECEIPTS_MAX acks need   │                                            │
 │ settles          │ what RECEIPTS_MAX need        │ those are bytes enough                     │
 │ commits          │ what so many parts need       │ the same                                   │
+│ names messages   │ what so many dedup ids need   │ the same                                   │
 │ any other        │ what a topic's settings need  │ whatever arrays and maps hold              │
 └──────────────────┴───────────────────────────────┴────────────────────────────────────────────┘
 
@@ -37,6 +38,7 @@ _LARGE_BYTES = 1 << 20  # a batch that has no more cannot have too much of anyth
 _VERY_LARGE_BYTES = 16 << 20  # passing over a field that nobody knows takes time, too
 _RUN_BYTES = 9 * limits.RECEIPTS_MAX + 128 * limits.RUNS_MAX  # of numbers; with that, there cannot be too many to build
 _PART_BYTES = (limits.NAME_BYTES_MAX + 3) * limits.BATCH_MESSAGES_MAX
+_ID_BYTES = (limits.DEDUP_ID_BYTES_MAX + 3) * limits.BATCH_MESSAGES_MAX
 _ELEMENTS_MAX = 4_096  # of any other request: the marks of all partitions, and as much again
 _FIELDS_MAX = len(Outgoing.__struct_fields__) * limits.BATCH_MESSAGES_MAX
 CARRYING: Final = ("Publish", "Stage", "Transact")
@@ -44,6 +46,7 @@ BYTES_MAX: Final = {
     **dict.fromkeys(CARRYING, FRAME_BYTES_MAX),
     **dict.fromkeys(("Settle", "Extend"), _RUN_BYTES + REQUEST_BYTES_MAX),
     "Commit": _PART_BYTES + REQUEST_BYTES_MAX,
+    **dict.fromkeys(("SettleById", "ExtendById", "FindMessages"), _ID_BYTES + REQUEST_BYTES_MAX),
 }
 
 

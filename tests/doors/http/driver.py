@@ -24,9 +24,10 @@ from msgspec import Raw
 from ortoo import Queue
 from ortoo.client.admin import Time, to_position, to_seconds
 from ortoo.client.arguments import to_topic_name
+from ortoo.client.by_id import MessageIds
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
-from ortoo.doors.http import shapes
+from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
@@ -34,7 +35,7 @@ from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.namespaces import Quota, make_quota
-from ortoo.model.replies import GroupInfo, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
+from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
@@ -224,6 +225,39 @@ class HttpQueue:
 
     async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
         await self._settle("extend", messages, seconds=seconds)
+
+    @like_the_queue
+    async def ack_by_id(self, **options: Any) -> list[IdState]:
+        return await self._settle_by_id("ack", **options)
+
+    @like_the_queue
+    async def nack_by_id(self, **options: Any) -> list[IdState]:
+        return await self._settle_by_id("nack", **options)
+
+    @like_the_queue
+    async def reject_by_id(self, **options: Any) -> list[IdState]:
+        return await self._settle_by_id("reject", **options)
+
+    @like_the_queue
+    async def release_by_id(self, **options: Any) -> list[IdState]:
+        return await self._settle_by_id("release", **options)
+
+    @like_the_queue
+    async def extend_by_id(self, **options: Any) -> list[IdState]:
+        return await self._settle_by_id("extend", **options)
+
+    async def _settle_by_id(
+        self, action: str, ids: MessageIds, dedup_ids: MessageIds, namespace: str | None, **more: Any
+    ) -> list[IdState]:
+        body = {"ids": listed(ids), "dedup_ids": listed(dedup_ids), **more}
+        answer = await self.call("POST", f"/v1/by-id/{action}", id_shapes.IdResults, body, namespace)
+        assert [result.id for result in answer.results] == body["ids"] + body["dedup_ids"]
+        return [result.state for result in answer.results]
+
+    @like_the_queue
+    async def find_messages(self, dedup_ids: MessageIds, namespace: str | None, **more: Any) -> list[str | None]:
+        body = {"dedup_ids": listed(dedup_ids), **more}
+        return (await self.call("POST", "/v1/find", id_shapes.Found, body, namespace)).ids
 
     async def _settle(self, action: str, messages: Receipts, **more: Any) -> None:
         listed = [messages] if isinstance(messages, Received | str) else messages
@@ -537,6 +571,10 @@ class HttpNamedTransaction:
 
 
 # -- to JSON and back
+
+
+def listed(ids: MessageIds) -> list[str]:
+    return [ids] if isinstance(ids, str) else list(ids)
 
 
 def topic_path(topic: str) -> str:

@@ -58,6 +58,7 @@ def to_lease(
         key=body.key,
         auto_ack=body.auto_ack,
         start=STARTS[body.start],
+        keys_max=body.max_keys,
     )
 
 

@@ -125,6 +125,7 @@ class LeaseBody(Input):
     key: str | None = None
     auto_ack: bool = False
     start: Start | None = "all"
+    max_keys: Count | None = None
 
 
 class LeaseAnywhereBody(LeaseBody, kw_only=True):

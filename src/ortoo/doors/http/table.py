@@ -9,14 +9,11 @@ import msgspec
 from ortoo.model import commands as c
 from ortoo.model import errors
 from ortoo.model import queries as q
-from ortoo.model.analytics import Report
-from ortoo.model.errors import NotFoundError
-from ortoo.model.namespaces import Quota
-from ortoo.model.replies import GroupInfo, KeysFound, NamespaceInfo, Stats, Trace
-from ortoo.model.series import Series
+from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
-from . import leases, messages, monitoring, namespaces, openapi, publishing, shapes, stream, topics
+from . import by_id, id_shapes, leases, messages, publishing, shapes, topics
 from .routing import Route
+from .server_table import NAMESPACES, SERVER
 
 _get, _post, _put, _patch, _delete = (partial(Route, method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
 
@@ -109,6 +106,14 @@ _MESSAGES = [
         answer=shapes.MessageView,
         errors=(errors.NoReplyError,),
     ),
+    _post(
+        "/v1/find",
+        by_id.find,
+        "Find messages by their dedup ids, as long as these are remembered",
+        does=(q.FindMessages,),
+        body=id_shapes.FindBody,
+        answer=id_shapes.Found,
+    ),
     _get(
         _MESSAGE,
         messages.show,
@@ -174,6 +179,18 @@ _LEASES = [
         )
         for where in (_GROUP, "/v1")
         for action, summary in _ACTIONS.items()
+    ),
+    *(
+        _post(
+            f"/v1/by-id/{action}",
+            by_id.settle(action),
+            f"{summary}; without receipts, whoever has leased them",
+            does=(c.ExtendById,) if action == "extend" else (c.SettleById,),
+            body=id_shapes.ByIdBody,
+            answer=id_shapes.IdResults,
+        )
+        for action, summary in _ACTIONS.items()
+        if action != "ack_through"
     ),
 ]
 
@@ -319,68 +336,6 @@ _TRANSACTIONS = [
     ),
 ]
 
-_NAMESPACE = "/v1/namespaces/{namespace}"
-_NAMESPACES = [
-    _get(
-        "/v1/namespaces",
-        namespaces.list_all,
-        "List the namespaces: what is in each, and its quota",
-        does=(q.ListNamespaces,),
-        answer=namespaces.NamespaceList,
-    ),
-    _put(
-        _NAMESPACE,
-        namespaces.put,
-        "Create a namespace, or replace its quota; a limit that is not given is none",
-        does=(c.SetNamespace, q.ListNamespaces),
-        body=Quota,
-        body_optional=True,
-        answer=NamespaceInfo,
-    ),
-    _delete(
-        _NAMESPACE, namespaces.delete, "Delete a namespace without topics, and its quota", does=(c.DeleteNamespace,)
-    ),
-]
-
-_open = partial(Route, "GET", needs_token=False)
-
-_SERVER = [
-    _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
-    _get(
-        "/v1/series",
-        monitoring.series,
-        "What was sampled of late, by the second or the minute: rates, depth, lag",
-        does=(q.GetSeries,),
-        query=monitoring.SeriesQuery,
-        answer=Series,
-    ),
-    _get(
-        "/v1/analytics/history",
-        monitoring.analytics_history,
-        "What `ortoo pipeline analyze` found in the lake: by hour, topic and group",
-        query=shapes.AnalyticsQuery,
-        answer=Report,
-        errors=(NotFoundError, errors.CorruptionError),
-    ),
-    _get(
-        "/v1/stream",
-        stream.upgrade_required,
-        "A WebSocket: messages pushed as long as there is credit",
-        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
-    ),
-    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
-    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
-    _get(
-        "/metrics",
-        monitoring.metrics,
-        "Metrics for Prometheus",
-        does=(q.GetMetrics,),
-        media_types=(monitoring.METRICS_TYPE,),
-    ),
-    _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
-    _open("/docs", openapi.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
-]
-
 ROUTES: list[Route] = [
     msgspec.structs.replace(route, tag=tag)
     for tag, routes in {
@@ -390,8 +345,8 @@ ROUTES: list[Route] = [
         "Groups": _GROUPS,
         "Dead letters": _DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
-        "Namespaces": _NAMESPACES,
-        "Server": _SERVER,
+        "Namespaces": NAMESPACES,
+        "Server": SERVER,
     }.items()
     for route in routes
 ]

@@ -180,4 +180,5 @@ def to_columns(base: int, head: MessageHead, body: MessageBody) -> Columns:
         head.priorities,
         head.json,
         from_runs(body.publishers),
+        body.dedup_ids,
     )

@@ -83,6 +83,7 @@ class LoggedPublish(msgspec.Struct, frozen=True, tag="Published"):
             batch.priorities,
             batch.json,
             self.publishers,
+            self.dedup_ids() or None,
         )
 
     def dedup_ids(self) -> list[str | None]:

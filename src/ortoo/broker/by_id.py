@@ -1,0 +1,101 @@
+"""Settling and finding messages by their ids: what these mean is looked up in turns, before the engine decides."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+import msgspec
+
+from ortoo.engine.settle_by_id import DedupIds, Leased, find_leased, topics_of
+from ortoo.engine.state import State
+from ortoo.model.commands import ById, Command, Extend, Once, Run, Settle, SettleById, unwrap
+from ortoo.model.names import MessageRef
+from ortoo.model.replies import IdState, Settled
+from ortoo.model.runs import in_pieces
+from ortoo.ports import Store
+
+from .leased_ids import LeasedIds
+from .rights import NOWHERE
+from .turns import Turns
+
+_IDS_A_UNIT = 50  # how many of them are looked for in the time that one unit of a turn takes
+
+
+class Shell(Protocol):
+    """What this needs of the broker."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def store(self) -> Store: ...
+    def submit(self, command: Command) -> Any: ...
+    def now(self) -> int: ...
+
+
+class Settling:
+    """By id."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._leased_ids = LeasedIds(shell)
+
+    async def find(
+        self, namespace: str, ids: list[str], topic: str | None, group: str | None
+    ) -> list[MessageRef | None]:
+        found = await self._look_up(namespace, ids, topic, group)
+        return [found.get(dedup_id) for dedup_id in ids]
+
+    async def settle(self, command: Command) -> list[IdState]:
+        wanted: Any = unwrap(command)
+        if any(isinstance(named, str) for named in wanted.ids):
+            wanted = await self._resolved(wanted)
+            await asyncio.sleep(0)  # for many ids, either takes some milliseconds
+        if type(command) is Once:  # in one decision, or it could happen twice
+            return self._submit(msgspec.structs.replace(command, command=wanted))
+        leased = find_leased(self._shell.state, wanted, self._shell.now())
+        pieces = in_pieces(leased.runs, isinstance(wanted, SettleById) and wanted.is_failure)
+        return self._submit(wanted) if len(pieces) == 1 else await self._settle_pieces(wanted, leased, pieces)
+
+    def _submit(self, command: Command) -> list[IdState]:
+        states: list[IdState] = self._shell.submit(command)
+        return states
+
+    async def _settle_pieces(self, command: ById, leased: Leased, pieces: list[list[Run]]) -> list[IdState]:
+        """More than one turn may do. What is settled are the leases as they were found: what is lost meanwhile stays so."""
+        lost: set[MessageRef] = set()
+        for piece in pieces:
+            await asyncio.sleep(0)
+            settled: Settled = self._shell.submit(_as_receipts(command, piece))
+            for run, offsets in zip(piece, settled.lost or (), strict=False):
+                lost.update(MessageRef(run.topic, run.partition, offset) for offset in offsets)
+        await asyncio.sleep(0)
+        pairs = zip(leased.refs, leased.states, strict=True)
+        return ["lost" if ref in lost and state == "settled" else state for ref, state in pairs]
+
+    async def _resolved(self, command: ById) -> ById:
+        """With what dedup ids mean in their place."""
+        ids = [named for named in command.ids if isinstance(named, str)]
+        found = await self._look_up(command.namespace, ids, command.topic, command.group)
+        nowhere = MessageRef(NOWHERE, 0, 0)  # the engine need not look again
+        refs = [found.get(named, nowhere) if isinstance(named, str) else named for named in command.ids]
+        return msgspec.structs.replace(command, ids=refs)
+
+    async def _look_up(
+        self, namespace: str, ids: list[str], topic: str | None, group: str | None
+    ) -> dict[str, MessageRef]:
+        """What the topics remember counts; then what is leased."""
+        now, turns, known = self._shell.now(), Turns(), DedupIds(group, ids)
+        topics = topics_of(self._shell.state, namespace, topic, group)
+        for each in topics:
+            known.look_into(each, now)
+            await turns.worked(1 + min(len(known.wanted), len(each.dedup.seen)) // _IDS_A_UNIT)
+        if group is not None and known.missing:
+            await self._leased_ids.find(topics, group, known)
+        return known.refs
+
+
+def _as_receipts(command: ById, runs: list[Run]) -> Settle | Extend:
+    if isinstance(command, SettleById):
+        return Settle(command.outcome, runs, command.error, command.delay_ms)
+    return Extend(runs, command.lease_ms)

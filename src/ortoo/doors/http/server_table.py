@@ -1,0 +1,81 @@
+"""The routes that are about namespaces and the server as a whole. The others are in table.py, which serves them all."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ortoo.model import commands as c
+from ortoo.model import errors
+from ortoo.model import queries as q
+from ortoo.model.analytics import Report
+from ortoo.model.errors import NotFoundError
+from ortoo.model.namespaces import Quota
+from ortoo.model.replies import NamespaceInfo, Stats
+from ortoo.model.series import Series
+
+from . import monitoring, namespaces, openapi, shapes, stream
+from .routing import Route
+
+_get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
+
+_NAMESPACE = "/v1/namespaces/{namespace}"
+NAMESPACES = [
+    _get(
+        "/v1/namespaces",
+        namespaces.list_all,
+        "List the namespaces: what is in each, and its quota",
+        does=(q.ListNamespaces,),
+        answer=namespaces.NamespaceList,
+    ),
+    _put(
+        _NAMESPACE,
+        namespaces.put,
+        "Create a namespace, or replace its quota; a limit that is not given is none",
+        does=(c.SetNamespace, q.ListNamespaces),
+        body=Quota,
+        body_optional=True,
+        answer=NamespaceInfo,
+    ),
+    _delete(
+        _NAMESPACE, namespaces.delete, "Delete a namespace without topics, and its quota", does=(c.DeleteNamespace,)
+    ),
+]
+
+_open = partial(Route, "GET", needs_token=False)
+
+SERVER = [
+    _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
+    _get(
+        "/v1/series",
+        monitoring.series,
+        "What was sampled of late, by the second or the minute: rates, depth, lag",
+        does=(q.GetSeries,),
+        query=monitoring.SeriesQuery,
+        answer=Series,
+    ),
+    _get(
+        "/v1/analytics/history",
+        monitoring.analytics_history,
+        "What `ortoo pipeline analyze` found in the lake: by hour, topic and group",
+        query=shapes.AnalyticsQuery,
+        answer=Report,
+        errors=(NotFoundError, errors.CorruptionError),
+    ),
+    _get(
+        "/v1/stream",
+        stream.upgrade_required,
+        "A WebSocket: messages pushed as long as there is credit",
+        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
+    ),
+    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
+    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _get(
+        "/metrics",
+        monitoring.metrics,
+        "Metrics for Prometheus",
+        does=(q.GetMetrics,),
+        media_types=(monitoring.METRICS_TYPE,),
+    ),
+    _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
+    _open("/docs", openapi.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
+]
