@@ -68,6 +68,9 @@ _GROUPS = {
     ("GET", "/groups/{group}/assignment"): Sample(query=f"member_id={MEMBER}", params=_GROUP),
     ("GET", "/groups/{group}/poll"): Sample(query=f"member_id={MEMBER}&timeout=0s", params=_GROUP),
     ("GET", "/groups/{group}/offsets"): Sample(query="topic=orders", params=_GROUP),
+    ("POST", "/groups/{group}/offsets"): Sample(
+        {"member_id": MEMBER, "generation": 1, "offsets": {"orders": {"0": 1}}}, params=_GROUP
+    ),
     ("POST", "/groups/{group}/offsets/reset"): Sample({"topic": "orders", "strategy": "earliest"}, params=_GROUP),
 }
 

@@ -198,6 +198,30 @@ async def test_who_joins_says_who_and_what(home: Home, body: dict[str, Any]) -> 
     assert (await home.queue.topic("orders")).groups == []
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"offsets": {"orders": {"0": 1}}}, 400),
+        ({"member_id": MEMBER}, 400),
+        ({"member_id": "x", "offsets": {"orders": {"0": 1}}}, 404),
+        ({"member_id": MEMBER, "offsets": {"orders": {"x": 1}}}, 400),
+        ({"member_id": MEMBER, "offsets": {"orders": {"0": -1}}}, 400),
+        ({"member_id": MEMBER, "offsets": {"orders": {"0": 99}}}, 400),
+        ({"member_id": MEMBER, "offsets": {"orders": {"99": 0}}}, 400),
+        ({"member_id": MEMBER, "offsets": {"nowhere": {"0": 0}}}, 404),
+        ({"member_id": MEMBER, "offsets": [{"topic": "orders"}]}, 400),
+    ],
+)
+async def test_a_commit_that_makes_no_sense_is_refused(home: Home, body: dict[str, Any], status: int) -> None:
+    await publish(home, "a")
+    await join(home)
+    assert (await home.post("/groups/processors/offsets", body, status))["error"]
+    assert (await home.post("/groups/nobody/offsets", {"member_id": MEMBER, "offsets": {"orders": {"0": 0}}}, 404))[
+        "error"
+    ]
+    assert (await home.queue.group("orders", "processors")).backlog == 1
+
+
 async def test_a_wrong_method_is_told(home: Home) -> None:
     answer = await home.web.put("/topics/orders/messages", json={})
     assert (answer.status_code, answer.headers["allow"], answer.json()["code"]) == (405, "OPTIONS, POST", "invalid")

@@ -244,6 +244,28 @@ async def test_offsets_tell_how_far_a_group_is_and_reset_moves_it(home: Home) ->
     assert len(await polled(home, member)) == 3
 
 
+async def test_a_commit_acknowledges_everything_before_it(home: Home) -> None:
+    await home.post("/topics", {"name": "orders", "num_partitions": 2}, 201)
+    await publish(home, *"abcdef", partition=0)
+    await publish(home, *"xyz", partition=1)
+    member = await join(home)
+    assert len((await poll(home, member, limit=4))["messages"]["0"]) == 4
+    body = {"member_id": member["member_id"], "generation": 1, "offsets": {"orders": {"0": 3}}}
+    told = await home.post("/groups/processors/offsets", body)
+    assert (told["status"], told["offsets"]) == ("committed", {"orders": {"0": 3}})
+    assert (await home.get("/groups/processors/offsets"))["offsets"] == {"orders": {"0": 3, "1": 0}}
+    other = await join(home)
+    listed = [
+        {"topic": "orders", "partition": 0, "offset": 6},  # of which one is leased, and two are not
+        {"topic": "orders", "partition": 1, "offset": 2},
+    ]
+    await home.post("/groups/processors/offsets", {"member_id": other["member_id"], "offsets": listed})
+    assert (await home.get("/groups/processors/offsets"))["offsets"] == {"orders": {"0": 6, "1": 2}}
+    body["offsets"] = {"orders": {"0": 1}}  # nothing comes again
+    await home.post("/groups/processors/offsets", body)
+    assert [(each["value"], each["attempt"]) for each in await polled(home, member)] == [("z", 1)]
+
+
 # -- settling
 
 

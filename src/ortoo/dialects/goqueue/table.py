@@ -140,6 +140,14 @@ _GROUPS = (
         query=shapes.GroupQuery,
     ),
     _post(
+        f"{_GROUP}/offsets",
+        offsets.commit,
+        "Acknowledge all messages before these",
+        does=(q.GetTopic, c.SettleById, c.Lease, c.Settle),
+        body=shapes.CommitBody,
+        query=_Any,
+    ),
+    _post(
         f"{_GROUP}/offsets/reset",
         offsets.reset,
         "Move a group",
