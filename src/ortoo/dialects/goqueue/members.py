@@ -21,7 +21,7 @@ _CHARS_MAX = 12_000  # of an id: it travels in a query
 _NONCE_CHARS = 8
 
 
-class _Told(msgspec.Struct, array_like=True, frozen=True):
+class _Content(msgspec.Struct, array_like=True, frozen=True):
     topics: Annotated[list[str], Meta(min_length=1, max_length=TOPICS_MAX)]
     session_ms: Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 
@@ -39,7 +39,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Told).decode
+_decode = msgspec.msgpack.Decoder(_Content).decode
 
 
 def new(client: str, topics: list[str], session_ms: int) -> tuple[str, Member]:
@@ -48,15 +48,15 @@ def new(client: str, topics: list[str], session_ms: int) -> tuple[str, Member]:
     if len(consumer.encode(errors="replace")) > limits.NAME_BYTES_MAX:
         raise InvalidError(f"client_id has at most {limits.NAME_BYTES_MAX - _NONCE_CHARS - 1} bytes")
     check_name("client_id", consumer)
-    told = urlsafe_b64encode(_encode(_Told(topics, session_ms))).decode().rstrip("=")
-    return f"{consumer}.{told}", Member(consumer, topics, session_ms)
+    content = urlsafe_b64encode(_encode(_Content(topics, session_ms))).decode().rstrip("=")
+    return f"{consumer}.{content}", Member(consumer, topics, session_ms)
 
 
 def parse(text: str) -> Member:
-    consumer, _, told = text.rpartition(".")
+    consumer, _, content = text.rpartition(".")
     if consumer and len(text) <= _CHARS_MAX:
         try:
-            found = _decode(urlsafe_b64decode(told + "=" * (-len(told) % 4)))
+            found = _decode(urlsafe_b64decode(content + "=" * (-len(content) % 4)))
             return Member(check_name("member_id", consumer), found.topics, found.session_ms)
         except (ValueError, msgspec.DecodeError, InvalidError):
             pass
@@ -64,7 +64,7 @@ def parse(text: str) -> Member:
 
 
 def client_of(consumer: str) -> str:
-    """What the client called itself, as far as that can be told: names of other consumers stay as they are."""
+    """What the client called itself, as far as that can be content: names of other consumers stay as they are."""
     client, _, nonce = consumer.rpartition("-")
     is_ours = len(nonce) == _NONCE_CHARS and all(char in "0123456789abcdef" for char in nonce)
     return client if client and is_ours else consumer

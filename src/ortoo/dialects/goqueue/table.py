@@ -57,6 +57,12 @@ def _topic_routes(prefix: str) -> dict[str, Route]:
             does=(q.Scan,),
             query=shapes.ReadQuery,
         ),
+        **_delayed_routes(topic),
+    }
+
+
+def _delayed_routes(topic: str) -> dict[str, Route]:
+    return {
         "delayed": _get(
             f"{topic}/delayed",
             delayed.list_all,
