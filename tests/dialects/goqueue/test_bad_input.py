@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ortoo.dialects.goqueue import GOQUEUE
+from ortoo.doors.http.call import InNamespace
 from ortoo.model.settings import HttpSettings
 from ortoo.stores.disk import open_directory
 from ortoo.testing import ManualClock
@@ -220,6 +221,20 @@ async def test_a_commit_that_makes_no_sense_is_refused(home: Home, body: dict[st
         "error"
     ]
     assert (await home.queue.group("orders", "processors")).backlog == 1
+
+
+async def test_unknown_fields_and_parameters_are_passed_over(home: Home) -> None:
+    """As Go does."""
+    assert GOQUEUE.routes
+    for route in (*GOQUEUE.routes, *GOQUEUE.own_routes):
+        assert not issubclass(route.query, InNamespace), route.path
+    answer = await home.web.post("/topics?trace=1", json={"name": "orders", "owner": "ann"})
+    assert answer.status_code == 201
+    answer = await home.web.post(
+        "/topics/orders/messages", json={"messages": [{"value": "a", "ttl": 7}], "acks": "all"}
+    )
+    assert answer.status_code == 200
+    assert (await home.web.get("/schemas/subjects?deleted=true")).status_code == 501
 
 
 async def test_a_wrong_method_is_told(home: Home) -> None:

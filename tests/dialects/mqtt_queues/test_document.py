@@ -141,6 +141,17 @@ async def test_ten_retries_are_eleven_deliveries(home: Home) -> None:
     await home.post(f"{DOLLARS}/dlq/{again.id}/retry", None, 404)  # a message that is no dead letter
 
 
+async def test_only_a_dead_letter_of_the_queue_is_retried(home: Home) -> None:
+    await make(home)
+    await home.queue.publish("tasks/image", b"a")
+    [message] = await home.queue.lease("tasks/image", group="workers-v1")
+    forged = {"ortoo-origin": message.id, "ortoo-group": "workers-v1"}
+    await home.queue.publish("elsewhere", b"x", headers=forged)
+    [other] = await home.queue.lease("elsewhere")
+    await home.post(f"{DOLLARS}/dlq/{other.id}/retry", None, 404)
+    assert (await home.queue.group("tasks/image", "workers-v1")).leased == 1
+
+
 async def test_statistics_consumers_and_metrics_are_true(home: Home) -> None:
     await make(home, partitions=2)
     for value in (b"a", b"b", b"c"):

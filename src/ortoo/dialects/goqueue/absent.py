@@ -8,6 +8,8 @@ from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
 from ortoo.doors.http.routing import Handler, Route
 
+from .shapes import AnyQuery
+
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 _TRANSACTIONS = (
     "transactions of numbered producers are not served; POST /v1/transactions publishes and acknowledges together, and "
@@ -29,7 +31,7 @@ def _everything(root: str, depth: int, words: str) -> Iterator[Route]:
     for level in range(depth + 1):
         path = root + "".join(f"/{{part{number}}}" for number in range(level))
         for method in _METHODS:
-            yield Route(method, path, _refusing(words), "Not served")
+            yield Route(method, path, _refusing(words), "Not served", query=AnyQuery)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -40,7 +42,7 @@ ROUTES: tuple[Route, ...] = (
     *_everything("/cluster", 1, _ALONE),
     *_everything("/transactions", 1, _TRANSACTIONS),
     *_everything("/producers", 2, _TRANSACTIONS),
-    Route("POST", "/groups/{group}/revoke", _refusing(_NO_REBALANCING), "Not served"),
-    Route("GET", "/groups/{group}/cooperative", _refusing(_NO_REBALANCING), "Not served"),
-    Route("GET", "/rebalance/stats", _refusing(_NO_REBALANCING), "Not served"),
+    Route("POST", "/groups/{group}/revoke", _refusing(_NO_REBALANCING), "Not served", query=AnyQuery),
+    Route("GET", "/groups/{group}/cooperative", _refusing(_NO_REBALANCING), "Not served", query=AnyQuery),
+    Route("GET", "/rebalance/stats", _refusing(_NO_REBALANCING), "Not served", query=AnyQuery),
 )

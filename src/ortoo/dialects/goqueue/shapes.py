@@ -20,6 +20,10 @@ Count = Annotated[int, Meta(ge=1, le=2**62)]
 Offset = Annotated[int, Meta(ge=0, le=2**62)]
 
 
+class AnyQuery(msgspec.Struct):
+    """No parameter is known, and none is refused."""
+
+
 # -- topics
 
 

@@ -13,6 +13,7 @@ from ortoo.model import commands as c
 from ortoo.model import queries as q
 
 from . import absent, delayed, groups, monitoring, offsets, polling, publishing, settling, shapes, topics, traces
+from .shapes import AnyQuery
 
 _get, _post, _delete = (partial(Route, method) for method in ("GET", "POST", "DELETE"))
 _encode = msgspec.json.Encoder().encode
@@ -28,18 +29,19 @@ def _topic_routes(prefix: str) -> dict[str, Route]:
             "Create a topic; 409 when there is one",
             does=(c.CreateTopic,),
             body=shapes.NewTopic,
+            query=AnyQuery,
             status=201,
         ),
-        "list": _get(f"{prefix}/topics", topics.list_all, "List topics", does=(q.ListTopics,), query=_Any),
-        "show": _get(topic, topics.show, "Show a topic", does=(q.GetTopic,), query=_Any),
-        "delete": _delete(topic, topics.delete, "Delete a topic", does=(c.DeleteTopic,), query=_Any),
+        "list": _get(f"{prefix}/topics", topics.list_all, "List topics", does=(q.ListTopics,), query=AnyQuery),
+        "show": _get(topic, topics.show, "Show a topic", does=(q.GetTopic,), query=AnyQuery),
+        "delete": _delete(topic, topics.delete, "Delete a topic", does=(c.DeleteTopic,), query=AnyQuery),
         "publish": _post(
             f"{topic}/messages",
             publishing.publish,
             "Publish messages, whose values are text",
             does=(c.Publish,),
             body=shapes.PublishBody,
-            query=_Any,
+            query=AnyQuery,
         ),
         "publish one": _post(
             f"{topic}/publish",
@@ -47,9 +49,11 @@ def _topic_routes(prefix: str) -> dict[str, Route]:
             "Publish a message, whose value is base64",
             does=(c.Publish,),
             body=shapes.NewMessage,
-            query=_Any,
+            query=AnyQuery,
         ),
-        "partitions": _get(f"{topic}/partitions", topics.partitions, "List partitions", does=(q.GetTopic,), query=_Any),
+        "partitions": _get(
+            f"{topic}/partitions", topics.partitions, "List partitions", does=(q.GetTopic,), query=AnyQuery
+        ),
         "read": _get(
             f"{topic}/partitions/{{partition}}/messages",
             topics.read,
@@ -75,20 +79,16 @@ def _delayed_routes(topic: str) -> dict[str, Route]:
             delayed.show,
             "Show a message that is not due yet",
             does=(q.GetTopic, q.GetTrace),
-            query=_Any,
+            query=AnyQuery,
         ),
         "cancel": _delete(
             f"{topic}/delayed/{{partition}}/{{offset}}",
             delayed.cancel,
             "Delete a message that is not due yet",
             does=(q.GetTopic, q.GetTrace, c.DeleteMessage),
-            query=_Any,
+            query=AnyQuery,
         ),
     }
-
-
-class _Any(msgspec.Struct):
-    """No parameter is known, and none is refused."""
 
 
 _PLAIN, _V1, _LOAD = _topic_routes(""), _topic_routes("/v1"), _topic_routes("/api/v1")
@@ -111,7 +111,7 @@ _LOAD_TESTS = (
         "Acknowledge a message",
         does=(c.Settle,),
         body=shapes.SettleBody,
-        query=_Any,
+        query=AnyQuery,
     ),
 )
 
@@ -122,11 +122,11 @@ _JOINING = {
     "leave": (groups.leave, "Leave a group", (c.Leave,), shapes.MemberBody),
 }
 _GROUPS = (
-    _get("/groups", groups.list_all, "List groups", does=(q.ListTopics,), query=_Any),
-    _get(_GROUP, groups.show, "Show a group", does=(q.ListTopics,), query=_Any),
-    _delete(_GROUP, groups.delete, "Delete a group", does=(q.ListTopics, c.DeleteGroup), query=_Any),
+    _get("/groups", groups.list_all, "List groups", does=(q.ListTopics,), query=AnyQuery),
+    _get(_GROUP, groups.show, "Show a group", does=(q.ListTopics,), query=AnyQuery),
+    _delete(_GROUP, groups.delete, "Delete a group", does=(q.ListTopics, c.DeleteGroup), query=AnyQuery),
     *(
-        _post(f"{_GROUP}/{name}{kind}", handler, summary, does=does, body=body, query=_Any)
+        _post(f"{_GROUP}/{name}{kind}", handler, summary, does=does, body=body, query=AnyQuery)
         for name, (handler, summary, does, body) in _JOINING.items()
         for kind in ("", "/cooperative")
     ),
@@ -151,7 +151,7 @@ _GROUPS = (
         "Acknowledge all messages before these",
         does=(q.GetTopic, c.SettleById, c.Lease, c.Settle),
         body=shapes.CommitBody,
-        query=_Any,
+        query=AnyQuery,
     ),
     _post(
         f"{_GROUP}/offsets/reset",
@@ -159,13 +159,13 @@ _GROUPS = (
         "Move a group",
         does=(q.GetTopic, c.Seek),
         body=shapes.ResetBody,
-        query=_Any,
+        query=AnyQuery,
     ),
 )
 
 _FAILING: dict[settling.Action, str] = {"nack": "Failed: again, later", "reject": "To the dead letters"}
 _SETTLING = (
-    _post("/messages/ack", settling.settle("ack"), "Done", does=(c.Settle,), body=shapes.SettleBody, query=_Any),
+    _post("/messages/ack", settling.settle("ack"), "Done", does=(c.Settle,), body=shapes.SettleBody, query=AnyQuery),
     *(
         _post(
             f"/messages/{action}",
@@ -173,7 +173,7 @@ _SETTLING = (
             summary,
             does=(c.Settle, q.GetTopic),
             body=shapes.SettleBody,
-            query=_Any,
+            query=AnyQuery,
         )
         for action, summary in _FAILING.items()
     ),
@@ -183,20 +183,20 @@ _SETTLING = (
         "More time",
         does=(c.Extend,),
         body=shapes.SettleBody,
-        query=_Any,
+        query=AnyQuery,
     ),
 )
 
 _WATCHING = (
-    _get("/stats", monitoring.stats, "Statistics", does=(q.ListTopics,), query=_Any),
-    _get("/reliability/stats", monitoring.reliability, "Acks and failures", does=(q.GetMetrics,), query=_Any),
-    _get("/delay/stats", monitoring.delay, "Delayed messages", does=(q.GetMetrics,), query=_Any),
+    _get("/stats", monitoring.stats, "Statistics", does=(q.ListTopics,), query=AnyQuery),
+    _get("/reliability/stats", monitoring.reliability, "Acks and failures", does=(q.GetMetrics,), query=AnyQuery),
+    _get("/delay/stats", monitoring.delay, "Delayed messages", does=(q.GetMetrics,), query=AnyQuery),
     _get(
         "/priority/stats",
         monitoring.priority,
         "Waiting messages by priority",
         does=(q.ListTopics, q.ListMessages),
-        query=_Any,
+        query=AnyQuery,
     ),
     *(
         _get(
@@ -208,11 +208,11 @@ _WATCHING = (
         )
         for path in ("/traces", "/traces/search")
     ),
-    _get("/traces/stats", traces.stats, "Counts of traces", does=(q.GetStats,), query=_Any),
-    _get("/traces/{trace}", traces.show, "What happened to a message", does=(q.GetTrace,), query=_Any),
+    _get("/traces/stats", traces.stats, "Counts of traces", does=(q.GetStats,), query=AnyQuery),
+    _get("/traces/{trace}", traces.show, "What happened to a message", does=(q.GetTrace,), query=AnyQuery),
 )
 
-_open = partial(Route, "GET", needs_token=False, query=_Any)
+_open = partial(Route, "GET", needs_token=False, query=AnyQuery)
 _PROBES = (
     _open("/health", monitoring.health, "Whether the server is there"),
     _open("/healthz", monitoring.alive, "The same"),
@@ -226,7 +226,7 @@ _PROBES = (
         query=monitoring.VerboseQuery,
     ),
     _open("/version", monitoring.version, "Which server this is"),
-    _get("/metrics", monitoring.metrics, "Metrics for Prometheus", does=(q.GetMetrics,), query=_Any),
+    _get("/metrics", monitoring.metrics, "Metrics for Prometheus", does=(q.GetMetrics,), query=AnyQuery),
 )
 
 
