@@ -16,8 +16,8 @@ import ortoo
 from ortoo.app import audit as audits
 from ortoo.app.audit import Audit
 from ortoo.app.server import Server
-from ortoo.model.audit import AUDIT_TOPIC, AuditEvent, target_of
-from ortoo.model.commands import CreateTopic, Publish, PurgeTopic
+from ortoo.model.audit import AUDIT_TOPIC, AuditEvent, group_of, target_of
+from ortoo.model.commands import CreateTopic, DeleteGroup, Publish, PurgeTopic
 from ortoo.model.errors import FullError, InvalidError, UnauthenticatedError
 from ortoo.model.names import TopicName
 from ortoo.model.settings import HttpSettings, Settings, TcpSettings
@@ -160,6 +160,58 @@ async def test_what_was_done_is_told_each_time_whatever_fails_beside_it() -> Non
     await finished(audit)
     done = [event for event in link.events if event["action"] == "DeleteTopic"]
     assert [(event["who"], event["target"]) for event in done] == [("ann", f"t{number}") for number in range(100)]
+
+
+async def test_the_same_done_again_and_again_is_summed_up() -> None:
+    """It need not change anything, so no quota bounds it: the first are told at once, and how many more there were."""
+    link, clock = Recorder(), Clock()
+    audit = Audit(link, clock)  # type: ignore[arg-type]
+    for number in range(50_000):
+        audit.note(done("ann", f"t{number % 2}"))
+    assert len(audit._buffer) == 2 * audits.DONE_ALIKE_MAX
+    clock.now += audits.WINDOW_SECONDS
+    audit.note(done("ann", "t0"))
+    await finished(audit)
+    counts = [(event["target"], event.get("count", 1)) for event in link.events]
+    assert counts == [("t0", 1), ("t1", 1)] * 3 + [("t0", 24_997), ("t1", 24_997), ("t0", 1)]
+    assert {event["who"] for event in link.events} == {"ann"}
+
+
+async def test_whatever_differs_is_told_by_itself() -> None:
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for _ in range(100):
+        audit.note(done("ann", "t"))
+    several = [done("bob", "t"), done("ann", "t", action="DeleteTopic"), done("ann", "t", group="g"), done("ann", "u")]
+    several += [done("ann", "t", address="10.0.0.1"), done("ann", "t", token="2"), done("ann", "t", namespace="n")]
+    for event in several:
+        audit.note(event)
+    await finished(audit)
+    told = [msgspec.convert(event, AuditEvent) for event in link.events]
+    assert told == [done("ann", "t")] * 3 + several + [msgspec.structs.replace(done("ann", "t"), count=97)]
+
+
+async def test_more_different_things_than_are_told_apart_are_told_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was done is hidden among others, and what is kept of it is bounded."""
+    monkeypatch.setattr(audits, "DONE_MAX", 5)
+    link = Recorder()
+    audit = Audit(link, Clock())  # type: ignore[arg-type]
+    for number in range(100):
+        audit.note(done("ann", f"t{number // 10}"))
+    assert len(audit._done) == 5
+    await finished(audit)
+    told = {f"t{n}": [e.get("count", 1) for e in link.events if e["target"] == f"t{n}"] for n in range(10)}
+    assert told == {f"t{n}": [1, 1, 1, 7] if n < 5 else [1] * 10 for n in range(10)}
+
+
+def done(who: str, target: str, action: str = "CreateTopic", **more: Any) -> AuditEvent:
+    return AuditEvent(who=who, action=action, outcome="ok", door="tcp", target=target, **more)
+
+
+def test_what_is_done_to_a_group_names_it() -> None:
+    name = TopicName("n", "t")
+    assert group_of(DeleteGroup(name, "g" * 10_000)) == "g" * 300
+    assert group_of(PurgeTopic(name)) is None
 
 
 def test_a_target_is_short_whatever_a_client_calls_a_topic() -> None:

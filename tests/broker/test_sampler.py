@@ -370,7 +370,7 @@ async def test_who_may_see_little_gets_sums_of_that() -> None:
             await here.second()
         principal = Principal("p", (Grant(("read",), "shop", ("orders",)),))
         rights = Rights(principal, lambda _: None, lambda _: None)
-        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm)
+        view = View(principal.name, principal.grants, rights.may_see, rights.may_enter, principal.realm)
         mine = await here.broker.ask(GetSeries(), view)
         again = await here.broker.ask(GetSeries(count=1), view)
         theirs = await here.series(namespace="shop")

@@ -50,7 +50,7 @@ class Looks:
         self._rights = Rights(Principal("p", grants), lambda _: None, lambda _: None)
         self.seen: list[Any] = []
         self.by_turn: Counter[int] = Counter()
-        self.view = View(grants, self._may_see, self._may_enter, Principal("p", grants).realm)
+        self.view = View("p", grants, self._may_see, self._may_enter, Principal("p", grants).realm)
 
     def _may_see(self, topic: TopicName) -> bool:
         self._note(topic.namespace)

@@ -90,7 +90,7 @@ def test_a_trace_tells_the_story(directory: Path, at_directory: Place) -> None:
     ]
     assert "no [water]" in told.out
     trace = at_directory.ok("trace", sent.id, "--json").json
-    assert trace.keys() == {"id", "topic", "namespace", "events"}
+    assert trace.keys() == {"id", "topic", "namespace", "events", "omitted"}
     assert trace["events"][2] | {"what": "nacked", "error": "no [water]"} == trace["events"][2]
 
 

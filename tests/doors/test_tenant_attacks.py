@@ -10,13 +10,14 @@ import pytest
 
 from ortoo.model import commands as c
 from ortoo.model import queries as q
+from ortoo.model.access import Grant
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import CorruptionError
 from ortoo.model.names import INBOX_LABELS, TopicId, TopicName, parse_receipt
 from ortoo.model.replies import Columns
 from ortoo.model.topic import INBOX_CONFIG, TopicConfig
 from ortoo.wire import protocol as p
-from tests.doors.roles import OURS, Shared, serving_roles
+from tests.doors.roles import OURS, ROLES, Shared, serving_roles
 from tests.doors.tcp.home import until
 
 LONG = 60
@@ -54,6 +55,19 @@ async def test_an_inbox_belongs_to_whoever_made_it(home: Shared) -> None:
     assert INBOX not in (await home.ask("mails admin", "GET", "/metrics")).text
     assert await code_of(home, "reader", c.DeleteTopic(inbox)) == ["forbidden"]
     assert await code_of(home, "worker", scan, lease, c.DeleteTopic(inbox)) == [None, None, None]
+
+
+async def test_who_has_the_same_grants_is_not_told_of_the_inboxes_of_others(
+    home: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who ask for figures at the same time share what was measured, if they may see the same."""
+    inbox = TopicName(OURS, "reply.4711")
+    for name in ("alice", "bob"):
+        monkeypatch.setitem(ROLES, name, (Grant(("read", "write"), OURS, ("orders*",)),))
+    assert await code_of(home, "alice", c.CreateTopic(inbox, INBOX_CONFIG)) == [None]
+    links = [home.gate.admit(name) for name in ("alice", "bob")]
+    figures = await asyncio.gather(*(link.ask(q.GetMetrics()) for link in links))
+    assert [[topic.name for topic in one.topics] for one in figures] == [[inbox], []]
 
 
 @pytest.mark.parametrize(

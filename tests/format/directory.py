@@ -26,6 +26,7 @@ from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.files import Disk
 from ortoo.testing.clock import ManualClock
+from ortoo.testing.pieces import in_one
 from tests.stamping import StampingBroker
 
 KEYS = {"test": b"a key for tests, of 32 bytes ...."[:32]}
@@ -234,4 +235,4 @@ def quarantine_reasons(one: Opened) -> dict[tuple[str, int], str]:
 
 
 async def histories(one: Opened, truth: Truth) -> dict[MessageRef, bytes]:
-    return {ref: encode_records(list(await one.store.history(*ref))) for ref in truth}
+    return {ref: encode_records(await in_one(one.store.history(*ref))) for ref in truth}

@@ -17,6 +17,7 @@ from ortoo.model.names import MessageRef
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Record
 from ortoo.stores.disk.files import RealDisk
+from ortoo.testing.pieces import in_one
 from tests.format.directory import Opened, Truth, fill, opened, partition_states
 from tests.format.everything import everything
 
@@ -46,7 +47,7 @@ async def describe(one: Opened, truth: Truth) -> Expected:
     return Expected(
         {str(ref): value[:5] for ref, value in truth.items()},
         {f"{topic}/{partition}": state for (topic, partition), state in partition_states(one).items()},
-        {str(ref): found for ref in truth if (found := plain(list(await one.store.history(*ref))))},
+        {str(ref): found for ref in truth if (found := plain(await in_one(one.store.history(*ref))))},
         {str(ref): publisher for ref, (*_, publisher) in truth.items() if publisher is not None},
     )
 

@@ -24,6 +24,7 @@ from ortoo.model.records import decode_records
 from ortoo.model.replies import Columns, join_columns
 from ortoo.stores.disk.frame import SIZE, Frame, scan_frames
 from ortoo.testing.clock import ManualClock
+from ortoo.testing.pieces import in_one
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import (
     START,
@@ -225,7 +226,7 @@ async def check_history(whole: Whole, damage: Damaged, one: Opened, troubled: di
         if (one.broker.engine.state.topics[ref.topic].name.name, ref.partition) in troubled:
             continue
         try:
-            found = await one.store.history(*ref)
+            found = await in_one(one.store.history(*ref))
         except CorruptionError as error:
             check_names(damage, error)
             continue

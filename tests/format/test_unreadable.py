@@ -24,6 +24,7 @@ from ortoo.stores.disk.files import RealFile, read_around
 from ortoo.stores.disk.frame import SIZE, Frame, UnreadableError, scan_frames
 from ortoo.stores.disk.view import ViewDisk
 from ortoo.testing.clock import ManualClock
+from ortoo.testing.pieces import in_one
 from ortoo.testing.simulated_disk import SimulatedDisk
 from tests.format.directory import KEYS, Opened, opened
 from tests.format.worn import files_of
@@ -301,7 +302,7 @@ async def test_unreadable_history_costs_history_only(root: Path, spoil: Spoil) -
         [problem] = one.store.problems
         assert TOLD in problem
         await works(one, "bad")
-        assert await one.store.history(TopicId(1), 0, 1)
+        assert await in_one(one.store.history(TopicId(1), 0, 1))
     spoil(path, *body(second))
     assert len([problem for problem in check(root).problems if TOLD in problem]) == 2
     done = await repair(root)

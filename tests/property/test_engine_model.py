@@ -624,6 +624,7 @@ class EngineMachine(RuleBasedStateMachine):
         for _, group in self.engine.state.groups():
             group.look_at_members().owned("x")  # remembered until it changes
         self.engine.snapshot()  # packs what it dumps
+        self.look_at_all()  # unpacks what it looks at
         before = pickle.dumps(self.engine.state)
         self.look_at_all()
         assert pickle.dumps(self.engine.state) == before, "looking has changed something"

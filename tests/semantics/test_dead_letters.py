@@ -144,6 +144,36 @@ async def test_redrive_takes_ids_or_a_group_or_all(queue: Queue) -> None:
         await queue.redrive("orders", [letters[0].id])
 
 
+@pytest.mark.parametrize(
+    "origin", ["{topic}.x.y", "{topic}.0.99999", "{topic}.99.0", "{topic}.", "{topic}.0." + "9" * 30]
+)
+async def test_a_forged_letter_keeps_no_other_from_being_redriven(queue: Queue, origin: str) -> None:
+    """Whoever may publish to the DLQ can write any headers. What makes no sense is skipped and told, and stays."""
+    topic = (await queue.create_topic("orders", partitions=1)).id
+    headers = {"ortoo-origin": origin.format(topic=topic), "ortoo-group": "default"}
+    forged = await queue.publish("orders.dlq", b"forged", headers=headers, partition=0)
+    await publish(queue, "orders", b"1", b"2")
+    await reject_all(queue)
+    assert values(await queue.dead_letters("orders")) == [b"forged", b"1", b"2"]
+    count = await queue.redrive("orders")
+    assert (count, count.skipped, count.skipped_count) == (2, [forged.id], 1)
+    assert values(await take(queue, "orders")) == [b"1", b"2"]
+    assert values(await queue.dead_letters("orders")) == [b"forged"]
+    count = await queue.redrive("orders", [forged.id])
+    assert (count, count.skipped) == (0, [forged.id])
+    assert await queue.purge_dead_letters("orders") == 1
+
+
+async def test_a_letter_of_a_group_with_an_impossible_name_is_skipped(queue: Queue) -> None:
+    topic = (await queue.create_topic("orders", partitions=1)).id
+    headers = {"ortoo-origin": f"{topic}.0.0", "ortoo-group": "g" * 300}
+    await publish(queue, "orders", b"1")
+    await queue.publish("orders.dlq", b"forged", headers=headers, partition=0)
+    await reject_all(queue)
+    count = await queue.redrive("orders")
+    assert (count, count.skipped_count) == (1, 1)
+
+
 async def test_dead_letters_can_be_deleted_and_purged(queue: Queue) -> None:
     """DLQ: list, inspect, redrive one/all, delete, purge."""
     await queue.create_topic("orders", partitions=1)

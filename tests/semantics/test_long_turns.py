@@ -10,7 +10,7 @@ import ortoo
 from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.waiters import Waiters
-from ortoo.client import admin
+from ortoo.client import dead_letters
 from ortoo.engine import Engine
 from ortoo.engine import members as members_module
 from ortoo.engine import snapshot as snapshot_module
@@ -353,7 +353,7 @@ async def test_who_owns_what_among_many_consumers_is_found_without_putting_them_
 
 async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redriving and purging begin with that."""
-    monkeypatch.setattr(admin, "_PAGE", 20)
+    monkeypatch.setattr(dead_letters, "_PAGE", 20)
     seen: list[int] = []
     scan = MemoryStore.scan
 

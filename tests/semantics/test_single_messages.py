@@ -217,3 +217,16 @@ async def test_reading_in_batches(queue: Queue) -> None:
         [b"4", b"5", b"6", b"7"],
         [b"8", b"9"],
     ]
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_what_is_retried_at_once_does_not_overtake_what_has_become_ready(
+    queue: Queue, clock: ManualClock, ordering: str
+) -> None:
+    await queue.create_topic("jobs", partitions=1, ordering=ordering, window_seconds=3.0)
+    await queue.lease("jobs")  # the group is there
+    await queue.publish("jobs", b"1", key="k")
+    second = await queue.publish("jobs", b"2", key="k")
+    await queue.retry_now(second.id)
+    await clock.advance(6_000)
+    assert [message.value for message in await queue.lease("jobs", max_messages=1)] == [b"1"]

@@ -12,6 +12,7 @@ from ortoo.model.records import Leased, Trimmed
 from ortoo.ports import StoredHistory
 from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk import history as disk_history
+from ortoo.testing.pieces import in_one
 from ortoo.testing.simulated_disk import SimulatedDisk
 from ortoo.testing.store_contract import T1, created, leased, published
 
@@ -211,7 +212,9 @@ async def test_numbers_are_the_same_wherever_the_records_lie(flush_bytes: int) -
     store = await filled(disk, flush_bytes=flush_bytes)
     told = {number: one(number) for number in range(14)}
     assert await everything(store) == told
-    assert [await store.history(T1, 0, number) for number in range(14)] == [[one(number)] for number in range(14)]
+    assert [await in_one(store.history(T1, 0, number)) for number in range(14)] == [
+        [one(number)] for number in range(14)
+    ]
     again = await opened(disk, flush_bytes)
     assert await everything(again) == told
     await again.append([one(14)])

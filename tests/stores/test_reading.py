@@ -21,6 +21,7 @@ from ortoo.stores.disk.history import HistoryEntry
 from ortoo.stores.disk.log import LogEntry
 from ortoo.stores.disk.outside import Outside
 from ortoo.testing import ManualClock
+from ortoo.testing.pieces import in_one
 from tests.turns import counting_turns
 
 NEVER = 1 << 40
@@ -89,7 +90,7 @@ async def test_a_topic_that_is_deleted_while_it_is_read_leaves_nothing_in_a_chec
         reads: dict[str, Callable[[], Coroutine[None, None, object]]] = {
             "scan": lambda: store.scan(TopicId(1), 0, 0, 10),
             "read": lambda: store.read(TopicId(1), 0, [0]),
-            "history": lambda: store.history(TopicId(1), 0, 0),
+            "history": lambda: in_one(store.history(TopicId(1), 0, 0)),
             "read_history": lambda: store.read_history(TopicId(1), 0, 0, 10),
         }
         reading = asyncio.create_task(reads[what]())
@@ -231,14 +232,14 @@ async def work(one: Opened, rounds: int) -> None:
 async def test_the_history_of_one_message_takes_as_many_turns_as_it_needs(tmp_path: Path) -> None:
     async with Opened(tmp_path) as one:
         await work(one, 60)
-        wanted = await one.store.history(TopicId(1), 0, 1)
+        wanted = await in_one(one.store.history(TopicId(1), 0, 1))
         assert len(wanted) == 120
         one.forget()
         async with counting_turns() as turns:
-            assert await one.store.history(TopicId(1), 0, 1) == wanted
+            assert await in_one(one.store.history(TopicId(1), 0, 1)) == wanted
             assert turns.count >= 5
         one.forget()
-        reading = asyncio.create_task(one.store.history(TopicId(1), 0, 1))
+        reading = asyncio.create_task(in_one(one.store.history(TopicId(1), 0, 1)))
         await asyncio.sleep(0)
         assert not reading.done()
         await one.checkpoint(flush=True)  # what it has read, and what it has not, lie in one place now

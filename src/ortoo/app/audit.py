@@ -1,7 +1,8 @@
 """Writes down who did what, into a topic of the system's own namespace and into the log.
 
 Events are noted without waiting and written in the background: the queue never waits for its auditor. What comes in floods, such
-as failed logins, is summed up; what cannot be written is counted and told. The topic is made with the first event.
+as failed logins, or what one client does to the same thing again and again, is summed up; what cannot be written is counted and
+told. The topic is made with the first event.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ortoo.model.topic import TopicConfig
 BUFFERED_MAX = 10_000  # events that wait to be written
 ALIKE_MAX = 20  # of one kind that are told one by one in a window
 KINDS_MAX = 1_000  # that are told apart in a window; what is beyond is one kind
+DONE_ALIKE_MAX = 3  # of what was done that is told one by one in a window, if it was the same each time
+DONE_MAX = 10_000  # different things done that are told apart in a window; what is beyond is told each time
 WINDOW_SECONDS = 10.0
 _BATCH = 500
 _PAUSE_SECONDS = 1.0  # after a write that failed
@@ -42,6 +45,7 @@ class Audit:
         self._window = now()
         self._seen: Counter[tuple[str, ...]] = Counter()
         self._rest: dict[tuple[str, ...], AuditEvent] = {}  # by kind, the last of those that are only counted
+        self._done: dict[AuditEvent, int] = {}  # how often each was done in this window
         self._lost = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -74,12 +78,27 @@ class Audit:
         return found
 
     def note(self, event: AuditEvent) -> None:
-        """What was done, or may have been, is told each time. What failed may be a flood."""
-        if event.outcome in (OK, UNKNOWN):
+        """What may have been done is told each time."""
+        if event.outcome == UNKNOWN:
             self._add(event)
             return
         if self._now() - self._window >= WINDOW_SECONDS:
             self._end_window()
+        if event.outcome == OK:
+            self._note_done(event)
+        else:
+            self._note_failed(event)
+
+    def _note_done(self, event: AuditEvent) -> None:
+        """The same by the same client to the same thing may be a flood, above all where it changes nothing. Whatever differs is
+        told by itself."""
+        count = self._done.get(event, 0) + 1
+        if count > 1 or len(self._done) < DONE_MAX:
+            self._done[event] = count
+        if count <= DONE_ALIKE_MAX:
+            self._add(event)
+
+    def _note_failed(self, event: AuditEvent) -> None:
         kind = event.kind
         if kind not in self._seen and len(self._seen) >= KINDS_MAX:
             kind = ("others", event.action, event.outcome, event.door)
@@ -96,8 +115,12 @@ class Audit:
         for kind, event in self._rest.items():
             more = self._seen[kind] - ALIKE_MAX
             self._add(msgspec.structs.replace(event, token=None, namespace=None, target=None, count=more))
+        for event, count in self._done.items():
+            if count > DONE_ALIKE_MAX:
+                self._add(msgspec.structs.replace(event, count=count - DONE_ALIKE_MAX))
         self._seen.clear()
         self._rest.clear()
+        self._done.clear()
 
     def _add(self, event: AuditEvent) -> None:
         _log.info(event.action, extra={k: v for k, v in msgspec.structs.asdict(event).items() if v is not None})
@@ -115,7 +138,7 @@ class Audit:
             except TimeoutError:
                 pass
             self._wake.clear()
-            if self._rest and self._now() - self._window >= WINDOW_SECONDS:
+            if self._now() - self._window >= WINDOW_SECONDS:
                 self._end_window()
             try:
                 while self._buffer:

@@ -258,7 +258,8 @@ class Webhook:
             return None
         for event in trace.events:
             if event.group == origin.group and event.what in ("delivered", "redelivered"):
-                return round(event.time * 1000)
+                is_first = not trace.omitted or event.what == "delivered"
+                return round(event.time * 1000) if is_first else None
         return None
 
     async def close(self, grace: float = 0.0) -> None:

@@ -25,11 +25,10 @@ from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
 from ortoo.model.commands import AnyCommand, ById, Command, Commit, KeyCommand, Lease, Leave, Once, Publish, unwrap
 from ortoo.model.errors import ClosedError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
-from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.queries import Query
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
-from ortoo.model.replies import LeasedRun, Placed
+from ortoo.model.replies import Placed
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
@@ -38,6 +37,7 @@ from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
+from .following import follow
 from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
@@ -68,7 +68,7 @@ class Broker:
         self.by_id = Settling(self)
         self._reader = Reader(self)
         self._leasing = Leasing(self, self._reader.read, self._arm)
-        self.waiters = self._leasing.waiters
+        self.lease, self.waiters = self._leasing.lease, self._leasing.waiters
         self.on_dead_letters: list[Listener] = []  # told of those of a commit whose topics have a webhook
         self.problem_sources: list[Callable[[], list[str]]] = []  # of what runs beside the queue, for its operator
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
@@ -164,6 +164,7 @@ class Broker:
         if isinstance(wanted, Leave):
             await self._leasing.leave_on(wanted, is_more=reply is True)
             reply = None
+        reply = await follow(self, wanted, reply)
         await self._commits.flush()
         if isinstance(wanted, Commit):
             await self._coordinator.finish((wanted.namespace, wanted.transaction))
@@ -179,9 +180,6 @@ class Broker:
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
         return await self._publishing.publish(command, wait_ms, check)
-
-    async def lease(self, command: Lease, took: Histogram | None = None, check: Check | None = None) -> list[LeasedRun]:
-        return await self._leasing.lease(command, took, check)
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ortoo.model.access import ANYONE, Principal, Scope
-from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, target_of
+from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, group_of, target_of
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import AnyCommand, CreateTopic, KeyCommand, Lease, Once, Publish, unwrap
 from ortoo.model.errors import (
@@ -150,6 +150,7 @@ class Gate:
                 token=principal.token,
                 namespace=namespace,
                 target=target,
+                group=group_of(request),
             )
         )
 
@@ -348,7 +349,7 @@ class AuthorizedLink:
         if self._rights is None:
             return await self._broker.ask(query)
         principal, rights = self.principal, self._rights
-        view = View(principal.grants, rights.may_see, rights.may_enter, principal.realm)
+        view = View(principal.name, principal.grants, rights.may_see, rights.may_enter, principal.realm)
         return await self._broker.ask(query, view)
 
 

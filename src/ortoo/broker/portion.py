@@ -12,11 +12,17 @@ from ortoo.engine.topic import Topic
 from ortoo.model import limits
 from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, content_bytes, message_sizes
 from ortoo.model.commands import Lease, Run
-from ortoo.model.records import HistoryRecord, encode_records
+from ortoo.model.history import encode_record, join_encoded
+from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns, LeasedRun, Taken
+
+from .turns import Turns
 
 ROOM = limits.ANSWER_BYTES_MAX
 _MARGIN = 4  # how much more than the average the messages asked for may be, before too much is read
+
+_LIST_BYTES = 5  # how a list begins, at most
+_UNIT_BYTES = 1_000  # of a record, that take as long to write as a short one
 
 
 def bound_lease(topic: Topic | None, command: Lease) -> Lease:
@@ -81,11 +87,15 @@ class Portion:
             self.runs.append(LeasedRun(taken, columns.part(0, count)))
 
 
-def encode_fitting(records: list[HistoryRecord], room: int) -> tuple[int, bytes]:
-    """How many of the first records fit, one at least, and those as bytes."""
-    count = len(records)
-    data = encode_records([*records])
-    while len(data) > room and count > 1:
-        count = max(1, min(count // 2, count * room // len(data)))
-        data = encode_records([*records[:count]])
-    return count, data
+async def encode_fitting(records: list[HistoryRecord], room: int, turns: Turns) -> tuple[int, bytes]:
+    """How many of the first records fit, one at least, and those as bytes. Each may be large, and there may be thousands."""
+    found: list[bytes] = []
+    room -= _LIST_BYTES
+    for record in records:
+        data = encode_record(record)
+        room -= len(data)
+        if found and room < 0:
+            break
+        found.append(data)
+        await turns.worked(1 + len(data) // _UNIT_BYTES)
+    return len(found), join_encoded(found)

@@ -12,7 +12,7 @@ from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
-from ortoo.engine.view import group_info, message_states, offsets_in_state, topic_info
+from ortoo.engine.view import group_info, offsets_in_state, state_of, topic_info
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
@@ -47,7 +47,7 @@ from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit
-from .trace import compose
+from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
 
@@ -155,7 +155,7 @@ class Reader:
     async def metrics(self, view: View | None = None) -> MetricFigures:
         """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
         answer: to measure for each would take all the time there is."""
-        key = None if view is None else view.grants
+        key = None if view is None else (view.name, view.grants)
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
             measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
@@ -265,7 +265,7 @@ class Reader:
         if start < 0:
             raise InvalidError(f"a position in a history is 0 or more, not {start}")
         found = await self._broker.store.read_history(topic.id, partition, start, count)
-        taken, records = encode_fitting(found.records, limits.ANSWER_BYTES_MAX)
+        taken, records = await encode_fitting(found.records, limits.ANSWER_BYTES_MAX, Turns())
         groups = {int(group.id): group.name for group in topic.groups.values()}
         after = found.start + taken
         return HistoryPage(name, topic.id, partition, records, found.start, after, found.first, found.end, groups)
@@ -285,7 +285,18 @@ class Reader:
         if not len(columns):
             raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
         page = Page(topic.name, topic.id, ref.partition, columns, ref.offset + 1, ref.offset + 1)
-        return MessageFound(page, message_states(topic, ref.partition, ref.offset))
+        return MessageFound(page, await self._states(topic, ref))
+
+    async def _states(self, topic: Topic, ref: MessageRef) -> dict[str, MessageState]:
+        """In turns, each group as it is when its turn comes."""
+        turns = Turns()
+        states: dict[str, MessageState] = {}
+        for group in list(topic.groups.values()):
+            state = state_of(group.feeds.look(ref.partition), ref.offset)
+            if state is not None:
+                states[group.name] = state
+            await turns.worked(1)
+        return states
 
     async def messages(self, name: TopicName, group: str, state: MessageState, count: int = 100) -> list[Page]:
         """Messages in one state for a group, a page per partition; fewer than asked for where they are large."""
@@ -321,19 +332,21 @@ class Reader:
         topic = self._topic_of(ref)
         if ref.offset >= topic.partitions[ref.partition].durable:
             raise NotFoundError(f"nothing is known of message {ref}; it never was, or is not durable yet")
-        history = await self._broker.store.history(ref.topic, ref.partition, ref.offset)
+        timeline = Timeline(topic, ref)
+        async for records in self._broker.store.history(ref.topic, ref.partition, ref.offset):
+            await timeline.add(records)
         try:
             columns = await self._broker.store.read(ref.topic, ref.partition, [ref.offset])
         except CorruptionError:  # what happened to it is known all the same
-            if not history:
+            if not timeline.count:
                 raise
             columns = Columns([], [], [])
-        if not len(columns) and not history:
+        if not len(columns) and not timeline.count:
             raise NotFoundError(
                 f"nothing is known of message {ref}; it never was, or retention removed it and its history"
             )
         published = (columns.timestamps[0], spread(columns.publishers, 1)[0]) if len(columns) else None
-        return compose(topic, ref, published, history, self._broker.state.now)
+        return timeline.finish(published, self._broker.state.now)
 
     def _topic_of(self, ref: MessageRef) -> Topic:
         topic = self._broker.state.topic_by_id(ref.topic)

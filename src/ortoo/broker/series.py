@@ -136,7 +136,7 @@ class SeriesReader:
 
     async def _shared_sum(self, state: State, namespace: str | None, view: View | None, stretch: Stretch) -> Sum:
         newest = self.sampler.newest
-        key = (None if view is None else view.grants, namespace, stretch.resolution)
+        key = (None if view is None else (view.name, view.grants), namespace, stretch.resolution)
         summing = self._sums.get(key)
         if summing is None or not summing.is_good(newest):
             task = asyncio.create_task(self._sum(state, namespace, view, stretch), name="ortoo-series")

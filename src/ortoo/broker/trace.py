@@ -2,53 +2,74 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ortoo.engine.partition import MAX_WAIT, TTL
 from ortoo.engine.topic import Topic
+from ortoo.model import limits
 from ortoo.model import records as r
 from ortoo.model.history import event_of, group_name, reason_of
 from ortoo.model.names import MessageRef
 from ortoo.model.replies import Trace, TraceEvent, TraceKind
 
+from .turns import Turns
 
-def compose(
-    topic: Topic,
-    ref: MessageRef,
-    published: tuple[int, str | None] | None,
-    history: list[r.HistoryRecord],
-    now: int,
-) -> Trace:
-    """`published`: when, in ms, and by whom; None where that is not known any more."""
-    names: dict[int, str] = {group.id: group.name for group in topic.groups.values()}
-    events = []
-    if published is not None:
-        events.append(TraceEvent(published[0] / 1000, "published", publisher=published[1]))
-    attempts: dict[int, int] = {}
-    leases: dict[int, str] = {}
-    for record in history:
-        group = None if isinstance(record, r.Deleted) else group_name(names, record.group)
-        events.append(_event(record, ref.offset, group, attempts, leases))
-    events.extend(_planned(topic, ref, now))
-    events.sort(key=lambda event: event.time)
-    return Trace(str(ref), topic.name.name, topic.name.namespace, events)
+_LOOKED_THROUGH = 500  # offsets of a record, in the time of a short one
+
+
+class Timeline:
+    """Of one message. Its history may be long: it is taken in turns, and only the newest events are kept."""
+
+    def __init__(self, topic: Topic, ref: MessageRef) -> None:
+        self._topic = topic
+        self._ref = ref
+        self._names: dict[int, str] = {group.id: group.name for group in topic.groups.values()}
+        self._events: deque[TraceEvent] = deque(maxlen=limits.TRACE_EVENTS_MAX)
+        self._attempts: dict[int, int] = {}
+        self._leases: dict[int, tuple[int, str]] = {}  # by group, the last one
+        self._turns = Turns()
+        self.count = 0
+
+    async def add(self, history: list[r.HistoryRecord]) -> None:
+        for record in history:
+            group = None if isinstance(record, r.Deleted) else group_name(self._names, record.group)
+            self._events.append(_event(record, self._ref.offset, group, self._attempts, self._leases))
+            self.count += 1
+            await self._turns.worked(
+                1 + (len(record.offsets) // _LOOKED_THROUGH if isinstance(record, r.Retried) else 0)
+            )
+
+    def finish(self, published: tuple[int, str | None] | None, now: int) -> Trace:
+        """`published`: when, in ms, and by whom; None where that is not known any more."""
+        events = [*self._events, *_planned(self._topic, self._ref, now)]
+        if published is not None:
+            events.insert(0, TraceEvent(published[0] / 1000, "published", publisher=published[1]))
+        events.sort(key=lambda event: event.time)
+        name = self._topic.name
+        return Trace(str(self._ref), name.name, name.namespace, events, self.count - len(self._events))
 
 
 def _event(
-    record: r.HistoryRecord, offset: int, group: str | None, attempts: dict[int, int], leases: dict[int, str]
+    record: r.HistoryRecord,
+    offset: int,
+    group: str | None,
+    attempts: dict[int, int],
+    leases: dict[int, tuple[int, str]],
 ) -> TraceEvent:
     """For one message alone, so that it can be counted which delivery it is, and who held the lease."""
     time, what, reason = record.at / 1000, event_of(record), reason_of(record)
     match record:
         case r.Leased():
             attempt = attempts.get(record.group, 0) + 1
-            leases[record.lease] = record.consumer
+            leases[record.group] = record.lease, record.consumer
             again: TraceKind = what if attempt == 1 else "redelivered"
             return TraceEvent(time, again, group, record.consumer, attempt, until=record.until / 1000)
         case r.Retried():
             attempts[record.group] = attempt = attempts.get(record.group, 0) + 1
             due = record.dues[record.offsets.index(offset)] / 1000
-            return TraceEvent(time, what, group, leases.get(record.lease), attempt, error=record.error, until=due)
+            return TraceEvent(time, what, group, _holder(leases, record), attempt, error=record.error, until=due)
         case r.Acked() | r.Released():
-            return TraceEvent(time, what, group, leases.get(record.lease), reason=reason)
+            return TraceEvent(time, what, group, _holder(leases, record), reason=reason)
         case r.Dropped() | r.DeadLettered():
             return TraceEvent(time, what, group, reason=reason, error=record.error)
         case r.Redriven():
@@ -56,6 +77,11 @@ def _event(
             return TraceEvent(time, what, group)
         case r.Hastened() | r.Deleted() | r.Skipped():
             return TraceEvent(time, what, group, reason=reason)
+
+
+def _holder(leases: dict[int, tuple[int, str]], record: r.Acked | r.Retried | r.Released) -> str | None:
+    lease, consumer = leases.get(record.group, (None, None))
+    return consumer if lease == record.lease else None
 
 
 def _planned(topic: Topic, ref: MessageRef, now: int) -> list[TraceEvent]:

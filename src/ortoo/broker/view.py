@@ -19,7 +19,8 @@ _PATTERNS_PER_UNIT = 4
 class View(NamedTuple):
     """What somebody may see of the queue, who may not see everything."""
 
-    grants: tuple[Grant, ...]  # the same for those who may see the same
+    name: str  # whose view it is: inboxes belong to names
+    grants: tuple[Grant, ...]  # two of the same name with the same grants see the same
     may_see: Callable[[TopicName], bool]
     may_enter: Callable[[str], bool]  # whether it may know of a namespace
     namespaces: tuple[str, ...] | None = None  # nothing outside of these is seen; None: some of any namespace may be

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from ortoo.client.dead_letters import is_letter
 from ortoo.model.errors import NotFoundError
 from ortoo.model.message import Received
+from ortoo.model.replies import MessageInfo
 
 from . import show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 from .messages import Id, Ids, print_message, print_trace
-from .progress import bar
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -26,8 +27,8 @@ app = typer.Typer(
 OfGroup = Annotated[
     str | None, typer.Option("--group", "-g", help="only dead letters of this group", show_default="all groups")
 ]
-_EVERYTHING = 2**62
-_ROUNDS = 20  # each round of a redrive looks through all dead letters once
+
+_TOLD = 10
 
 
 @app.command(
@@ -61,8 +62,8 @@ def _row(letter: Received) -> tuple[Any, ...]:
 def show_letter(target: Target, topic: Topic, letter_id: Id, json: Json = False) -> None:
     """Show a dead letter and what happened to the original message."""
     with target.open() as queue:
-        letter = _find(queue, topic, [letter_id])[0]
-        info, history = queue.message(letter.id), None
+        [info] = _find(queue, topic, [letter_id])
+        letter, history = info.message, None
         try:
             history = queue.trace(letter.headers["ortoo-origin"])
         except NotFoundError:
@@ -76,12 +77,23 @@ def show_letter(target: Target, topic: Topic, letter_id: Id, json: Json = False)
         print_trace(history)
 
 
-def _find(queue: SyncQueue, topic: str, ids: list[str]) -> list[Received]:
+def _find(queue: SyncQueue, topic: str, ids: list[str]) -> list[MessageInfo]:
     """Those dead letters of the topic. Any other message is not one, whatever its id."""
-    known = {letter.id: letter for letter in queue.dead_letters(topic, limit=_EVERYTHING)}
-    for missing in set(ids) - known.keys():
-        raise NotFoundError(f"topic {topic!r} has no dead letter {missing}; `ortoo dlq list` shows them")
-    return [known[letter_id] for letter_id in ids]
+    info, found = queue.topic(topic), []
+    for letter_id in ids:
+        try:
+            letter = queue.message(letter_id)
+        except NotFoundError:
+            letter = None
+        dlq = (info.namespace, info.dlq)
+        if (
+            letter is None
+            or (letter.message.namespace, letter.message.topic) != dlq
+            or not is_letter(letter.message, info)
+        ):
+            raise NotFoundError(f"topic {topic!r} has no dead letter {letter_id}; `ortoo dlq list` shows them")
+        found.append(letter)
+    return found
 
 
 @app.command(
@@ -104,16 +116,12 @@ def redrive(
     Attempts are reset, and the dead letter is removed. A message that fails again becomes a new dead letter, which the same
     command does not redrive.
     """
-    with target.open() as queue:
-        chosen = ids or [letter.id for letter in queue.dead_letters(topic, group=group, limit=_EVERYTHING)]
-        step = max(1000, -(-len(chosen) // _ROUNDS))
-        count = 0
-        with bar("redriving", len(chosen)) as advance:
-            for start in range(0, len(chosen), step):
-                redriven = queue.redrive(topic, chosen[start : start + step], group=group)
-                count += redriven
-                advance(redriven)
+    with target.open() as queue, show.working("redriving"):
+        count = queue.redrive(topic, ids or None, group=group)
     show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deliverable again")
+    if count.skipped:
+        few = ", ".join(count.skipped[:_TOLD])
+        show.line(f"{show.count(count.skipped_count, 'dead letter')} skipped, as their headers name no message: {few}")
 
 
 @app.command(epilog=examples("ortoo dlq delete orders 9.0.3 --yes"))
@@ -122,8 +130,8 @@ def delete(target: Target, topic: Topic, ids: Ids, yes: Yes = False) -> None:
     """Delete dead letters permanently."""
     show.confirm(f"Delete {show.count(len(ids), 'dead letter')}?", yes)
     with target.open() as queue:
-        for letter in _find(queue, topic, ids):
-            queue.delete_message(letter.id)
+        for letter in [found.message.id for found in _find(queue, topic, ids)]:
+            queue.delete_message(letter)
     show.done(f"{show.count(len(ids), 'dead letter')} of {escape(topic)} deleted")
 
 

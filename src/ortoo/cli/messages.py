@@ -160,6 +160,8 @@ def trace(target: Target, message_id: Id, json: Json = False) -> None:
 def print_trace(found: Trace) -> None:
     rows = [_trace_row(event) for event in found.events]
     show.line(f"[bold]{found.id}[/bold] of {escape(show.printable(found.topic))}")
+    if found.omitted:
+        show.line(f"{show.count(found.omitted, 'older event')} left out")
     show.table(("time", "what", "group", "consumer", "attempt", "detail"), rows, "nothing is remembered of it")
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any, Literal, get_args
 
 from ortoo.model.commands import (
     END,
     START,
-    AnyCommand,
     ChangeTopic,
     CreateGroup,
     CreateTopic,
@@ -24,13 +21,12 @@ from ortoo.model.commands import (
     MarkArchived,
     Position,
     PurgeTopic,
-    Redrive,
     RetryNow,
     Seek,
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicName, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, parse_message_id
 from ortoo.model.queries import (
     FindMessages,
     GetMessage,
@@ -41,17 +37,14 @@ from ortoo.model.queries import (
     ListKeys,
     ListMessages,
     ListTopics,
-    Scan,
 )
 from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
 from .by_id import to_dedup_ids
+from .dead_letters import DeadLetters, RedrivenCount
 from .server_admin import ServerAdmin
-
-_AT_ONCE = 150  # commands under way together
-_PAGE = 2_000  # dead letters that are looked at before others run
 
 Time = float | datetime
 Where = Literal["start", "end", "all", "new"]
@@ -297,39 +290,19 @@ class Admin(ServerAdmin):
 
     # -- dead letters
 
-    async def _call_all(self, commands: Iterable[AnyCommand]) -> None:
-        """One after the other, without waiting for each answer. The first that fails is raised, once those beside it are done."""
-        left = iter(commands)
-        while some := list(islice(left, _AT_ONCE)):
-            answers = await asyncio.gather(*map(self._link.call, some), return_exceptions=True)
-            for answer in answers:
-                if isinstance(answer, BaseException):
-                    raise answer
+    async def _dead_letters(self, topic: str, group: str | None, namespace: str | None) -> DeadLetters:
+        check_group(group)
+        return DeadLetters(self._link, await self._link.ask(GetTopic(self._name(topic, namespace))), group)
 
     async def dead_letters(
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
         """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
-        check_group(group)
-        info = await self._link.ask(GetTopic(self._name(topic, namespace)))
-        dlq = TopicName(info.namespace, info.dlq)
-        found: list[Received] = []
-        position = START
+        letters = await self._dead_letters(topic, group, namespace)
         check_count("limit", limit)
-        while len(found) < limit:
-            try:
-                page = await self._link.ask(Scan(dlq, 0, position, count=_PAGE))
-            except NotFoundError:
-                return []
-            for message in page.to_messages():
-                headers = message.headers
-                ours = headers.get("ortoo-origin", "").startswith(f"{info.id}.") and "ortoo-group" in headers
-                if ours and group in (None, headers["ortoo-group"]):
-                    found.append(message)
-            if page.next_offset >= page.end:
-                break
-            position = Position(offset=page.next_offset)
-            await asyncio.sleep(0)  # a queue inside this process answers at once
+        found: list[Received] = []
+        while len(found) < limit and (some := await letters.take()) is not None:
+            found += some
         return found[:limit]
 
     async def redrive(
@@ -339,31 +312,25 @@ class Admin(ServerAdmin):
         *,
         group: str | None = None,
         namespace: str | None = None,
-    ) -> int:
-        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many."""
+    ) -> RedrivenCount:
+        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many; its
+        `skipped` names those that could not be."""
         if not isinstance(ids, Sequence | None):
             raise InvalidError(f"ids must be a list of message ids, not {type(ids).__name__}")
         for letter_id in ids or ():
             parse_message_id(letter_id)
-        letters = await self.dead_letters(topic, group=group, limit=2**62, namespace=namespace)
+        letters = await self._dead_letters(topic, group, namespace)
         if ids is not None:
-            known = {letter.id: letter for letter in letters}
-            for missing in set(ids) - known.keys():
-                raise NotFoundError(f"topic {topic!r} has no dead letter {missing}")
-            letters = [known[letter_id] for letter_id in dict.fromkeys(ids)]
-        await self._call_all(
-            Redrive(
-                parse_message_id(letter.id),
-                parse_message_id(letter.headers["ortoo-origin"]),
-                letter.headers["ortoo-group"],
-                letter.key,
-            )
-            for letter in letters
-        )
-        return len(letters)
+            return await letters.redrive(await letters.find(ids))
+        count = RedrivenCount(0)
+        while (some := await letters.take_briefly()) is not None:
+            count = count.plus(await letters.redrive(some))
+        return count
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         """Deletes all dead letters of a topic; returns how many there were."""
-        letters = await self.dead_letters(topic, limit=2**62, namespace=namespace)
-        await self._call_all(DeleteMessage(parse_message_id(letter.id)) for letter in letters)
-        return len(letters)
+        letters = await self._dead_letters(topic, None, namespace)
+        count = 0
+        while (some := await letters.take_briefly()) is not None:
+            count += await letters.delete(some)
+        return count

@@ -14,10 +14,11 @@ import msgspec
 
 from ortoo.model import limits
 from ortoo.model.commands import Lease, Position
-from ortoo.model.history import HistoryEvent, to_events
+from ortoo.model.history import HistoryEvent, first_records, to_events
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.queries import Scan, ScanHistory
+from ortoo.model.records import decode_history
 from ortoo.model.replies import HistoryPage, Page
 
 from .admin import Time, to_position
@@ -259,9 +260,11 @@ class Streams(Receiving):
         while True:
             page = await self._link.ask(ScanHistory(name, partition, start))
             end = page.end if end is None else end  # what happens meanwhile is not chased
-            events = [event for event in to_events(page) if event.position < end]
-            if events:
-                yield events
+            records, at = decode_history(page.records)[: max(0, end - page.start)], page.start
+            while records:
+                some = first_records(records, limits.HISTORY_EVENTS_MAX)
+                yield to_events(some, at, page.groups)
+                records, at = records[len(some) :], at + len(some)
             if page.next >= end:
                 return
             start = page.next

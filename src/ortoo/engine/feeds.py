@@ -16,7 +16,7 @@ class Feeds:
     __slots__ = ("_feeds", "_group", "_heads", "_ordering", "_touched", "partitions")
 
     def __init__(self, group: GroupId, ordering: Ordering, partitions: Sequence[Partition]) -> None:
-        """`partitions` are those of the topic, and may become more."""
+        """`partitions` are those of the topic, and may become more: feeds of new ones begin with the log."""
         self._group = group
         self._ordering = ordering
         self.partitions = partitions
@@ -28,10 +28,19 @@ class Feeds:
         self._feeds.append(cursor)
 
     def __len__(self) -> int:
-        return len(self._feeds)
+        return len(self.partitions)
+
+    def _at(self, index: int) -> Feed | int:
+        return self._feeds[index] if index < len(self._feeds) else 0
+
+    def _grow(self, index: int) -> None:
+        """There may be very many groups, so that new partitions are heeded by each when it first changes something in one."""
+        if index >= len(self._feeds):
+            self._feeds.extend([0] * (len(self.partitions) - len(self._feeds)))
 
     def __getitem__(self, index: int) -> Feed:
         """The feed itself, to change it or to look at it often."""
+        self._grow(index)
         feed = self._feeds[index]
         if isinstance(feed, int):
             feed = self._feeds[index] = self._make(index, feed)
@@ -41,15 +50,15 @@ class Feeds:
         return feed
 
     def __iter__(self) -> Iterator[Feed]:
-        return (self[index] for index in range(len(self._feeds)))
+        return (self[index] for index in range(len(self)))
 
     def look(self, index: int) -> Feed:
         """To read only: what would be changed in it might be lost."""
-        feed = self._feeds[index]
+        feed = self._at(index)
         return self._make(index, feed) if isinstance(feed, int) else feed
 
     def looks(self) -> Iterator[Feed]:
-        return map(self.look, range(len(self._feeds)))
+        return map(self.look, range(len(self)))
 
     def unsettled(self) -> Iterator[Feed]:
         """Those that may have a backlog, to read only. The others are not even made."""
@@ -61,10 +70,11 @@ class Feeds:
 
     def is_untouched(self, index: int) -> bool:
         """Whether nothing but its cursor is known, so that it has neither open messages nor anything else to lose."""
-        return isinstance(self._feeds[index], int)
+        return isinstance(self._at(index), int)
 
     def start_at(self, index: int, start: int) -> None:
         """The partition begins there now."""
+        self._grow(index)
         feed = self._feeds[index]
         if isinstance(feed, int):
             self._feeds[index] = max(feed, start)
@@ -77,7 +87,7 @@ class Feeds:
             if self._touched is None:
                 self._touched = set()
             self._heads = Heads(self._touched, news)
-            self._touched.update(index for index in range(len(self._feeds)) if self.look(index).may_have_some())
+            self._touched.update(index for index in range(len(self)) if self.look(index).may_have_some())
         return self._heads
 
     def _make(self, index: int, cursor: int) -> Feed:

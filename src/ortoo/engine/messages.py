@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
+from ortoo.model import limits
 from ortoo.model.batch import Batch
 from ortoo.model.commands import END, DeadLetter, DeleteMessage, Redrive, RetryNow
 from ortoo.model.errors import InvalidError, NotFoundError
@@ -28,7 +31,19 @@ def decide_delete_message(state: State, command: DeleteMessage, now: int) -> Dec
 
 
 def _groups(state: State, topic: Topic, name: str | None) -> list[Group]:
-    return [state.group(topic, name)] if name is not None else list(topic.groups.values())
+    """That one, or all: of very many only the first. The broker has the command decided for the others one by one."""
+    return (
+        [state.group(topic, name)] if name is not None else list(islice(topic.groups.values(), limits.GROUPS_AT_ONCE))
+    )
+
+
+def other_groups(topic: Topic) -> list[str]:
+    """Those that a command for all groups was not decided for."""
+    return [group.name for group in islice(topic.groups.values(), limits.GROUPS_AT_ONCE, None)]
+
+
+def not_pending(ref: MessageRef) -> InvalidError:
+    return InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
 
 
 def decide_retry_now(state: State, command: RetryNow, now: int) -> Decision:
@@ -67,7 +82,9 @@ def decide_dead_letter(state: State, command: DeadLetter, now: int) -> Decision:
             past = feed.failures.get(ref.offset)
             deaths.append(Death(group, ref.partition, ref.offset, "moved", past.attempts if past else 0, command.error))
     if not deaths:
-        raise InvalidError(f"message {ref} is pending in no group, so there is nothing to move to the dead letters")
+        if command.group is None and len(topic.groups) > limits.GROUPS_AT_ONCE:  # others may have it
+            return Decision([], 0)
+        raise not_pending(ref)
     draft = Draft(state, now)
     bury(draft, topic, deaths, refuse=True)
     return Decision(draft.records, len(deaths))

@@ -62,10 +62,10 @@ class Picker:
         feed = self.feed
         if self._is_held():
             return None
-        while (head := self._ready_head()) is None or self._must_see_all() or self._must_sort(head[1]):
+        while (head := self._ready_head()) is None or self._must_see_all() or self._must_look_before(head[1]):
             if not self._look_further(wanted):
                 break
-        if self._must_see_all() or (head is not None and self._must_sort(head[1])):  # in another turn
+        if self._must_see_all() or (head is not None and self._must_look_before(head[1])):  # in another turn
             return None
         return head if head is None or not feed.fifo else (self._priority(head[1]), head[1])
 
@@ -87,6 +87,11 @@ class Picker:
         if not feed.partition.lanes or feed.fifo or self.key is not None:
             return False
         return feed.cursor < feed.partition.visible or bool(feed.unsorted)
+
+    def _must_look_before(self, offset: int) -> bool:
+        """Whether something that was not looked at yet comes before it: one that is retried at once may be ready before its
+        turn."""
+        return self.feed.cursor < min(offset, self.feed.partition.visible) or self._must_sort(offset)
 
     def _must_sort(self, offset: int) -> bool:
         """Whether what a seek made deliverable may come before it."""
@@ -145,6 +150,8 @@ class Picker:
             ready = self.ready.get(lane)
         if feed.unsorted:
             before = min(before, feed.unsorted.first())
+        if feed.cursor < feed.partition.visible:
+            before = min(before, feed.cursor)
         chosen = ready.within(floor, before).take(count) if ready is not None else OffsetSet()
         if feed.keys is not None and feed.partition.keys:
             return self._with_followers(lane, chosen.to_array(), count, before)

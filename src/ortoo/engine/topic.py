@@ -89,9 +89,7 @@ class Topic:
             partition = Partition(index, self.news)
             if self.config.window_seconds:
                 partition.windowed = 0
-            self.partitions.append(partition)
-            for group in self.groups.values():
-                group.feeds.add(0)
+            self.partitions.append(partition)  # the groups' feeds follow by themselves
         for partition in self.partitions:
             if not self.config.window_seconds and partition.windowed is not None:
                 partition.windowed = None

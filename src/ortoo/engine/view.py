@@ -173,16 +173,6 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
     )
 
 
-def message_states(topic: Topic, partition: int, offset: int) -> dict[str, MessageState]:
-    """The state of one message in each group."""
-    states: dict[str, MessageState] = {}
-    for group in topic.groups.values():
-        state = state_of(group.feeds.look(partition), offset)
-        if state is not None:
-            states[group.name] = state
-    return states
-
-
 def state_of(feed: Feed, offset: int) -> MessageState | None:
     """None where the group has nothing to do with it: not visible yet, gone, or meant for another."""
     partition = feed.partition

@@ -26,6 +26,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     token: str | None = None  # its id
     namespace: str | None = None  # of the target
     target: str | None = None  # what it was done to: a topic, a message, a transaction
+    group: str | None = None  # of the topic, where it was done to one
     count: int = 1  # how many of the same came in a short time, where there were many
 
     @property
@@ -48,6 +49,11 @@ def target_of(request: Any) -> tuple[str | None, str | None]:
         if isinstance(found, MessageRef | str):
             return _short(namespace), _short(str(found))
     return _short(namespace), None
+
+
+def group_of(request: Any) -> str | None:
+    group = getattr(unwrap(request), "group", None)
+    return _short(group) if isinstance(group, str) else None
 
 
 def _short(text: str | None) -> str | None:

@@ -6,12 +6,13 @@ messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from . import records as r
-from .replies import HistoryPage, TraceKind
+from .decoding import decode_stored
+from .replies import TraceKind
 
 _EVENTS: dict[type, TraceKind] = {
     r.Leased: "delivered",
@@ -93,9 +94,10 @@ class HistoryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     until: float | None = None
 
 
-def to_events(page: HistoryPage) -> list[HistoryEvent]:
-    columns = expand(r.decode_history(page.records), page.start)
-    names = {group: group_name(page.groups, group) for group in set(columns.group_ids)}
+def to_events(records: list[r.HistoryRecord], start: int, groups: Mapping[int, str]) -> list[HistoryEvent]:
+    """`start` is the number of the first record, `groups` are the names of those that are there still."""
+    columns = expand(records, start)
+    names = {group: group_name(groups, group) for group in set(columns.group_ids)}
     return list(
         map(
             HistoryEvent,
@@ -111,3 +113,48 @@ def to_events(page: HistoryPage) -> list[HistoryEvent]:
             [None if due is None else due / 1000 for due in columns.dues],
         )
     )
+
+
+def first_records(records: Iterable[r.HistoryRecord], most: int) -> list[r.HistoryRecord]:
+    """Those that speak of so many messages together, and no more; but one at least. They stay whole, for who goes on does so
+    behind the last position it was told."""
+    found: list[r.HistoryRecord] = []
+    count = 0
+    for record in records:
+        count += len(record.offsets)
+        if found and count > most:
+            break
+        found.append(record)
+    return found
+
+
+def split(record: r.HistoryRecord, most: int) -> Iterator[r.HistoryRecord]:
+    """The same in parts of at most so many messages: it may speak of millions."""
+    count = len(record.offsets)
+    if count <= most:
+        yield record
+        return
+    for start in range(0, count, most):
+        part: dict[str, object] = {"offsets": record.offsets[start : start + most]}
+        if isinstance(record, r.Retried):
+            part["dues"] = record.dues[start : start + most]
+        yield msgspec.structs.replace(record, **part)
+
+
+_ONE = b"\x91"  # how a list of one begins
+_pieces_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def encode_record(record: r.HistoryRecord) -> bytes:
+    return r.encode_records([record])[len(_ONE) :]
+
+
+def join_encoded(records: list[bytes]) -> bytes:
+    """What encode_records gives for all of them."""
+    return msgspec.msgpack.encode(list(map(msgspec.Raw, records)))
+
+
+def each_of(data: bytes) -> Iterator[r.HistoryRecord]:
+    """The records of a page one by one, for whoever may not need them all."""
+    for piece in decode_stored(_pieces_decoder, data, "a history"):
+        yield r.decode_history(_ONE + bytes(piece))[0]

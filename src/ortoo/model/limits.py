@@ -22,6 +22,7 @@ PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
 NEW_TOPICS_MAX = 100  # made by one command, by publishing to them first; each costs much more than a message
 GROUPS_MAX = 10_000  # per topic
+GROUPS_AT_ONCE = 100  # that one decision retries or gives up a message for; the others follow in later turns
 NAMESPACES_MAX = 10_000  # that are registered
 PRIORITY_MIN, PRIORITY_MAX = 0, 1_000_000
 LANES_MAX = 256  # distinct priorities in one partition; each is a bitmap
@@ -74,6 +75,8 @@ SERIES_LISTENERS_MAX = 1_000  # told of each sample, one after the other
 KEYS_READ_MAX = 200_000  # messages that are read to list their keys; the newest
 KEYS_READ_BYTES_MAX = 64 * 1024 * 1024  # of these
 KEYS_BYTES_MAX = 4 * 1024 * 1024  # of the keys in one list
+TRACE_EVENTS_MAX = 5_000  # of one message; of more, the newest are told
+HISTORY_EVENTS_MAX = 10_000  # told together; more only where one record alone speaks of more messages
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first
 
 GRANTS_MAX = 64  # of a principal

@@ -337,6 +337,7 @@ class Trace(msgspec.Struct, frozen=True):
     topic: str
     namespace: str
     events: list[TraceEvent]
+    omitted: int = 0  # older events that are not among them, because there are very many
 
 
 def to_received(columns: Columns, delivery: Delivery, attempts: dict[int, int] | None = None) -> list[Received]:

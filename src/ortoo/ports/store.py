@@ -73,8 +73,8 @@ class Store(Protocol):
         """Up to `count` messages from the first that is there at or after `start`."""
         ...
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
-        """What happened to one message, in order, as far as it is kept."""
+    def history(self, topic: TopicId, partition: int, offset: int) -> AsyncIterator[list[HistoryRecord]]:
+        """What happened to one message, in order, as far as it is kept; piece by piece, for it may be much."""
         ...
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:

@@ -241,8 +241,8 @@ class MemoryStore:
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return self._known(topic, partition).scan(start, count)
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
-        return self._known(topic, partition).history(offset)
+    async def history(self, topic: TopicId, partition: int, offset: int) -> AsyncIterator[list[HistoryRecord]]:
+        yield self._known(topic, partition).history(offset)
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         return self._known(topic, partition).read_history(start, count)

@@ -67,8 +67,8 @@ class FaultyStore:
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return await self._view.scan(topic, partition, start, count)
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
-        return await self._view.history(topic, partition, offset)
+    def history(self, topic: TopicId, partition: int, offset: int) -> AsyncIterator[list[HistoryRecord]]:
+        return self._view.history(topic, partition, offset)
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         return await self._view.read_history(topic, partition, start, count)

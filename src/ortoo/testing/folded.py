@@ -23,6 +23,8 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Published, Record, TopicDeleted, decode_records, encode_records
 from ortoo.stores.disk import DiskStore
 
+from .pieces import in_one
+
 Picture = dict[str, object]
 _EVERYTHING = 100_000
 _READ_PER_TURN = 10_000
@@ -111,7 +113,7 @@ class FoldedStore(DiskStore):
 
     def _read_beside(self, topic: TopicId) -> None:
         """What is asked for, and read in several turns, while the topic goes."""
-        for read in (self.scan(topic, 0, 0, _EVERYTHING), self.history(topic, 0, 0)):
+        for read in (self.scan(topic, 0, 0, _EVERYTHING), in_one(self.history(topic, 0, 0))):
             task: asyncio.Task[Any] = asyncio.ensure_future(read)
             self._reads.add(task)
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -25,10 +25,12 @@ from ortoo import Queue
 from ortoo.client.admin import Time, to_position, to_seconds
 from ortoo.client.arguments import to_topic_name
 from ortoo.client.by_id import MessageIds
+from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
+from ortoo.doors.http.topics import Redriven
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.history import HistoryEvent
@@ -402,16 +404,22 @@ class HttpQueue:
         self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Received]:
         path, limit = f"{topic_path(topic)}/dlq", min(limit, _LIMIT_MAX)
-        return self._list(
-            await self.call("GET", path, shapes.MessageList, namespace=namespace, group=group, limit=limit)
-        )
+        found, where = list[shapes.MessageView](), None
+        while True:
+            given: dict[str, Any] = {"group": group, "limit": limit - len(found), "next": where}
+            page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, **given)
+            found += page.messages
+            where = page.next
+            if where is None or len(found) >= limit:
+                return [self.to_received(view) for view in found]
 
     async def redrive(
         self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
-    ) -> int:
+    ) -> RedrivenCount:
         body = {"ids": None if ids is None else list(ids), "group": group}
         path = f"{topic_path(topic)}/dlq/redrive"
-        return (await self.call("POST", path, shapes.Affected, body, namespace)).messages
+        answer = await self.call("POST", path, Redriven, body, namespace)
+        return RedrivenCount(answer.messages, answer.skipped, answer.skipped_count)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         path = f"{topic_path(topic)}/dlq/purge"

@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from ortoo.doors.http import messages
 from ortoo.model.settings import HttpSettings
 from ortoo.testing import ManualClock
 from tests.doors.http.home import Home, serving, until
+from tests.turns import counting_turns
 
 JSON = {"content-type": "application/json"}
 
@@ -322,3 +324,22 @@ async def test_a_port_that_is_taken_is_a_clear_error(home: Home) -> None:
     second: Any = HttpDoor(home.gate, HttpSettings(port=home.port), metrics=metrics, ready=lambda: None)
     with pytest.raises(ConfigError, match=f"HTTP cannot listen on 127.0.0.1:{home.port}: .*in use"):
         await second.open()
+
+
+async def test_dead_letters_come_in_pages_of_so_many_bytes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "_PAGE_BYTES", 5_000)
+    monkeypatch.setattr(messages, "_PART_BYTES", 1_000)
+    await home.queue.create_topic("t", partitions=1)
+    await home.queue.publish_many("t", [b"%d" % (n % 10) * 1_000 for n in range(20)])
+    await home.queue.reject(await home.queue.lease("t", max_messages=20))
+    found, sizes, where = list[str](), list[int](), None
+    while where is not None or not found:
+        given: dict[str, str] = {} if where is None else {"next": where}
+        async with counting_turns() as turns:
+            page = (await home.client.get("/v1/topics/t/dlq", params={"limit": 10_000, **given})).json()
+        assert turns.count >= len(page["messages"])
+        found += [letter["headers"]["ortoo-origin"] for letter in page["messages"]]
+        sizes.append(len(page["messages"]))
+        where = page["next"]
+    assert found == [f"1.0.{offset}" for offset in range(20)]
+    assert max(sizes) <= 6

@@ -16,8 +16,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ortoo.broker.gate import AuthorizedLink
 from ortoo.client.admin import to_position
-from ortoo.model.commands import Position
-from ortoo.model.errors import InvalidError
+from ortoo.client.dead_letters import is_letter
+from ortoo.model.commands import START, Position
+from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.publishers import Publishers
@@ -27,11 +28,20 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .answers import Streaming
 from .call import Call
-from .shapes import DeadLetterBody, MessageDetail, MessagePage, MessageView, ReplayQuery, RetryBody
+from .shapes import (
+    DeadLetterBody,
+    DeadLettersQuery,
+    MessageDetail,
+    MessageList,
+    MessagePage,
+    MessageView,
+    ReplayQuery,
+    RetryBody,
+)
 
 _check = msgspec.json.Decoder(Raw).decode
 _encode = msgspec.json.Encoder().encode
-_PART_BYTES = 4 * 1024 * 1024  # of values that are written at a time
+_PART_BYTES, _PART_MESSAGES = 4 * 1024 * 1024, 1_000  # that are written at a time
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -62,8 +72,32 @@ async def encode_runs(envelope: bytes, runs: list[LeasedRun]) -> bytes:
     for at in range(0, len(views), step):
         if at:
             await asyncio.sleep(0)
-        parts.append(memoryview(_encode(views[at : at + step]))[1:-1])  # without the brackets of each list
-    return b"".join([envelope[:-2], b",".join(parts), b"]}"])
+        parts.append(_encode_bare(views[at : at + step]))
+    return _fill(envelope, parts)
+
+
+async def encode_messages(envelope: MessageList | MessagePage, messages: list[Received]) -> bytes:
+    """The same of messages that were read."""
+    parts, some, size = [], list[MessageView](), 0
+    for message in messages:
+        some.append(render(message))
+        size += len(message.value)
+        if size >= _PART_BYTES or len(some) >= _PART_MESSAGES:
+            parts.append(_encode_bare(some))
+            some, size = [], 0
+            await asyncio.sleep(0)
+    if some:
+        parts.append(_encode_bare(some))
+    return _fill(_encode(envelope), parts)
+
+
+def _encode_bare(views: list[MessageView]) -> memoryview:
+    return memoryview(_encode(views))[1:-1]  # without the brackets of each list
+
+
+def _fill(envelope: bytes, parts: list[memoryview]) -> bytes:
+    before, _, after = envelope.partition(b"[]")
+    return b"".join([before, b"[", b",".join(parts), b"]", after])
 
 
 def render_run(run: LeasedRun) -> Iterable[MessageView]:
@@ -284,7 +318,7 @@ def parse_bookmark(text: str) -> Bookmark:
     return bookmark
 
 
-async def read(call: Call) -> MessagePage | Streaming:
+async def read(call: Call) -> bytes | Streaming:
     query: ReplayQuery = call.query
     is_stream = query.format == "ndjson" or (
         query.format is None and NDJSON in call.headers.get(b"accept", b"").lower()
@@ -294,7 +328,29 @@ async def read(call: Call) -> MessagePage | Streaming:
     if is_stream:
         return Streaming(replay.lines(), NDJSON)
     messages = await replay.take(query.limit, _PAGE_BYTES)
-    return MessagePage([render(message) for message in messages], replay.bookmark())
+    return await encode_messages(MessagePage([], replay.bookmark()), messages)
+
+
+async def dead_letters(call: Call) -> bytes:
+    """A page of large ones ends early, as it does when a topic is read."""
+    query: DeadLettersQuery = call.query
+    topic = await call.link.ask(GetTopic(call.topic))
+    replay = Replay(call.link, TopicName(topic.namespace, topic.dlq), query.limit)
+    letters: list[Received] = []
+    size = 0
+    try:
+        await (replay.begin([0], START, None) if query.next is None else replay.resume(parse_bookmark(query.next)))
+        while len(letters) < query.limit and size < _PAGE_BYTES:
+            some = await replay.take(min(query.limit - len(letters), _CHUNK_MESSAGES), _PART_BYTES)
+            if not some:
+                break
+            found = [letter for letter in some if is_letter(letter, topic, query.group)]
+            letters += found
+            size += sum(len(letter.value) for letter in found)
+            await asyncio.sleep(0)
+    except NotFoundError:
+        pass  # it never had any
+    return await encode_messages(MessagePage([], replay.bookmark()), letters)
 
 
 async def _start(call: Call, query: ReplayQuery, replay: Replay) -> None:

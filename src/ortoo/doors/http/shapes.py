@@ -361,7 +361,8 @@ class OffsetsQuery(InNamespace, kw_only=True):
 
 
 class HistoryQuery(InNamespace, kw_only=True):
-    """`limit` counts positions; what happened to several messages at once shares one."""
+    """`limit` counts positions; what happened to several messages at once shares one. An answer has at most 10,000 events, unless
+    a single position has more."""
 
     partition: Offset = 0
     from_position: Offset = 0
@@ -383,6 +384,7 @@ class AnalyticsQuery(InNamespace, kw_only=True):
 class DeadLettersQuery(InNamespace, kw_only=True):
     group: str | None = None
     limit: Count = 1000
+    next: str | None = None
 
 
 # -- the server itself

@@ -11,7 +11,7 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
-from . import by_id, id_shapes, leases, messages, publishing, shapes, topics
+from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
 from .routing import Route
 from .server_table import NAMESPACES, SERVER
 
@@ -62,7 +62,7 @@ _TOPICS = [
     ),
     _get(
         f"{_TOPIC}/history",
-        topics.history,
+        history.history,
         "Tell what happened to the messages of a partition, from a position on",
         does=(q.ScanHistory,),
         query=shapes.HistoryQuery,
@@ -264,11 +264,11 @@ _GROUPS = [
 _DEAD_LETTERS = [
     _get(
         f"{_TOPIC}/dlq",
-        topics.dead_letters,
+        messages.dead_letters,
         "List the dead letters of a topic; their headers tell what happened",
         does=(q.GetTopic, q.Scan),
         query=shapes.DeadLettersQuery,
-        answer=shapes.MessageList,
+        answer=shapes.MessagePage,
     ),
     _post(
         f"{_TOPIC}/dlq/redrive",
@@ -277,7 +277,7 @@ _DEAD_LETTERS = [
         does=(c.Redrive, q.GetTopic, q.Scan),
         body=shapes.RedriveBody,
         body_optional=True,
-        answer=shapes.Affected,
+        answer=topics.Redriven,
     ),
     _delete(
         f"{_TOPIC}/dlq/{{id}}",

@@ -8,24 +8,21 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
+from ortoo.client.dead_letters import is_letter
 from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.history import to_events
 from ortoo.model.masking import shown_settings
 from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ListKeys, ScanHistory
+from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ListKeys
 from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
-from .messages import render
+from .messages import encode_messages
 from .shapes import (
     Affected,
     ArchivedBody,
     Count,
-    DeadLettersQuery,
     GroupList,
     HeartbeatBody,
-    HistoryList,
-    HistoryQuery,
     LeaveAnywhereBody,
     LeaveBody,
     MessageList,
@@ -98,12 +95,6 @@ async def offsets(call: Call) -> Offsets:
     return Offsets(await call.link.ask(GetOffsets(call.topic, to_position(at, None, query.time))))
 
 
-async def history(call: Call) -> HistoryList:
-    query: HistoryQuery = call.query
-    page = await call.link.ask(ScanHistory(call.topic, query.partition, query.from_position, query.limit))
-    return HistoryList(to_events(page), page.next, page.end)
-
-
 async def mark_archived(call: Call) -> Offsets:
     body: ArchivedBody = call.body
     return Offsets(await call.queue.mark_archived(call.params["topic"], body.ends))
@@ -112,23 +103,25 @@ async def mark_archived(call: Call) -> Offsets:
 # -- dead letters
 
 
-async def dead_letters(call: Call) -> MessageList:
-    query: DeadLettersQuery = call.query
-    letters = await call.queue.dead_letters(call.params["topic"], group=query.group, limit=query.limit)
-    return MessageList([render(letter) for letter in letters])
+class Redriven(msgspec.Struct):
+    """How many are deliverable again, and how many could not be, with the ids of the first of these."""
+
+    messages: int
+    skipped: list[str]
+    skipped_count: int
 
 
-async def redrive(call: Call) -> Affected:
+async def redrive(call: Call) -> Redriven:
     body: RedriveBody = call.body
-    return Affected(await call.queue.redrive(call.params["topic"], body.ids, group=body.group))
+    count = await call.queue.redrive(call.params["topic"], body.ids, group=body.group)
+    return Redriven(int(count), count.skipped, count.skipped_count)
 
 
 async def delete_dead_letter(call: Call) -> None:
     letter_id = call.params["id"]
     info = await call.link.ask(GetTopic(call.topic))
     letter = (await call.link.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
-    is_ours = letter.headers.get("ortoo-origin", "").startswith(f"{info.id}.")
-    if not is_ours or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
+    if not is_letter(letter, info) or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
         raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")
     await call.queue.delete_message(letter_id)
 
@@ -174,12 +167,12 @@ async def seek(call: Call) -> None:
     )
 
 
-async def list_group_messages(call: Call) -> MessageList:
+async def list_group_messages(call: Call) -> bytes:
     query: StateQuery = call.query
     found = await call.queue.messages(
         call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
     )
-    return MessageList([render(message) for message in found])
+    return await encode_messages(MessageList([]), found)
 
 
 async def list_keys(call: Call) -> KeysFound:

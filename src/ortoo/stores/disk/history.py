@@ -69,6 +69,8 @@ class Place(NamedTuple):
         return self.start + self.head.count
 
 
+_LOOKED_BYTES = 100  # to look whether a record is one of a partition's takes as long as to read so many
+
 Report = Callable[[str], None]  # is told of damage
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -133,7 +135,9 @@ class DiskHistory:
     def _logged(self, index: int) -> list[HistoryRecord]:
         assert self._commits is not None  # there are no blocks without a write-ahead log
         number, position = self.blocks.numbers[index], self.blocks.positions[index]
-        return self.mine(self._commits.read(number, position, self.topic))
+        records = self._commits.read(number, position, self.topic)
+        self._commits.spent += _LOOKED_BYTES * len(records)  # also where the commit was read before
+        return self.mine(records)
 
     def mine(self, records: Iterable[object]) -> list[HistoryRecord]:
         """Of a commit's records."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ortoo.model.errors import CorruptionError, UnavailableError
 from ortoo.model.names import TopicId
@@ -98,16 +98,17 @@ class Reader:
 
     # -- history
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[HistoryRecord]:
-        found: list[HistoryRecord] = []
+    async def history(self, topic: TopicId, partition: int, offset: int) -> AsyncIterator[list[HistoryRecord]]:
         at: int | None = 0
         while at is not None:
             await self._turn()
             history = self._catalog.histories.get((topic, partition))
             if history is None:
                 break
+            found: list[HistoryRecord] = []
             at = self._tell_some(history, offset, at, found)
-        return found
+            if found:
+                yield found
 
     def _tell_some(self, history: DiskHistory, offset: int, at: int, found: list[HistoryRecord]) -> int | None:
         """As much as may be in this turn; returns the number to go on from."""

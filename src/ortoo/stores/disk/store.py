@@ -210,8 +210,8 @@ class DiskStore:
         self._check_owner()
         return await self._reader.scan(topic, partition, start, count)
 
-    async def history(self, topic: TopicId, partition: int, offset: int) -> list[r.HistoryRecord]:
-        return await self._reader.history(topic, partition, offset)
+    def history(self, topic: TopicId, partition: int, offset: int) -> AsyncIterator[list[r.HistoryRecord]]:
+        return self._reader.history(topic, partition, offset)
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
         """A lease is not synced for its own sake. Who follows the history must not see what might never have been."""
