@@ -141,6 +141,17 @@ async def test_ten_retries_are_eleven_deliveries(home: Home) -> None:
     await home.post(f"{DOLLARS}/dlq/{again.id}/retry", None, 404)  # a message that is no dead letter
 
 
+async def test_dead_letters_are_listed_up_to_a_limit_and_by_group(home: Home) -> None:
+    await make(home)
+    await home.queue.publish_many("tasks/image", [b"a", b"b", b"c"])
+    for group in ("one", "two"):
+        await home.queue.reject(await home.queue.lease("tasks/image", group=group, max_messages=3))
+    assert (await home.get(f"{DOLLARS}/dlq"))["total"] == 6
+    assert (await home.get(f"{DOLLARS}/dlq", limit=2))["total"] == 2
+    assert {each["group"] for each in (await home.get(f"{DOLLARS}/dlq", group="two"))["messages"]} == {"two"}
+    await home.get(f"{DOLLARS}/dlq", 400, limit=0)
+
+
 async def test_only_a_dead_letter_of_the_queue_is_retried(home: Home) -> None:
     await make(home)
     await home.queue.publish("tasks/image", b"a")

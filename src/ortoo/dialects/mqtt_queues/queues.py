@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ortoo.broker.turns import Turns
-from ortoo.client import Queue
+from ortoo.client.dead_letters import DeadLetters, is_letter
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
@@ -41,6 +41,8 @@ _ORIGIN, _GROUP, _REASON, _ATTEMPTS, _ERROR = (
     "ortoo-error",
 )
 REASONS = {"attempts": "max_retries"}  # the document's name; the others are the same, or are not in it
+
+_LETTERS_BYTES = 16 * 1024 * 1024  # of values that are answered together
 
 _encode = msgspec.json.Encoder().encode
 
@@ -112,12 +114,16 @@ async def consumers(call: Call) -> ConsumerList:
 
 
 async def letters(call: Call) -> LetterList:
-    """The oldest first."""
+    """The oldest first; fewer when they are large."""
     query: LettersQuery = call.query
     info = await _info(call)
-    queue = Queue(call.link, namespace=info.namespace)
-    found = await queue.dead_letters(info.name, group=query.group, limit=min(query.limit, LETTERS_MAX))
-    shown = [_letter(info, letter) for letter in found]
+    limit, size = min(query.limit, LETTERS_MAX), 0
+    found: list[Received] = []
+    more = DeadLetters(call.link, info, query.group)
+    while len(found) < limit and size < _LETTERS_BYTES and (some := await more.take()) is not None:
+        found += some
+        size += sum(len(letter.value) for letter in some)
+    shown = [_letter(info, letter) for letter in found[:limit]]
     return LetterList(queue_of(info.name), queue_of(info.dlq), shown, len(shown))
 
 
@@ -146,9 +152,8 @@ async def retry(call: Call) -> Retried:
     info, letter_id = await _info(call), call.params["id"]
     ref = parse_message_id(letter_id)
     letter = (await call.link.ask(GetMessage(ref))).to_info().message
-    origin, group = letter.headers.get(_ORIGIN, ""), letter.headers.get(_GROUP)
     is_here = (letter.namespace, letter.topic) == (info.namespace, info.dlq)
-    if not is_here or not origin.startswith(f"{info.id}.") or group is None:
+    if not is_here or not is_letter(letter, info):
         raise NotFoundError(f"{queue_of(info.name)} has no dead letter {letter_id}")
-    await call.link.call(Redrive(ref, parse_message_id(origin), group, letter.key))
+    await call.link.call(Redrive(ref, parse_message_id(letter.headers[_ORIGIN]), letter.headers[_GROUP], letter.key))
     return Retried(letter_id, queue_of(info.name))
