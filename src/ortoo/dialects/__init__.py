@@ -7,5 +7,8 @@ from __future__ import annotations
 
 from ortoo.doors.http.routing import Dialect
 
-_ALL: tuple[Dialect, ...] = ()
+from .goqueue import GOQUEUE
+from .mqtt_queues import MQTT_QUEUES
+
+_ALL: tuple[Dialect, ...] = (GOQUEUE, MQTT_QUEUES)
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
