@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -53,6 +53,12 @@ _REFUSALS_PAUSE_S = 10.0
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+
+class FoundTopic(NamedTuple):
+    id: TopicId
+    config: TopicConfig
+    dlq: TopicName  # where its dead letters go, whether that exists yet or not
 
 
 class Gate:
@@ -258,6 +264,16 @@ class AuthorizedLink:
                 await self._broker.call(CreateTopic(topic, config))
             except ExistsError:
                 pass  # somebody else was first
+
+    def find_topic(self, topic: TopicName) -> FoundTopic | None:
+        """For whoever may read there, at once: what a dialect has to know of a topic to say what is asked of it."""
+        self.require("read", topic)
+        found = self._broker.find_topic(topic)
+        return None if found is None else FoundTopic(found.id, shown_config(found.config), found.dlq_name())
+
+    def now(self) -> int:
+        """By the clock of the queue, in ms since 1970."""
+        return self._broker.now()
 
     def check(self, request: R) -> R:
         """The request, as far as it is allowed; an error when it is not, or not any more."""
