@@ -17,6 +17,7 @@ import uvloop
 
 from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Sampler, SeriesReader, Throttle
 from ortoo.dialects import DIALECTS
+from ortoo.dialects.gomq import GomqDoor
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
 from ortoo.doors.tcp.server import TcpDoor
@@ -193,6 +194,8 @@ class Server:
             )
         if "tcp" in self._gates:
             doors["tcp"] = TcpDoor(self._gates["tcp"], self.settings.tcp, tls=tls, server=f"ortoo/{__version__}")
+        if "gomq" in self._gates:
+            doors["gomq"] = GomqDoor(self._gates["gomq"], self.settings.gomq, tls=tls)
         return doors
 
     def _tell_address(self, door: str, host: str, port: int) -> None:

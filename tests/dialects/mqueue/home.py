@@ -63,8 +63,9 @@ async def serving(
         for door in (web, own, tcp):
             await door.open()
             stack.push_async_callback(door.close, 1)
-        urls = [f"http://127.0.0.1:{door.address[1]}" for door in (web, own)]
-        home = Home(broker, gates["http"], *urls, f"ortoo://127.0.0.1:{tcp.address[1]}")
+        ports = [door.address[1] for door in (web, own, tcp)]
+        urls = [f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", f"ortoo://127.0.0.1:{ports[2]}"]
+        home = Home(broker, gates["http"], *urls)
         stack.push_async_callback(home.web.aclose)
         stack.push_async_callback(home.own.aclose)
         yield home

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 
-class Sample(NamedTuple):
+class Sample(msgspec.Struct, frozen=True):
     body: Any = None
     query: str = ""
-    params: dict[str, str] = {}
+    params: dict[str, str] = {}  # of its path; mqueue has none
 
 
 _ITEM = {"id": 1, "namespace": "payments", "topic": "orders"}

@@ -25,10 +25,20 @@ ENQUEUED = """[{
     "deliver_after": "2025-12-25T10:00:00Z"
   }]"""
 JSON = {"Content-Type": "application/json"}
-FIELDS = (
-    "ID Namespace Topic IdempotencyKey Priority Payload Metadata DeliverAfter LeaseExpiresAt LeaseOwner TTL Status Retries "
-    "CreatedAt UpdatedAt FirstFailedAt LastError"
-).split()
+FIELDS = [
+    *(
+        "ID",
+        "Namespace",
+        "Topic",
+        "IdempotencyKey",
+        "Priority",
+        "Payload",
+        "Metadata",
+        "DeliverAfter",
+        "LeaseExpiresAt",
+    ),
+    *("LeaseOwner", "TTL", "Status", "Retries", "CreatedAt", "UpdatedAt", "FirstFailedAt", "LastError"),
+]
 
 
 def named(item: int, **more: Any) -> dict[str, Any]:
@@ -95,7 +105,12 @@ async def test_the_lower_number_first_and_what_is_due_later_later() -> None:
     async with serving(clock=clock) as home:
         later = {"deliver_after": "2030-01-01T00:00:00.123456789Z"}
         items = [
-            {"namespace": "n", "topic": "t", "priority": priority, "payload": b64encode(str(priority).encode()).decode()}
+            {
+                "namespace": "n",
+                "topic": "t",
+                "priority": priority,
+                "payload": b64encode(str(priority).encode()).decode(),
+            }
             for priority in (7, 0, 3)
         ]
         assert len((await home.web.post("/enqueue", json=[*items, {**items[1], **later}])).json()) == 4
