@@ -12,7 +12,7 @@ from .figures import Figure, rates
 from .live.race import NAME as LIVE
 from .live.race import Race
 from .loads import LOADS, Load, plain
-from .server import dialects_goqueue, http, idle, latency, tcp, tenants
+from .server import dialects_goqueue, dialects_mqueue, http, idle, latency, tcp, tenants
 from .settings import Settings
 from .timing import Rates, best_of
 
@@ -45,7 +45,10 @@ def scenarios(race: Race) -> list[Scenario]:
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
         Scenario(LIVE, race.scenario),
-        *(Scenario(part.NAME, part.scenario) for part in (tcp, http, dialects_goqueue, latency, idle, tenants)),
+        *(
+            Scenario(part.NAME, part.scenario)
+            for part in (tcp, http, dialects_goqueue, dialects_mqueue, latency, idle, tenants)
+        ),
     ]
 
 

@@ -36,10 +36,11 @@ class Served(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Served]:
+def serving(folder: Path, *options: str) -> Iterator[Served]:
+    """`options` go to `ortoo serve`."""
     tcp, http, log = free_port(), free_port(), folder / "ortoo.log"
     command = [sys.executable, "-m", "ortoo", "serve", "--data", str(folder / "data")]
-    command += ["--tcp-port", str(tcp), "--http-port", str(http), "--set", "log.level=warning"]
+    command += ["--tcp-port", str(tcp), "--http-port", str(http), "--set", "log.level=warning", *options]
     with running(command, log=log) as process:
         wait_for_port(tcp, process, log)
         wait_for_port(http, process, log)

@@ -193,9 +193,10 @@ async def test_a_client_that_does_not_read_is_sent_no_more_than_it_may_have(home
         await slow.ask("SUBSCRIBE topic news")
         await slow.ask("SUBSCRIBE queue q")
         slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
-        payload = "x" * 500_000
-        for _ in range(60):
-            assert (await client.ask(f"PUBLISH topic news {payload}")).startswith("OK")
+        for _ in range(3):
+            await home.queue.publish_many("news", [b"x" * 500_000] * 20)
+        for _ in range(50):
+            await client.ask("PING")
         [session] = [session for session in home.door._sessions if session._conversation.is_subscribed]
         assert session._transport.get_write_buffer_size() < 12_000_000
         assert not session._writable.is_set()
@@ -205,6 +206,22 @@ async def test_a_client_that_does_not_read_is_sent_no_more_than_it_may_have(home
         slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(60):
             assert len((await slow.delivery())["payload"]) == 500_000
+
+
+async def test_answers_that_are_not_read_keep_further_commands_waiting(home: Home) -> None:
+    async with home.client() as slow, home.client() as client:
+        for n in range(40):
+            await home.queue.create_topic(f"{'q' * 240}{n}")
+        slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        slow.say(*["LIST_QUEUES"] * 5_000)  # with answers of 50 MB
+        await slow.writer.drain()
+        await until(lambda: any(not session._writable.is_set() for session in home.door._sessions))
+        for _ in range(200):
+            await client.ask("LIST_QUEUES")
+        assert max(session._transport.get_write_buffer_size() for session in home.door._sessions) < 1_000_000
+        slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(5_000):
+            assert (await slow.answer()).startswith("OK [")
 
 
 async def test_a_client_that_says_much_and_reads_nothing_is_not_read_from(home: Home) -> None:

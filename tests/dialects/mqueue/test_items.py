@@ -10,10 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.doors.http.connection import Connection
+from ortoo.model.commands import Lease
 from ortoo.model.settings import HttpSettings
 from ortoo.stores.disk import open_directory
 from ortoo.testing import ManualClock
 from tests.dialects.mqueue.home import Home, serving
+from tests.doors.tcp.home import until
 
 ITEM = {"namespace": "n", "topic": "t", "priority": 1, "payload": "eA=="}
 PLACE = {"namespace": "n", "topic": "t"}
@@ -96,24 +100,33 @@ async def test_a_dead_item_of_another_topic_is_not_deleted_by_this_ones_name(hom
     assert len((await home.web.get("/dlq?namespace=n&topic=a")).json()) == 1
 
 
-async def test_a_client_that_is_gone_gets_nothing_and_nothing_is_lost(home: Home) -> None:
+async def test_a_client_that_has_gone_meanwhile_holds_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     await home.web.post("/enqueue", json=[ITEM] * 100)
     host, port = home.web.base_url.host, home.web.base_url.port
-    request = f"GET {DEQUEUE}&limit=100 HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
-    for _ in range(20):
-        _, writer = await asyncio.open_connection(host, port)
-        writer.write(request)
-        await writer.drain()
+    _, writer = await asyncio.open_connection(host, port)
+    gone = asyncio.Event()
+    lost = Connection.connection_lost
+    lease = AuthorizedLink.lease
+
+    def connection_lost(connection: Connection, error: Exception | None) -> None:
+        lost(connection, error)
+        gone.set()
+
+    async def lease_late(link: AuthorizedLink, command: Lease) -> Any:
+        runs = await lease(link, command)
         writer.transport.abort()
-    taken = 0
-    async with asyncio.timeout(30):
-        while taken < 100:  # those whose leaving was noticed too late have a lease, which ends by itself
-            found = (await home.web.get(f"{DEQUEUE}&limit=100")).json() or []
-            info = await home.queue.group("t", "default", namespace="n")
-            taken = len(found) + taken
-            if info.ready == 0:
-                break
-    assert (await home.queue.group("t", "default", namespace="n")).backlog == 100
+        await gone.wait()
+        return runs
+
+    monkeypatch.setattr(Connection, "connection_lost", connection_lost)
+    monkeypatch.setattr(AuthorizedLink, "lease", lease_late)
+    writer.write(f"GET {DEQUEUE}&limit=100 HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+    await gone.wait()
+
+    async def is_back() -> bool:
+        return (await home.queue.group("t", "default", namespace="n")).ready == 100
+
+    await until(is_back, 30)
 
 
 async def test_many_clients_at_once_take_each_item_once(home: Home) -> None:
