@@ -30,6 +30,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/broker/sampler.py",  # it runs by itself: one topic, one listener or one second must not end the others
     "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds
+    "src/ortoo/dialects/gomq/conversation.py",  # a mistake of ours with one command must not take the connection with it
     "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
     "src/ortoo/client/handler.py",  # an error whose own words fail

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from ortoo.dialects.gomq.lines import LINE_BYTES_MAX, Lines, Said, parse
+from ortoo.dialects.gomq.lines import LINE_BYTES_MAX, Line, Lines, parse
 from ortoo.dialects.gomq.messages import to_outgoing
 from ortoo.model.errors import InvalidError, ProtocolError
 from tests.dialects.gomq.home import Home, serving
@@ -66,7 +66,7 @@ def test_any_line_is_a_command_or_a_refusal(line: bytes) -> None:
         said = parse(line)
     except InvalidError:
         return
-    assert isinstance(said, Said)
+    assert isinstance(said, Line)
     assert said.verb in (*_VERBS, "QUIT")
 
 

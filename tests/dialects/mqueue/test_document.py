@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from typing import Any
 
 import httpx
 import pytest
 
+from ortoo.app.authentication import make_authenticator
 from ortoo.auth import Authenticator
 from ortoo.dialects.mqueue import MQUEUE
+from ortoo.model.settings import AuthSettings, Settings
 from ortoo.testing import ManualClock
 from tests.dialects.mqueue.home import Home, serving
 from tests.dialects.mqueue.samples import SAMPLES
@@ -192,6 +195,22 @@ async def test_a_token_is_taken_in_either_spelling(header: str) -> None:
             right = await client.get("/dequeue?namespace=n&topic=t", headers={header: f"Bearer {TOKEN}"})
             assert (right.status_code, right.json()) == (200, None)
         assert (await home.own.get("/health")).text == "OK"
+
+
+async def test_the_documents_jwt_opens_with_its_secret() -> None:
+    secret = "fYXSb6rYIpxCKOvIv5hKWKph+2B//Wie9kV7sj6Ot44="
+    auth = AuthSettings(secret=secret, default_scope="read,write", default_namespace="*")
+    head, claims = b'{"alg":"HS256","typ":"JWT"}', b'{"sub": "test-user", "exp": 1930000000}'
+    signed = b".".join(urlsafe_b64encode(part).rstrip(b"=") for part in (head, claims))
+    signature = urlsafe_b64encode(hmac.digest(secret.encode(), signed, "sha256")).rstrip(b"=")
+    headers = {"Authorisation": f"Bearer {(signed + b'.' + signature).decode()}"}
+    async with serving(access=make_authenticator(Settings(data="memory", auth=auth))) as home:
+        assert (await home.own.post("/enqueue", content=ENQUEUED, headers=headers)).json() == [1]
+        answer = await home.own.get("/dequeue?namespace=default&topic=leads", headers=headers)
+        assert len(answer.json()) == 1
+        assert (await home.own.post("/ack", json=named(1), headers=headers)).text == "OK"
+        refused = await home.own.post("/dlq/delete", json=named(1), headers=headers)
+        assert refused.status_code == 404  # and 403 where there is one: that needs an admin
 
 
 async def test_a_server_that_is_not_ready_is_not_healthy() -> None:

@@ -28,7 +28,7 @@ from ortoo.model.names import DEFAULT_GROUP, MessageRef, TopicName
 from ortoo.model.queries import GetStats, ListTopics
 from ortoo.model.replies import IdState, Placed
 
-from .lines import Said
+from .lines import Line
 from .messages import to_outgoing
 from .places import CONFIGS, Kind, find_place, is_topic, names_of
 from .subscriptions import Reader, Subscription
@@ -62,7 +62,7 @@ class Conversation:
         """For who needs no token, or has shown a certificate."""
         self._link = self._admit(None)
 
-    async def answer(self, said: list[Said]) -> list[bytes]:
+    async def answer(self, said: list[Line]) -> list[bytes]:
         """A line for each. Several are of the same kind, for the same queue or topic: they are done together."""
         first = said[0]
         try:
@@ -87,7 +87,7 @@ class Conversation:
             raise UnauthenticatedError(_UNAUTHORIZED)
         return self._link
 
-    async def _auth(self, said: Said) -> str:
+    async def _auth(self, said: Line) -> str:
         link = self._admit(said.words[0])
         if self._link is not None:
             await self.leave()
@@ -95,12 +95,12 @@ class Conversation:
         self._link = link
         return "authenticated"
 
-    async def _quit(self, said: Said) -> str:
+    async def _quit(self, said: Line) -> str:
         return "goodbye"
 
     # -- publishing and settling
 
-    async def _publish(self, said: list[Said]) -> list[bytes]:
+    async def _publish(self, said: list[Line]) -> list[bytes]:
         place, link = find_place(self.link, said[0].words[1]), self.link
         if not all(one.rest.strip() for one in said):
             raise InvalidError("missing required parameter")
@@ -110,7 +110,7 @@ class Conversation:
         refs = map(MessageRef, [placed.topic] * len(said), placed.partitions, placed.offsets)
         return [_line("OK", ids.to_uuid(ref)) for ref in refs]
 
-    async def _settle(self, said: list[Said]) -> list[bytes]:
+    async def _settle(self, said: list[Line]) -> list[bytes]:
         first, link = said[0], self.link
         done = "acknowledged" if first.verb == "ACK" else "nacked"
         place = find_place(link, first.words[0])
@@ -133,7 +133,7 @@ class Conversation:
 
     # -- subscriptions
 
-    async def _subscribe(self, said: Said) -> str:
+    async def _subscribe(self, said: Line) -> str:
         kind, name = _kind(said), said.words[1]
         if (kind, name) in self._subscriptions:
             raise ExistsError(f"already subscribed to {kind}")
@@ -167,7 +167,7 @@ class Conversation:
             del self._subscriptions[key]
             await self._end(subscription)
 
-    async def _unsubscribe(self, said: Said) -> str:
+    async def _unsubscribe(self, said: Line) -> str:
         """What was delivered may still be acked."""
         subscription = self._subscriptions.pop((said.words[0], said.words[1]), None)
         if subscription is None:
@@ -212,7 +212,7 @@ class Conversation:
 
     # -- queues and topics
 
-    async def _create(self, said: Said) -> str:
+    async def _create(self, said: Line) -> str:
         kind = _kind_of_verb(said.verb)
         place = find_place(self.link, said.words[0])
         try:
@@ -221,7 +221,7 @@ class Conversation:
             raise ExistsError(f"{kind} already exists: {said.words[0]}") from None
         return f"{kind} created"
 
-    async def _delete(self, said: Said) -> str:
+    async def _delete(self, said: Line) -> str:
         kind = _kind_of_verb(said.verb)
         try:
             await self.link.call(DeleteTopic(find_place(self.link, said.words[0])))
@@ -229,14 +229,14 @@ class Conversation:
             raise NotFoundError(f"{kind} not found: {said.words[0]}") from None
         return f"{kind} deleted"
 
-    async def _list(self, said: Said) -> str:
+    async def _list(self, said: Line) -> str:
         kind: Kind = "queue" if said.verb == "LIST_QUEUES" else "topic"
         return _encode(names_of(kind, await self._infos())).decode()
 
     async def _infos(self) -> Any:
         return await self.link.ask(ListTopics(namespace_of(self.link)))
 
-    async def _stats(self, said: Said) -> str:
+    async def _stats(self, said: Line) -> str:
         infos, stats = await self._infos(), await self.link.ask(GetStats())
         counters = stats.counters
         return _encode(
@@ -255,7 +255,7 @@ class Conversation:
         ).decode()
 
 
-_DO: dict[str, Callable[[Conversation, Said], Any]] = {
+_DO: dict[str, Callable[[Conversation, Line], Any]] = {
     "AUTH": Conversation._auth,
     "QUIT": Conversation._quit,
     "SUBSCRIBE": Conversation._subscribe,
@@ -270,7 +270,7 @@ _DO: dict[str, Callable[[Conversation, Said], Any]] = {
 }
 
 
-def _kind(said: Said) -> Kind:
+def _kind(said: Line) -> Kind:
     return "queue" if said.words[0] == "queue" else "topic"
 
 
@@ -278,7 +278,7 @@ def _kind_of_verb(verb: str) -> Kind:
     return "queue" if verb.endswith("QUEUE") else "topic"
 
 
-def _outcome(said: Said) -> Outcome:
+def _outcome(said: Line) -> Outcome:
     """A nack is tried again, unless it says that it shall not."""
     if said.verb == "ACK":
         return "ack"

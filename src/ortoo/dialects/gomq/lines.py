@@ -44,7 +44,7 @@ def _too_long() -> ProtocolError:
     return ProtocolError(f"message too large: a line has at most {LINE_BYTES_MAX} bytes")
 
 
-class Said(NamedTuple):
+class Line(NamedTuple):
     """A command: its verb in capitals, the words that it needs, and the rest of the line as it came."""
 
     verb: str
@@ -75,7 +75,7 @@ _KINDS = ("queue", "topic")
 _OF_A_KIND = ("PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE")
 
 
-def parse(line: bytes) -> Said:
+def parse(line: bytes) -> Line:
     """InvalidError says what is wrong, as GoMQ does."""
     verb_bytes, rest = _word(line)
     verb = verb_bytes.decode("ascii", errors="replace").upper()
@@ -95,7 +95,7 @@ def parse(line: bytes) -> Said:
         words[0] = words[0].lower()
         if words[0] not in _KINDS:
             raise InvalidError("invalid command: it is for a queue or a topic")
-    return Said(verb, tuple(words), rest, len(line))
+    return Line(verb, tuple(words), rest, len(line))
 
 
 def _word(text: bytes) -> tuple[bytes, bytes]:

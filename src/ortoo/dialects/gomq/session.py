@@ -16,7 +16,7 @@ from ortoo.doors.unsent import unsent
 from ortoo.model.errors import OrtooError
 
 from .conversation import Conversation, error_line
-from .lines import Lines, Said, parse
+from .lines import Line, Lines, parse
 from .subscriptions import Reader
 
 IDLE_SECONDS = 30.0
@@ -44,7 +44,7 @@ class Session(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until the connection is made
         self._visit: Visit | None = None
         self._lines = Lines()
-        self._next: Said | None = None  # was read, and is not of those before
+        self._next: Line | None = None  # was read, and is not of those before
         self._doing = 0  # bytes of the commands under way
         self._share = Share(door.gate.budget, self._regulate, self._cut)
         self._worker: asyncio.Task[None] | None = None
@@ -150,9 +150,9 @@ class Session(asyncio.Protocol):
         if said:
             self._worker = self._loop.create_task(self._answer(said))
 
-    def _gather(self) -> list[Said]:
+    def _gather(self) -> list[Line]:
         """The next command, and those behind it that can be done together with it."""
-        said: list[Said] = []
+        said: list[Line] = []
         size = 0
         while len(said) < TOGETHER_MAX and size < TOGETHER_BYTES:
             one = self._next or self._read()
@@ -167,7 +167,7 @@ class Session(asyncio.Protocol):
         self._doing = size + (0 if self._next is None else self._next.size)
         return said
 
-    def _read(self) -> Said | None:
+    def _read(self) -> Line | None:
         """What is no command is answered when its turn comes."""
         line = self._lines.next()
         if line is None:
@@ -175,9 +175,9 @@ class Session(asyncio.Protocol):
         try:
             return parse(line)
         except OrtooError as error:
-            return Said("", (), error_line(error), len(line))
+            return Line("", (), error_line(error), len(line))
 
-    async def _answer(self, said: list[Said]) -> None:
+    async def _answer(self, said: list[Line]) -> None:
         while said and not self._is_leaving:
             self.heard, self._unheard = self._loop.time(), 0
             for line in await self._answers(said):
@@ -202,7 +202,7 @@ class Session(asyncio.Protocol):
         self._hold()
         self._regulate()
 
-    async def _answers(self, said: list[Said]) -> list[bytes]:
+    async def _answers(self, said: list[Line]) -> list[bytes]:
         if not said[0].verb:
             return [one.rest for one in said]
         assert self._visit is not None
@@ -276,6 +276,6 @@ class Session(asyncio.Protocol):
         self._transport.abort()
 
 
-def _are_alike(first: Said, other: Said) -> bool:
+def _are_alike(first: Line, other: Line) -> bool:
     count = _SAME.get(first.verb)
     return count is not None and other.verb == first.verb and other.words[:count] == first.words[:count]

@@ -57,6 +57,8 @@ async def _settle(call: Call, outcome: Outcome) -> Answer:
             states = await call.link.call(
                 SettleById(outcome, list(refs), DEFAULT_GROUP, topic.namespace, topic.name, error or None)
             )
+        if states.count("settled") == len(states):
+            continue
         unknown += [number for number, state in zip(numbers, states, strict=True) if state == "unknown"]
         lost += [number for number, state in zip(numbers, states, strict=True) if state == "lost"]
     if unknown:
