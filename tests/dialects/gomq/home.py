@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from ortoo.auth import Authenticator
 from ortoo.broker import Broker, Budget, Gate, Presence
 from ortoo.broker.access import Authenticator as Access
 from ortoo.dialects.gomq import GomqDoor
+from ortoo.doors.listening import ServerTls
 from ortoo.doors.tcp import TcpDoor
 from ortoo.model.settings import GomqSettings, LimitSettings, TcpSettings
 from ortoo.ports import Clock, Store
@@ -105,11 +107,12 @@ async def serving(
     store: Store | None = None,
     limits: LimitSettings | None = None,
     budget: int = 1 << 30,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock())
     shared = (access or Authenticator(None), limits or LimitSettings(), Budget(budget), Presence(broker))
     gates = {name: Gate(name, broker, *shared) for name in ("gomq", "tcp")}
-    door = GomqDoor(gates["gomq"], GomqSettings(port=0))
+    door = GomqDoor(gates["gomq"], GomqSettings(port=0), tls=None if tls is None else ServerTls(lambda: tls))
     tcp = TcpDoor(gates["tcp"], TcpSettings(port=0))
     async with AsyncExitStack() as stack:
         await broker.open()
