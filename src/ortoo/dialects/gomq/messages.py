@@ -102,20 +102,21 @@ def to_lines(run: LeasedRun, source: str, name: str) -> Iterator[bytes]:
     headers = columns.headers or [None] * count
     priorities = columns.priorities or [DEFAULT_PRIORITY] * count
     rows = zip(columns.offsets, columns.values, headers, priorities, columns.timestamps, strict=True)
+    instants = {stamp: instant_text(stamp, digits=0) for stamp in set(columns.timestamps)}
     for offset, value, own, priority, stamp in rows:
         found = _Delivered(
             ids.to_uuid(MessageRef(taken.topic_id, taken.partition, offset)),
             source,
             name,
             value.decode(errors="replace"),
-            _headers(own, name, stamp),
+            _headers(own, name, instants[stamp]),
             min(PRIORITY_MAX, max(0, PRIORITY_MAX - priority)),
-            instant_text(stamp, digits=0),
+            instants[stamp],
         )
         yield b"MESSAGE %b\n" % _encode(found)
 
 
-def _headers(own: dict[str, str] | None, name: str, stamp: int) -> dict[str, str]:
+def _headers(own: dict[str, str] | None, name: str, instant: str) -> dict[str, str]:
     """Those of a dead letter are told by the names that GoMQ has for them."""
     if not own:
         return {}
@@ -126,7 +127,7 @@ def _headers(own: dict[str, str] | None, name: str, stamp: int) -> dict[str, str
     found["x-death-reason"] = _REASONS.get(reason, reason)
     found["x-original-queue"] = name.removesuffix("-dlq").removesuffix(".dlq")
     found["x-delivery-count"] = own.get("ortoo-attempts", "")
-    found["x-death-time"] = instant_text(stamp, digits=0)
+    found["x-death-time"] = instant
     if "ortoo-error" in own:
         found["x-error"] = own["ortoo-error"]
     return found

@@ -24,7 +24,7 @@ from .messages import to_lines
 from .places import Kind
 
 PREFETCH = 10  # messages of one subscription that are not acked
-_AT_ONCE = 10  # messages of a topic
+_AT_ONCE = 20  # messages of a topic
 _PATIENCE_MS = 60_000  # so long may a client read nothing, and its group stays; it is sent home before
 
 
