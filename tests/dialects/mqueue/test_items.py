@@ -219,6 +219,25 @@ async def test_a_limit_that_is_none_is_ten(home: Home, limit: str, count: int) -
     assert len(answer.json()) == count
 
 
+@pytest.mark.parametrize(
+    "instant",
+    ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "2020-01-01T00:00:00", "1969-12-31T23:59:59.9Z", None],
+)
+async def test_what_was_due_in_the_past_comes_at_once(home: Home, instant: str | None) -> None:
+    assert (await home.web.post("/enqueue", json=[{**ITEM, "deliver_after": instant}])).status_code == 200
+    assert len((await home.web.get(DEQUEUE)).json()) == 1
+
+
+async def test_an_instant_without_a_zone_is_utc() -> None:
+    clock = ManualClock()  # 2023-11-14T22:13:20Z
+    async with serving(clock=clock) as home:
+        await home.web.post("/enqueue", json=[{**ITEM, "deliver_after": "2023-11-14T22:13:30"}])
+        await clock.advance(9)
+        assert (await home.web.get(DEQUEUE)).json() is None
+        await clock.advance(1)
+        assert len((await home.web.get(DEQUEUE)).json()) == 1
+
+
 async def test_unknown_fields_are_passed_over(home: Home) -> None:
     answer = await home.web.post("/enqueue", json=[{**ITEM, "ttl": 5, "more": {"a": [1]}}])
     assert answer.status_code == 200

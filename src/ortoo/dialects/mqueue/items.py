@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 
 import msgspec
 
@@ -85,9 +86,12 @@ def _outgoing(items: list[NewItem], now: int) -> Outgoing:
 
 def _due_ms(item: NewItem, now: int) -> int | None:
     """None: at once, as what was due in the past is."""
-    if item.deliver_after is None:
+    after = item.deliver_after
+    if after is None:
         return None
-    due = round(item.deliver_after.timestamp() * 1000)  # the first year of all is what Go writes for none
+    if after.tzinfo is None:
+        after = after.replace(tzinfo=UTC)
+    due = round(after.timestamp() * 1000)  # the first year of all is what Go writes for none
     return due if due > now else None
 
 
