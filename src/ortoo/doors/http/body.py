@@ -276,6 +276,7 @@ class _Body(msgspec.Struct):
     acks: Raw = _NOTHING
     receipts: Raw = _NOTHING
     ids: Raw = _NOTHING
+    dedup_ids: Raw = _NOTHING
     parts: Raw = _NOTHING
     headers: Raw = _NOTHING  # from here on, of a request, which is one message; or of what is settled
     value: Raw = _NOTHING
@@ -283,7 +284,7 @@ class _Body(msgspec.Struct):
     error: Raw = _NOTHING
 
     def __post_init__(self) -> None:
-        for name in ("acks", "receipts", "ids", "parts"):
+        for name in ("acks", "receipts", "ids", "dedup_ids", "parts"):
             if _quotes(getattr(self, name)) > 2 * _MESSAGES_MAX:
                 raise InvalidError(f"a request has at most {_MESSAGES_MAX} {name}; send more requests")
         _check_headers(self.headers)
