@@ -424,6 +424,6 @@ async def test_names_of_refused_consumers_are_not_remembered(home: Home, monkeyp
         peer.writer.write(said("subscribe", id="s", topic="missing", consumer="c"))
         assert (await peer.hear())["code"] == "not_found"
         assert sessions[0]._consumers == set()
-        peer.writer.write(said("subscribe", id="s", topic="t", consumer="c"))
+        peer.writer.write(said("subscribe", id="s", topic="t", consumer="c", credit=1))
         assert (await peer.hear())["type"] == "subscribed"
         await until(lambda: len(sessions[0]._consumers) == 1)
