@@ -123,4 +123,7 @@ TARGETS = {
     ("state, a topic", "memory"): Target(5_000, "at most"),
     ("state, a partition", "memory"): Target(1_000, "at most"),
     ("state, an idle group", "memory"): Target(1_000, "at most"),
+    ("server, dialects, Queen", "first clients, push+pop+ack in 100s"): Target(50_000),
+    ("server, dialects, Queen", "later clients, push+pop+ack in 100s"): Target(50_000),
+    ("server, dialects, Queen", "push to pop beside them, median"): Target(10, "at most"),
 }

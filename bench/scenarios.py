@@ -12,7 +12,7 @@ from .figures import Figure, rates
 from .live.race import NAME as LIVE
 from .live.race import Race
 from .loads import LOADS, Load, plain
-from .server import dialects_goqueue, dialects_mqueue, http, idle, latency, tcp, tenants
+from .server import dialects_goqueue, dialects_mqueue, dialects_queen, http, idle, latency, tcp, tenants
 from .settings import Settings
 from .timing import Rates, best_of
 
@@ -47,7 +47,7 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario(LIVE, race.scenario),
         *(
             Scenario(part.NAME, part.scenario)
-            for part in (tcp, http, dialects_goqueue, dialects_mqueue, latency, idle, tenants)
+            for part in (tcp, http, dialects_goqueue, dialects_mqueue, dialects_queen, latency, idle, tenants)
         ),
     ]
 

@@ -26,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_messages: int
     http_requests: int  # with one message each
     http_seconds: int  # of wrk
+    dialect_messages: int  # through the API of another system
     latency_seconds: float
     idle_seconds: float
 
@@ -51,6 +52,7 @@ FULL = Settings(
     http_messages=1_000_000,
     http_requests=30_000,
     http_seconds=5,
+    dialect_messages=300_000,
     latency_seconds=5.0,
     idle_seconds=5.0,
 )
@@ -75,6 +77,7 @@ QUICK = Settings(
     http_messages=50_000,
     http_requests=2_000,
     http_seconds=1,
+    dialect_messages=20_000,
     latency_seconds=0.7,
     idle_seconds=1.0,
 )

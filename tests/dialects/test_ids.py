@@ -69,3 +69,17 @@ def test_instants() -> None:
     for text in ("", "now", "2024-13-01T00:00:00Z", "9999999999"):
         with pytest.raises(InvalidError, match="at must be an instant"):
             times.parse_instant("at", text)
+
+
+@given(st.lists(places, max_size=20))
+def test_many_uuids_are_read_as_one_by_one(found: list[MessageRef]) -> None:
+    texts = [ids.to_uuid(place) for place in found]
+    assert ids.from_uuids([*texts, "x", *texts]) == [*found, None, *found]
+
+
+@given(places, st.integers(0, 35), st.sampled_from("0123456789abcdefABCDEF-_ +g٣"))
+def test_a_uuid_with_one_other_sign_is_none_of_ours(place: MessageRef, at: int, sign: str) -> None:
+    text = ids.to_uuid(place)
+    other = text[:at] + sign + text[at + 1 :]
+    found = ids.from_uuid(other)
+    assert found is None or other.lower() == text

@@ -13,7 +13,7 @@ from ortoo.broker import Broker
 from ortoo.engine import Engine
 from ortoo.engine.dumps import peek
 from ortoo.engine.feed import Feed
-from ortoo.engine.keys import Waiting
+from ortoo.engine.key_lines import Waiting
 from ortoo.engine.leases import LeaseState
 from ortoo.engine.members import Members
 from ortoo.engine.picker import Budget, Picker

@@ -19,6 +19,7 @@ from .leased_ids import LeasedIds
 from .rights import NOWHERE
 from .turns import Turns
 
+_FEW = 200  # ids that are one piece, even if each is of another lease
 _IDS_A_UNIT = 50  # how many of them are looked for in the time that one unit of a turn takes
 
 
@@ -53,6 +54,8 @@ class Settling:
             await asyncio.sleep(0)  # for many ids, either takes some milliseconds
         if type(command) is Once:  # in one decision, or it could happen twice
             return self._submit(msgspec.structs.replace(command, command=wanted))
+        if len(wanted.ids) <= _FEW:
+            return self._submit(wanted)
         leased = find_leased(self._shell.state, wanted, self._shell.now())
         pieces = in_pieces(leased.runs, isinstance(wanted, SettleById) and wanted.is_failure)
         return self._submit(wanted) if len(pieces) == 1 else await self._settle_pieces(wanted, leased, pieces)

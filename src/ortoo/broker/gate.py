@@ -255,15 +255,28 @@ class AuthorizedLink:
                 self._note(Publish(topic, Outgoing([])), error)
                 raise
 
-    async def ensure_topic(self, topic: TopicName, config: TopicConfig) -> None:
-        """For whoever may publish there: what first use makes has these settings. Where topics are not made by first use, nothing
-        happens, and publishing tells."""
-        self.require("write", topic)
-        if self._broker.find_topic(topic) is None and self._broker.engine.state.auto_create:
+    async def ensure_topic(self, topic: TopicName, config: TopicConfig) -> TopicConfig | None:
+        """For whoever may publish there: what first use makes has these settings. The settings that it has now; None where topics
+        are not made by first use, and publishing will tell."""
+        found = self.settings_of(topic, "write")
+        if found is None and self._broker.engine.state.auto_create:
             try:
                 await self._broker.call(CreateTopic(topic, config))
             except ExistsError:
                 pass  # somebody else was first
+            found = self.settings_of(topic, "write")
+        return found
+
+    def settings_of(self, topic: TopicName, scope: Scope) -> TopicConfig | None:
+        """Of a topic that this client may use so, without secrets; None when there is none of that name."""
+        self.require(scope, topic)
+        found = self._broker.find_topic(topic)
+        return None if found is None else shown_config(found.config)
+
+    def name_of(self, topic: TopicId) -> TopicName | None:
+        """None when there is no such topic, or not for this client."""
+        name = self._topic_name(topic)
+        return name if name is not None and self.may_see(name) else None
 
     def find_topic(self, topic: TopicName) -> FoundTopic | None:
         """For whoever may read there, at once: what a dialect has to know of a topic to say what is asked of it."""

@@ -10,6 +10,7 @@ from ortoo.doors.http.routing import Dialect
 from .goqueue import GOQUEUE
 from .mqtt_queues import MQTT_QUEUES
 from .mqueue import MQUEUE
+from .queen import QUEEN
 
-_ALL: tuple[Dialect, ...] = (MQUEUE, GOQUEUE, MQTT_QUEUES)
+_ALL: tuple[Dialect, ...] = (QUEEN, MQUEUE, GOQUEUE, MQTT_QUEUES)
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}

@@ -10,11 +10,12 @@ keeps one key's messages in order; it knows only keys with something delivered o
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NoReturn, TypeAlias
 
 from xxhash import xxh3_64_intdigest
+
+from .key_lines import Waiting
 
 NO_KEY = 0
 _CHUNK_BITS = 16
@@ -159,50 +160,9 @@ class _NoKeys(KeyColumn):
 NO_KEYS: Final = _NoKeys()
 
 
-class Waiting:
-    """Offsets set aside, ascending; a list that is cheap to pop at the front."""
-
-    __slots__ = ("items", "start")
-
-    def __init__(self) -> None:
-        self.items: array[int] = array("Q")
-        self.start = 0
-
-    def __len__(self) -> int:
-        return len(self.items) - self.start
-
-    def __getitem__(self, index: int) -> int:
-        return self.items[self.start + index]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.items[self.start :])
-
-    def push(self, offset: int) -> None:
-        if self.start == len(self.items) or offset > self.items[-1]:
-            self.items.append(offset)
-        else:
-            insort(self.items, offset, lo=self.start)
-
-    def pop(self) -> int:
-        offset = self.items[self.start]
-        self.start += 1
-        if self.start > 32 and self.start * 2 > len(self.items):
-            del self.items[: self.start]
-            self.start = 0
-        return offset
-
-    def discard_first(self, offset: int) -> bool:
-        if self.start == len(self.items) or self.items[self.start] != offset:
-            return False
-        self.pop()
-        return True
-
-    def discard(self, offset: int) -> bool:
-        index = bisect_left(self.items, offset, lo=self.start)
-        if index == len(self.items) or self.items[index] != offset:
-            return False
-        del self.items[index]
-        return True
+def is_one(keys: array[int]) -> bool:
+    """Whether they are several messages of one key."""
+    return len(keys) > 1 and keys[0] == keys[-1] != NO_KEY and keys.count(keys[0]) == len(keys)
 
 
 class KeyOrder:
@@ -237,6 +197,8 @@ class KeyOrder:
         fronts = self.fronts
         aside: list[int] = []
         behind: list[int] = []
+        if is_one(keys) and fronts.get(keys[0], -1) < offsets[0]:
+            return self._offer_one(offsets, keys[0]), behind
         for offset, key in zip(offsets, keys, strict=True):
             if key == NO_KEY:
                 continue
@@ -254,6 +216,17 @@ class KeyOrder:
             aside.append(offset)
         return aside, behind
 
+    def _offer_one(self, offsets: array[int], key: int) -> list[int]:
+        """The same for messages of one key that come behind what is ready of it. Long lines of one are as usual as short ones
+        of many."""
+        if key not in self.fronts:
+            self.fronts[key] = offsets[0]
+            offsets = offsets[1:]
+        elif self.fronts[key] < 0:
+            self.blocked += len(offsets)
+        self.waiting.setdefault(key, Waiting()).push_all(offsets)
+        return offsets.tolist()
+
     def hold_all(self, keys: array[int]) -> None:
         """Messages with these keys are held, though they were never offered here. Nothing waits yet."""
         for key in keys:
@@ -263,6 +236,8 @@ class KeyOrder:
     def hold(self, offsets: array[int], keys: array[int]) -> None:
         """Ready messages, and next in line of those held by the same lease, were delivered."""
         fronts, waiting = self.fronts, self.waiting
+        if is_one(keys) and self._hold_one(offsets, keys[0]):
+            return
         for offset, key in zip(offsets, keys, strict=True):
             if fronts.get(key) == offset:
                 fronts[key] = -1
@@ -270,6 +245,18 @@ class KeyOrder:
                     self.blocked += len(waiting[key])
             elif key != NO_KEY:
                 self._hold_next(key, offset)
+
+    def _hold_one(self, offsets: array[int], key: int) -> bool:
+        """The same for the ready message of a key and those next in line; False when it is something else."""
+        line = self.waiting.get(key)
+        if line is None or self.fronts.get(key) != offsets[0] or not line.discard_firsts(offsets[1:]):
+            return False
+        self.fronts[key] = -len(offsets)
+        if line:
+            self.blocked += len(line)
+        else:
+            del self.waiting[key]
+        return True
 
     def _hold_next(self, key: int, offset: int) -> None:
         others = self.held(key)
@@ -284,6 +271,9 @@ class KeyOrder:
         """Held messages were settled. Returns those that become ready."""
         fronts, waiting = self.fronts, self.waiting
         ready: list[int] = []
+        if is_one(keys) and fronts[keys[0]] <= -len(keys):  # all but the last at once
+            fronts[keys[0]] += len(keys) - 1
+            keys = keys[:1]
         for key in keys:
             if key == NO_KEY:
                 continue

@@ -211,9 +211,22 @@ class Picker:
             if self._free_next(keys[turn], lane):
                 return taken
         while freed and freed[0] < before and len(taken) < count:
-            if self._take_freed(freed, taken, lane):
+            if len(freed) == 1 and not self.feed.partition.lanes and not self.feed.unsorted:
+                self._take_line(freed, taken, count, before)
+            elif self._take_freed(freed, taken, lane):
                 break
         return taken
+
+    def _take_line(self, freed: list[int], taken: list[int], count: int, before: int) -> None:
+        """Only one key is left, and nothing is more urgent: as many of it as there is room for."""
+        assert self.feed.keys is not None
+        key = self.feed.partition.keys.at(freed[0])
+        taken.append(freed.pop())
+        line, done = self.feed.keys.waiting.get(key), self.freed_count.get(key, 0)
+        if line is not None and (more := line.next(done, count - len(taken), before)):
+            taken.extend(more)
+            self.freed_count[key] = done + len(more)
+        self._free_next(key, 0)
 
     def _take_freed(self, freed: list[int], taken: list[int], lane: int) -> bool:
         offset = heappop(freed)

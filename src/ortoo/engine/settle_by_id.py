@@ -12,7 +12,7 @@ from typing import cast
 from ortoo.model import limits
 from ortoo.model.commands import ById, Extend, ExtendById, MessageId, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import MessageRef, TopicName
+from ortoo.model.names import MessageRef, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import IdState
 
@@ -22,8 +22,6 @@ from .publish import check_healthy
 from .settle import decide_extend, decide_settle
 from .state import State
 from .topic import Topic
-
-_Place = tuple[Topic, int]  # and partition
 
 
 def decide_settle_by_id(state: State, command: SettleById, now: int) -> Decision:
@@ -60,16 +58,24 @@ def find_leased(state: State, command: ById, now: int) -> Leased:
         for topic in topics_of(state, command.namespace, command.topic, command.group):
             known.look_into(topic, now)
     refs = [_ref_of(named, known) for named in command.ids]
-    places: dict[_Place, dict[int, MessageRef]] = {}
-    for ref in dict.fromkeys(filter(None, refs)):
-        holder = state.topics.get(ref.topic)
-        if holder is not None and _is_meant(holder, command) and _has(holder, ref):
-            places.setdefault((holder, ref.partition), {})[ref.offset] = ref
+    places: dict[tuple[int, int], dict[int, MessageRef]] = {}
+    for ref in filter(None, refs):
+        place = ref[:2]
+        if place not in places:
+            places[place] = {}
+        places[place][ref.offset] = ref
     runs: list[Run] = []
+    sorted_out: list[_Sorted] = []
+    for (topic_id, partition), asked in places.items():
+        holder = state.topics.get(TopicId(topic_id))
+        if holder is not None and _is_meant(holder, command) and 0 <= partition < len(holder.partitions):
+            check_healthy(holder, partition)  # before anything is called lost
+            sorted_out.append(_sort(holder, partition, asked, command.group, runs))
+    if sum(len(run.offsets) for run in runs) == len(refs):  # as mostly: each is leased, and named once
+        return Leased(["settled"] * len(refs), runs, refs)
     found: dict[MessageRef, IdState] = {}
-    for (topic, partition), asked in places.items():
-        check_healthy(topic, partition)  # before anything is called lost
-        _sort(topic, partition, asked, command.group, runs, found)
+    for some in sorted_out:
+        found.update(some.states())
     return Leased(_states(refs, found), runs, refs)
 
 
@@ -81,31 +87,36 @@ def _is_meant(topic: Topic, command: ById) -> bool:
     return topic.name.namespace == command.namespace and command.topic in (None, topic.name.name)
 
 
-def _has(topic: Topic, ref: MessageRef) -> bool:
-    if not 0 <= ref.partition < len(topic.partitions):
-        return False
-    log = topic.partitions[ref.partition]
-    return log.start <= ref.offset < log.durable and ref.offset not in log.deleted
+class _Sorted:
+    """Messages of one partition that are there, by what they are for the group now."""
+
+    def __init__(
+        self, asked: dict[int, MessageRef], offsets: OffsetSet, leased: OffsetSet, unsettled: OffsetSet
+    ) -> None:
+        self._asked = asked
+        self._offsets = offsets
+        self._leased = leased
+        self._unsettled = unsettled
+
+    def states(self) -> dict[MessageRef, IdState]:
+        lost, done = self._unsettled - self._leased, self._offsets - self._unsettled
+        found: dict[MessageRef, IdState] = {}
+        for state, some in (("settled", self._leased), ("lost", lost), ("done", done)):
+            found.update(dict.fromkeys(map(self._asked.__getitem__, some), cast(IdState, state)))
+        return found
 
 
-def _sort(
-    topic: Topic,
-    partition: int,
-    asked: dict[int, MessageRef],
-    name: str,
-    runs: list[Run],
-    found: dict[MessageRef, IdState],
-) -> None:
-    """Messages of one partition, by what they are for the group now."""
+def _sort(topic: Topic, partition: int, asked: dict[int, MessageRef], name: str, runs: list[Run]) -> _Sorted:
+    """And what of it is leased, as runs."""
+    log = topic.partitions[partition]
+    offsets = OffsetSet(asked).within(log.start, log.durable)
+    if log.deleted:
+        offsets.subtract(log.deleted)
     group = topic.group_names.get(name)
     if group is None:
-        found.update(dict.fromkeys(asked.values(), "lost"))
-        return
-    offsets = OffsetSet(asked)
-    leased: OffsetSet = group.feeds.look(partition).leased & offsets
-    unsettled = group.feeds.look(partition).unsettled(offsets)
-    for state, some in (("settled", leased), ("lost", unsettled - leased), ("done", offsets - unsettled)):
-        found.update(dict.fromkeys(map(asked.__getitem__, some), cast(IdState, state)))
+        return _Sorted(asked, offsets, OffsetSet(), offsets)
+    feed = group.feeds.look(partition)
+    leased: OffsetSet = feed.leased & offsets
     for lease in group.holders.find(partition, leased) if leased else ():
         held = lease.held.get(partition)
         if held is None:
@@ -113,6 +124,7 @@ def _sort(
         mine = [held.first()] if len(held) == 1 else (leased & held).to_array().tolist()  # as with many leases mostly
         if mine and mine[0] in leased:
             runs.append(Run(topic.id, group.id, lease.id, partition, mine))
+    return _Sorted(asked, offsets, leased, feed.unsettled(offsets))
 
 
 def _states(refs: list[MessageRef | None], found: dict[MessageRef, IdState]) -> list[IdState]:
@@ -150,7 +162,7 @@ class DedupIds:
         self.wanted = set(ids)
         self.refs: dict[str, MessageRef] = {}
         self._group = group
-        self._leased: set[str] = set()
+        self._homes: dict[str, Topic] = {}
 
     @property
     def missing(self) -> set[str]:
@@ -164,11 +176,12 @@ class DedupIds:
                 self.add(dedup_id, ref, topic)
 
     def add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
-        if dedup_id not in self._leased and is_leased(topic, self._group, ref):
-            self._leased.add(dedup_id)
+        before = self.refs.get(dedup_id)
+        if before is None or (
+            not is_leased(self._homes[dedup_id], self._group, before) and is_leased(topic, self._group, ref)
+        ):
             self.refs[dedup_id] = ref
-        elif dedup_id not in self.refs:
-            self.refs[dedup_id] = ref
+            self._homes[dedup_id] = topic
 
     def add_leased(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         """Only if it is."""

@@ -20,6 +20,7 @@ Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` mea
 Port = Annotated[int, Meta(ge=0, le=65_535, description="The port. 0 picks a free one.")]
 
 DialectName = Literal["queen", "mqueue", "goqueue", "mqtt-queues"]
+QueenGeneration = Literal["auto", "first", "later"]
 
 
 class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +71,15 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dialect_cors_origins: Annotated[
         list[Text], Meta(description="Web sites whose pages may call `http.dialect_ports`. `*` means any site.")
     ] = []
+    queen_generation: Annotated[
+        QueenGeneration,
+        Meta(
+            description=(
+                "How a push is answered to clients of Queen: `first`, as its document says; `later`, with a list, as later "
+                "clients expect. `auto` tells them apart by what they send."
+            )
+        ),
+    ] = "auto"
 
 
 class GomqSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -138,7 +138,7 @@ class App:
         if endpoint.route.is_checked_later:
             check_nests(body)
         assert endpoint.decoder is not None
-        return await parse_body(endpoint.decoder, body)
+        return await parse_body(endpoint.decoder, body, endpoint.route.check)
 
     def _options(self, endpoints: dict[str, Endpoint], headers: dict[bytes, bytes]) -> Answer:
         allowed = _methods(endpoints)

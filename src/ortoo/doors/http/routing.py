@@ -40,6 +40,7 @@ class Route(msgspec.Struct, frozen=True):
     errors: tuple[type[OrtooError], ...] = ()  # besides those of what it does
     needs_token: bool = True
 
+    check: Callable[[bytes], None] | None = None  # in a dialect: refuses a body that has more than is worth building
     is_checked_later: bool = False  # the handler checks the body itself, to answer with the queue's own errors
 
     @property

@@ -1,0 +1,10 @@
+"""Queen's API, for its clients of both generations. See README.md."""
+
+from __future__ import annotations
+
+from ortoo.doors.http.routing import Dialect
+
+from .answers import refuse
+from .table import OWN_ROUTES, ROUTES
+
+QUEEN = Dialect("queen", "Queen", 6632, ROUTES, refuse, own_routes=OWN_ROUTES)

@@ -1,0 +1,294 @@
+"""Ack: what became of messages, by their transactionIds; with a leaseId only as long as that lease holds them.
+
+What was completed goes first, then what failed, the last message of a partition before the ones in front of it: a message that
+goes back in line takes the later ones with it, and they would not be counted as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+from operator import attrgetter
+from time import time
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.client.pieces import settle as settle_runs
+from ortoo.dialects.callers import namespace_of
+from ortoo.dialects.ids import from_uuids
+from ortoo.dialects.times import instant_text
+from ortoo.doors.http.call import Call
+from ortoo.model.commands import Extend, Run, Settle, SettleById
+from ortoo.model.errors import InvalidError
+from ortoo.model.names import MessageRef
+from ortoo.model.queries import FindMessages
+from ortoo.model.replies import IdState
+
+from .places import LeaseName, queue_of
+from .popping import group_name
+from .shapes import Ack, AckBatchBody, ExtendBody
+
+_AT_ONCE = 150  # commands under way together
+_OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
+    "completed": "ack",
+    "success": "ack",
+    "failed": "nack",
+    "retry": "nack",
+    "dlq": "reject",
+}
+_transaction_id, _status_sent = attrgetter("transaction_id"), attrgetter("status")
+_alike = attrgetter("status", "lease_id", "partition_id", "consumer_group")
+_NO_LEASE = "Invalid or expired lease: the message is not leased any more"
+_NO_MESSAGE = "There is no message with this transactionId"
+
+
+class Acknowledged(msgspec.Struct, rename="camel"):
+    transaction_id: str
+    status: str
+    consumer_group: str | None
+    acknowledged_at: str
+    error: str | UnsetType = UNSET
+
+
+class BatchResult(msgspec.Struct, rename="camel", gc=False):
+    transaction_id: str
+    status: str
+
+
+class BatchAcknowledged(msgspec.Struct):
+    processed: int
+    results: list[BatchResult]
+
+
+class LaterResult(msgspec.Struct, rename="camel", gc=False):
+    index: int
+    transaction_id: str
+    success: bool
+    status: str
+    error: str | None
+
+
+class Extended(msgspec.Struct, rename="camel"):
+    lease_id: str
+    success: bool
+    renewed: int
+    new_expires_at: str | None
+    expires_at: str | None
+    lease_expires_at: str | None = msgspec.field(name="lease_expires_at")
+    error: str | None
+
+
+async def ack(call: Call) -> Acknowledged | bytes:
+    body: Ack = call.body
+    [state] = await Acks(call.link, [body], None).settle()
+    if body.partition_id:
+        return msgspec.json.encode(_later_results([body], [state]))
+    error = UNSET if _has_effect(body, state) else _reason(state)
+    now = instant_text(round(time() * 1000))
+    return Acknowledged(transaction_id_of(body), _status(body, state), body.consumer_group, now, error)
+
+
+async def ack_batch(call: Call) -> BatchAcknowledged | bytes:
+    body: AckBatchBody = call.body
+    acks = body.acknowledgments
+    if acks is None:
+        raise InvalidError("acknowledgments must be an array")
+    states = await Acks(call.link, acks, body.consumer_group).settle()
+    if any(one.partition_id for one in acks):
+        return msgspec.json.encode(_later_results(acks, states))
+    if states.count("settled") == len(states):
+        results = list(map(BatchResult, map(_transaction_id, acks), map(_status_sent, acks)))
+    else:
+        pairs = zip(acks, states, strict=True)
+        results = [BatchResult(transaction_id_of(one), _status(one, state)) for one, state in pairs]
+    return BatchAcknowledged(len(results), results)
+
+
+def _later_results(acks: Sequence[Ack], states: Sequence[IdState]) -> list[LaterResult]:
+    count = len(acks)
+    if states.count("settled") == count:
+        ids, sent = map(_transaction_id, acks), map(_status_sent, acks)
+        return list(map(LaterResult, range(count), ids, [True] * count, sent, [None] * count))
+    results = []
+    for index, (one, state) in enumerate(zip(acks, states, strict=True)):
+        is_good = _has_effect(one, state)
+        error = None if is_good else _reason(state)
+        results.append(LaterResult(index, transaction_id_of(one), is_good, _status(one, state), error))
+    return results
+
+
+def _has_effect(ack: Ack, state: IdState) -> bool:
+    """To complete a message twice is to complete it once."""
+    return state == "settled" or (state == "done" and outcome_of(ack) == "ack")
+
+
+def _status(ack: Ack, state: IdState) -> str:
+    return ack.status or "" if _has_effect(ack, state) else "not_found"
+
+
+def _reason(state: IdState) -> str:
+    return _NO_MESSAGE if state == "unknown" else _NO_LEASE
+
+
+def outcome_of(ack: Ack) -> Literal["ack", "nack", "reject"]:
+    return _outcome(ack.status)
+
+
+def _outcome(status: str | None) -> Literal["ack", "nack", "reject"]:
+    outcome = _OUTCOMES.get(status or "")
+    if outcome is None:
+        raise InvalidError('status must be "completed" or "failed"')
+    return outcome
+
+
+def transaction_id_of(ack: Ack) -> str:
+    if not ack.transaction_id:
+        raise InvalidError("transactionId is required")
+    return ack.transaction_id
+
+
+class Finder:
+    """Which messages transactionIds mean."""
+
+    def __init__(self, link: AuthorizedLink) -> None:
+        self._link = link
+        self.namespace = namespace_of(link)
+
+    def queue_of(self, ack: Ack) -> str | None:
+        return queue_of(self._link, ack.partition_id, self.namespace) if ack.partition_id else None
+
+    async def refs(self, ids: Sequence[str], queue: str | None, group: str | None) -> list[MessageRef | None]:
+        """None where there is no such message, as far as is remembered."""
+        refs = from_uuids(ids)
+        named = [text for text, ref in zip(ids, refs, strict=True) if ref is None]
+        if not named:
+            return refs
+        places = await self._link.ask(FindMessages(self.namespace, named, queue, group))
+        found = iter(places)
+        return [next(found) if ref is None else ref for ref in refs]
+
+
+Bucket = tuple[str | None, str | None, str]  # the lease, the queue and the group that acks name alike
+
+
+class Acks:
+    """Those of one request."""
+
+    def __init__(self, link: AuthorizedLink, acks: Sequence[Ack], group: str | None) -> None:
+        self._link = link
+        self._acks = acks
+        self._group = group
+        self._find = Finder(link)
+        self._states: list[IdState] = ["unknown"] * len(acks)
+
+    async def settle(self) -> list[IdState]:
+        """What became of each."""
+        completed: dict[Bucket, list[int]] = {}
+        failed: dict[Bucket, list[int]] = {}
+        queues: dict[str | None, str | None] = {None: None, "": None}
+        if not all(map(_transaction_id, self._acks)):
+            raise InvalidError("transactionId is required")
+        rows: dict[tuple[str | None, ...], list[int]] = {}
+        for row, alike in enumerate(map(_alike, self._acks)):
+            if alike in rows:
+                rows[alike].append(row)
+            else:
+                rows[alike] = [row]
+        for (status, lease, partition, group), some in rows.items():
+            if partition not in queues:
+                queues[partition] = queue_of(self._link, partition or "", self._find.namespace)
+            bucket = lease or None, queues[partition], group_name(group or self._group)
+            (completed if _outcome(status) == "ack" else failed).setdefault(bucket, []).extend(some)
+        for bucket, some in completed.items():
+            await self._complete(bucket, some)
+        for bucket, some in failed.items():
+            await self._fail(bucket, some)
+        return self._states
+
+    def _ids(self, rows: Sequence[int]) -> list[str]:
+        return [self._acks[row].transaction_id or "" for row in rows]
+
+    async def _complete(self, bucket: Bucket, rows: list[int]) -> None:
+        lease, queue, group = bucket
+        ids = self._ids(rows)
+        if lease is None:
+            named = [ref or text for ref, text in zip(from_uuids(ids), ids, strict=True)]
+            states = await self._link.call(SettleById("ack", named, group, self._find.namespace, queue))
+            if len(rows) == len(self._states):
+                self._states = states
+                return
+            for row, state in zip(rows, states, strict=True):
+                self._states[row] = state
+            return
+        refs = await self._find.refs(ids, queue, group)
+        await self._settle_held(LeaseName(lease), rows, refs, "ack")
+
+    async def _settle_held(
+        self, lease: LeaseName, rows: Sequence[int], refs: Sequence[MessageRef | None], outcome: Any
+    ) -> None:
+        """As far as that lease holds them."""
+        offsets: dict[int, list[int]] = {}
+        for held in filter(None, refs):
+            if held.topic == lease.topic:
+                offsets.setdefault(held.partition, []).append(held.offset)
+        if not offsets:
+            return
+        runs = [lease.run(partition, some) for partition, some in offsets.items()]
+        error = self._acks[rows[0]].error if outcome != "ack" else None
+        settled = await settle_runs(self._link.call, Settle(outcome, runs, error, 0 if outcome == "nack" else None))
+        lost = _places(runs, settled.lost)
+        if not lost and sum(map(len, offsets.values())) == len(self._states):
+            self._states = ["settled"] * len(self._states)
+            return
+        for row, ref in zip(rows, refs, strict=True):
+            if ref is not None and ref.topic == lease.topic:
+                self._states[row] = "lost" if ref in lost else "settled"
+
+    async def _fail(self, bucket: Bucket, rows: list[int]) -> None:
+        """Each by itself, the last one first; they are asked for one behind the other, and become durable together."""
+        lease, queue, group = bucket
+        refs = await self._find.refs(self._ids(rows), queue, group)
+        held = None if lease is None else LeaseName(lease)
+        found = [(ref, row) for ref, row in zip(refs, rows, strict=True) if ref is not None]
+        found.sort(key=lambda pair: pair[0][1:], reverse=True)
+        left = iter(found)
+        while some := list(islice(left, _AT_ONCE)):
+            works = [self._fail_one(held, group, row, ref) for ref, row in some]
+            for answer in await asyncio.gather(*works, return_exceptions=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+
+    async def _fail_one(self, lease: LeaseName | None, group: str, row: int, ref: MessageRef) -> None:
+        one = self._acks[row]
+        outcome = outcome_of(one)
+        if lease is not None:
+            await self._settle_held(lease, [row], [ref], outcome)
+            return
+        delay_ms = 0 if outcome == "nack" else None
+        command = SettleById(outcome, [ref], group, self._find.namespace, None, one.error, delay_ms)
+        [self._states[row]] = await self._link.call(command)
+
+
+def _places(runs: list[Run], offsets: list[list[int]] | None) -> set[MessageRef]:
+    pairs = zip(runs, offsets or (), strict=False)
+    return {MessageRef(run.topic, run.partition, offset) for run, some in pairs for offset in some}
+
+
+async def extend(call: Call) -> Extended:
+    """All that the lease holds; there may be nothing left of it."""
+    body: ExtendBody = call.body
+    lease = LeaseName(call.params["lease"])
+    lease_ms = None if body.seconds is None else round(body.seconds * 1000)
+    settled = await call.link.call(Extend(lease.all(), lease_ms))
+    lost = sum(map(bool, settled.lost or ()))
+    renewed = len(lease.lasts) - lost
+    name = call.link.name_of(lease.topic)
+    config = None if name is None else call.link.settings_of(name, "read")
+    if not renewed or config is None:
+        return Extended(call.params["lease"], False, 0, None, None, None, _NO_LEASE)
+    until = instant_text(round(time() * 1000) + (lease_ms or round(config.lease * 1000)))
+    return Extended(call.params["lease"], True, renewed, until, until, until, None)

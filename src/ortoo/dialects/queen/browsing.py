@@ -1,0 +1,322 @@
+"""Single messages, and lists of them: by status, dead letters, and those beside one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from ortoo.client import Queue
+from ortoo.dialects.callers import namespace_of
+from ortoo.dialects.ids import to_uuid, to_uuids
+from ortoo.dialects.times import instant_text, parse_instant
+from ortoo.doors.http.call import Call
+from ortoo.model import limits
+from ortoo.model.commands import DeadLetter, DeleteMessage, Position, Redrive, RetryNow
+from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.message import Received
+from ortoo.model.names import MessageRef, TopicName, parse_message_id
+from ortoo.model.queries import FindMessages, GetMessage, GetTopic, ListMessages, ListTopics, Scan
+from ortoo.model.replies import MessageFound, MessageState, Page
+from ortoo.model.topic import TopicConfig
+
+from .acking import Finder
+from .options import DEFAULT_PARTITION, options_of, shown
+from .popping import group_name, shown_value, shown_values, transaction_ids
+from .scanning import keys_of
+from .shapes import DlqQuery, GroupQuery, MessagesQuery
+
+LIST_MAX = 1_000
+_SKIPPED_MAX = limits.BATCH_MESSAGES_MAX - LIST_MAX
+_LETTERS_MAX = limits.BATCH_MESSAGES_MAX  # that are looked through
+_TOPICS_MAX = 1_000  # that one list looks into
+_RELATED_MAX, _RELATED_MS, _RELATED_LOOK = 10, 3_600_000, 500
+_STATUSES: dict[str, tuple[MessageState, ...]] = {
+    "pending": ("ready", "delayed", "blocked"),
+    "processing": ("leased",),
+    "completed": ("done",),
+    "failed": ("dead",),
+    "dead_letter": ("dead",),
+}
+_STATUS_OF: dict[MessageState, str] = {
+    "ready": "pending",
+    "delayed": "pending",
+    "blocked": "pending",
+    "leased": "processing",
+    "done": "completed",
+    "dead": "dead_letter",
+}
+_CONFIG_SHOWN = ("leaseTime", "retryLimit", "retryDelay", "ttl", "priority")
+
+
+class MessageView(msgspec.Struct, rename="camel"):
+    id: str
+    transaction_id: str
+    queue_path: str
+    queue: str
+    partition: str
+    namespace: str | None
+    task: str | None
+    payload: Raw
+    data: Raw
+    created_at: str
+    status: str
+    statuses: dict[str, str] | UnsetType = UNSET  # by group
+    queue_config: dict[str, Any] | UnsetType = UNSET
+
+
+class MessageList(msgspec.Struct):
+    messages: list[MessageView]
+
+
+class Letter(msgspec.Struct, rename="camel"):
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    consumer_group: str | None
+    data: Raw
+    payload: Raw
+    error_message: str | None
+    retry_count: int
+    failed_at: str
+    created_at: str | None
+    reason: str | None
+
+
+class Letters(msgspec.Struct):
+    messages: list[Letter]
+    total: int
+
+
+class Done(msgspec.Struct, rename="camel", omit_defaults=True):
+    transaction_id: str
+    success: bool
+    deleted: bool = False
+    retried: bool = False
+    moved_to_dlq: bool = msgspec.field(default=False, name="movedToDLQ")
+
+
+async def list_messages(call: Call) -> MessageList:
+    """The oldest first, queue by queue; without a status, those that wait, that are being processed, and that are done."""
+    query: MessagesQuery = call.query
+    limit, skipped = _bounds(query.limit, query.offset)
+    statuses = [query.status] if query.status else ["pending", "processing", "completed", "dead_letter"]
+    for status in statuses:
+        if status not in _STATUSES:
+            raise InvalidError(f"status is one of {', '.join(_STATUSES)}, not {status[:40]!r}")
+    states = [state for status in statuses for state in _STATUSES[status]]
+    wanted = skipped + limit
+    found: list[MessageView] = []
+    for topic in await _topics(call, query):
+        config = call.link.settings_of(topic, "read")
+        if config is not None:
+            found += await _in_states(call, topic, config, group_name(query.consumer_group), states, wanted, query)
+        if len(found) >= wanted:
+            break
+    return MessageList(found[skipped:wanted])
+
+
+def _bounds(limit: int, offset: int) -> tuple[int, int]:
+    if not 0 <= offset <= _SKIPPED_MAX:
+        raise InvalidError(f"offset is 0 to {_SKIPPED_MAX}, not {offset}; name a partition or a status")
+    return min(max(limit, 1), LIST_MAX), offset
+
+
+async def _topics(call: Call, query: MessagesQuery) -> list[TopicName]:
+    namespace = namespace_of(call.link)
+    if query.queue:
+        return [TopicName(namespace, query.queue)]
+    labels = {name: value for name, value in (("namespace", query.namespace), ("task", query.task)) if value}
+    infos = await call.link.ask(ListTopics(namespace))
+    meant = [info for info in infos if info.config.labels.items() >= labels.items()]
+    return [TopicName(namespace, info.name) for info in meant[:_TOPICS_MAX]]
+
+
+async def _in_states(
+    call: Call,
+    topic: TopicName,
+    config: TopicConfig,
+    group: str,
+    states: Sequence[MessageState],
+    count: int,
+    query: MessagesQuery,
+) -> list[MessageView]:
+    """Before a group's first pop, all messages wait for it."""
+    found: list[tuple[int, MessageView]] = []
+    try:
+        for state in states:
+            for page in await call.link.ask(ListMessages(topic, group, state, count)):
+                found += zip(page.columns.timestamps, _views(page, config, _STATUS_OF[state]), strict=True)
+    except NotFoundError:
+        if "ready" in states:
+            for partition in range(config.partitions):
+                page = await call.link.ask(Scan(topic, partition, Position("start"), None, count))
+                found += zip(page.columns.timestamps, _views(page, config, "pending"), strict=True)
+    found.sort(key=lambda pair: pair[0])
+    views = [view for _, view in found]
+    return [view for view in views if view.partition == query.partition] if query.partition else views
+
+
+def _views(page: Page, config: TopicConfig, status: str) -> list[MessageView]:
+    columns, name = page.columns, page.topic.name
+    ids = to_uuids(page.topic_id, page.partition, columns.offsets)
+    values = shown_values(columns.values, columns.json)
+    namespace, task = config.labels.get("namespace"), config.labels.get("task")
+    rows = zip(ids, transaction_ids(columns, ids), keys_of(page), values, columns.timestamps, strict=True)
+    return [
+        MessageView(made, given, f"{name}/{key}", name, key, namespace, task, value, value, instant_text(stamp), status)
+        for made, given, key, value, stamp in rows
+    ]
+
+
+# -- one message
+
+
+async def _find(call: Call) -> MessageRef:
+    given = call.params["transaction_id"]
+    [ref] = await Finder(call.link).refs([given], None, None)
+    if ref is None:
+        raise NotFoundError("Message not found")
+    return ref
+
+
+async def _look(call: Call) -> tuple[MessageFound, TopicConfig]:
+    try:
+        found = await call.link.ask(GetMessage(await _find(call)))
+    except NotFoundError:
+        raise NotFoundError("Message not found") from None
+    return found, call.link.settings_of(found.page.topic, "read") or TopicConfig()
+
+
+async def show(call: Call) -> MessageView:
+    found, config = await _look(call)
+    statuses = {group: _STATUS_OF[state] for group, state in found.states.items()}
+    status = statuses.get(group_name(None)) or next(iter(statuses.values()), "pending")
+    [view] = _views(found.page, config, status)
+    options = shown(options_of(config))
+    view.queue_config = {name: options[name] for name in _CONFIG_SHOWN}
+    if len(statuses) > 1:
+        view.statuses = statuses
+    return view
+
+
+async def delete(call: Call) -> Done:
+    await call.link.call(DeleteMessage(await _find(call)))
+    return Done(call.params["transaction_id"], True, deleted=True)
+
+
+async def retry(call: Call) -> Done:
+    """Whatever it waits for, or became of it, it is delivered at once; in one group, or in all. A dead letter comes back."""
+    query: GroupQuery = call.query
+    found, _ = await _look(call)
+    page = found.page
+    ref = MessageRef(page.topic_id, page.partition, page.columns.offsets[0])
+    if "dead" in found.states.values():
+        queue = Queue(call.link, namespace=page.topic.namespace)
+        letters = await queue.dead_letters(page.topic.name, group=query.consumer_group, limit=_LETTERS_MAX)
+        mine = [letter for letter in letters if _origin(letter) == ref]
+        for letter in mine:
+            copy = parse_message_id(letter.id)
+            await call.link.call(Redrive(copy, ref, letter.headers["ortoo-group"], letter.key))
+        if mine:
+            return Done(call.params["transaction_id"], True, retried=True)
+    await call.link.call(RetryNow(ref, query.consumer_group))
+    return Done(call.params["transaction_id"], True, retried=True)
+
+
+async def move_to_dlq(call: Call) -> Done:
+    query: GroupQuery = call.query
+    await call.link.call(DeadLetter(await _find(call), query.consumer_group, "moved by hand"))
+    return Done(call.params["transaction_id"], True, moved_to_dlq=True)
+
+
+async def related(call: Call) -> MessageList:
+    """Those of the same partition around it: at most ten, none further away than an hour."""
+    found, config = await _look(call)
+    page = found.page
+    [offset], [stamp], [key] = page.columns.offsets, page.columns.timestamps, keys_of(page)
+    start = Position(offset=max(0, offset - _RELATED_LOOK))
+    around = await call.link.ask(Scan(page.topic, page.partition, start, None, 2 * _RELATED_LOOK))
+    columns = around.columns
+    rows = [
+        row
+        for row, (where, when, whose) in enumerate(
+            zip(columns.offsets, columns.timestamps, keys_of(around), strict=True)
+        )
+        if where != offset and whose == key and abs(when - stamp) <= _RELATED_MS
+    ]
+    nearest = sorted(sorted(rows, key=lambda row: abs(columns.offsets[row] - offset))[:_RELATED_MAX])
+    picked = msgspec.structs.replace(around, columns=columns.pick(nearest))
+    return MessageList(_views(picked, config, "") if nearest else [])
+
+
+# -- dead letters
+
+
+async def dead_letters(call: Call) -> Letters:
+    query: DlqQuery = call.query
+    if not query.queue:
+        raise InvalidError("queue is required")
+    limit, skipped = _bounds(query.limit, query.offset)
+    begins = parse_instant("from", query.begins) if query.begins else float("-inf")
+    ends = parse_instant("to", query.ends) if query.ends else float("inf")
+    queue = Queue(call.link, namespace=namespace_of(call.link))
+    group = group_name(query.consumer_group) if query.consumer_group else None
+    try:
+        found = await queue.dead_letters(query.queue, group=group, limit=_LETTERS_MAX)
+    except NotFoundError:
+        found = []
+    meant = [
+        letter
+        for letter in found
+        if begins <= letter.timestamp <= ends and query.partition in (None, "", letter.key or DEFAULT_PARTITION)
+    ]
+    shown = [await _letter(call, query.queue, letter) for letter in meant[skipped : skipped + limit]]
+    return Letters(shown, len(meant))
+
+
+async def _letter(call: Call, queue: str, letter: Received) -> Letter:
+    """With what the original was called and when it came, if it is still there."""
+    headers = letter.headers
+    ref = _origin(letter)
+    made = given = headers.get("ortoo-origin", "")
+    created = None
+    if ref is not None:
+        made = given = to_uuid(ref)
+        with suppress(NotFoundError):
+            columns = (await call.link.ask(GetMessage(ref))).page.columns
+            [given], created = transaction_ids(columns, [made]), instant_text(columns.timestamps[0])
+    value = shown_value(letter.value, is_json=letter.is_json)
+    attempts = headers.get("ortoo-attempts", "0")
+    return Letter(
+        made,
+        given,
+        queue,
+        letter.key or DEFAULT_PARTITION,
+        headers.get("ortoo-group"),
+        value,
+        value,
+        headers.get("ortoo-error"),
+        max(0, int(attempts) - 1) if attempts.isdigit() else 0,
+        instant_text(letter.timestamp_ms),
+        created,
+        headers.get("ortoo-reason"),
+    )
+
+
+def _origin(letter: Received) -> MessageRef | None:
+    """Headers can say anything."""
+    try:
+        return parse_message_id(letter.headers.get("ortoo-origin", ""))
+    except InvalidError:
+        return None
+
+
+LOOKING = (FindMessages, GetMessage)
+RETRYING = (*LOOKING, GetTopic, Scan, RetryNow, Redrive)
+LISTING = (ListTopics, ListMessages, Scan)
+LETTERS = (GetTopic, Scan, GetMessage)

@@ -1,0 +1,67 @@
+"""What clients are given to name a partition and a lease by, and read it back.
+
+partitionId   TOPIC.HASH                                      of the key; what is popped of one partition has the same
+leaseId       TOPIC.GROUP.LEASE.PARTITION-LAST[.PARTITION-LAST …]   what one pop took of one queue, and how far
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from xxhash import xxh3_64_hexdigest
+
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.model import limits
+from ortoo.model.commands import Run
+from ortoo.model.errors import InvalidError
+from ortoo.model.names import GroupId, LeaseId, TopicId
+from ortoo.model.replies import Taken
+
+_NUMBER = r"\d{1,18}"
+_PARTITION_ID = re.compile(rf"({_NUMBER})\.[0-9a-f]{{16}}", re.ASCII)
+_LEASE_ID = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:\.{_NUMBER}-{_NUMBER})+", re.ASCII)
+_LEASE_CHARS_MAX = 64 + 40 * limits.LEASE_PARTITIONS_MAX
+
+
+def partition_id(topic: TopicId, key: str) -> str:
+    return f"{topic}.{xxh3_64_hexdigest(key.encode())}"
+
+
+def queue_of(link: AuthorizedLink, partition: str, namespace: str) -> str | None:
+    """The queue of a partition; None when it is not known, which is also what others' are."""
+    found = _PARTITION_ID.fullmatch(partition)
+    name = None if found is None else link.name_of(TopicId(int(found[1])))
+    return name.name if name is not None and name.namespace == namespace else None
+
+
+def lease_id(taken: Iterable[Taken]) -> str:
+    """Of all that one lease took of one topic."""
+    lasts: dict[int, int] = {}
+    for run in taken:
+        lasts[run.partition] = max(lasts.get(run.partition, 0), *run.offsets)
+    parts = [f"{partition}-{last}" for partition, last in lasts.items()]
+    return f"{run.topic_id}.{run.group_id}.{run.lease}." + ".".join(parts)
+
+
+class LeaseName:
+    """A leaseId, read."""
+
+    __slots__ = ("group", "lasts", "lease", "topic")
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LEASE_CHARS_MAX or _LEASE_ID.fullmatch(text) is None:
+            raise InvalidError(f"{text[:60]!r} is not a leaseId; use it as it was popped")
+        topic, group, lease, *parts = text.split(".")
+        self.topic, self.group, self.lease = TopicId(int(topic)), GroupId(int(group)), LeaseId(int(lease))
+        self.lasts = {int(partition): int(last) for partition, _, last in (part.partition("-") for part in parts)}
+
+    def run(self, partition: int, offsets: list[int]) -> Run:
+        return Run(self.topic, self.group, self.lease, partition, offsets)
+
+    def all(self) -> list[Run]:
+        """All that it still holds."""
+        return [
+            Run(self.topic, self.group, self.lease, partition, [last], through=True)
+            for partition, last in self.lasts.items()
+        ]

@@ -1,0 +1,112 @@
+"""Transactions: acks and pushes that happen together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from ortoo.broker.gate import AuthorizedLink
+from ortoo.doors.http.call import Call
+from ortoo.model.commands import Run, Transact
+from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
+from ortoo.model.runs import merge_runs
+
+from .acking import Acks, Finder, outcome_of, transaction_id_of
+from .places import LeaseName
+from .popping import group_name
+from .pushing import Pushing
+from .shapes import ITEMS_MAX, Ack, Item, TransactionBody, TransactionStep
+
+
+class StepResult(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    index: int
+    type: str
+    transaction_id: str
+    success: bool = True
+    message_id: str | None = msgspec.field(default=None, name="message_id")
+    status: str | None = None
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    success: bool
+    results: list[StepResult] | None = None
+    error: str | None = None
+
+
+async def transact(call: Call) -> Outcome:
+    body: TransactionBody = call.body
+    steps = _checked(body)
+    items = [item for step in steps for item in step.items or ()]
+    acks: list[Ack] = [step for step in steps if step.type == "ack"]
+    completed = [one for one in acks if outcome_of(one) == "ack"]
+    failed = [one for one in acks if outcome_of(one) != "ack"]
+    pushing = Pushing(call.link, items)
+    publishes = await pushing.publishes() if items else []
+    try:
+        runs = await _runs(call.link, completed, body.required_leases or ())
+        placed = await call.link.call(Transact(runs, publishes)) if runs or publishes else []
+    except (LeaseLostError, NotFoundError) as error:
+        return Outcome(success=False, error=str(error))
+    if failed:  # to fail is to be delivered again, which is also what happens if this is never reached
+        await Acks(call.link, failed, None).settle()
+    ids, are_known = pushing.results(placed) if items else ([], [])
+    return Outcome(success=True, results=_results(steps, ids, are_known))
+
+
+def _checked(body: TransactionBody) -> Sequence[TransactionStep]:
+    if not body.operations:
+        raise InvalidError("operations must be a list of at least one push or ack")
+    if body.kv is not UNSET or body.timers is not UNSET:
+        raise InvalidError("keys, locks and timers are not served here; a transaction has acks and pushes")
+    for step in body.operations:
+        if step.type not in ("push", "ack"):
+            raise InvalidError(f"an operation is a push or an ack, not {(step.type or '')[:40]!r}")
+        if step.type == "push" and not step.items:
+            raise InvalidError("No items to push")
+        if step.type == "ack":
+            step.items = None
+    if sum(len(step.items or ()) for step in body.operations) > ITEMS_MAX:
+        raise InvalidError(f"a transaction has at most {ITEMS_MAX} messages")
+    return body.operations
+
+
+async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[str]) -> list[Run]:
+    """What is acked, as receipts of the leases that hold it."""
+    leases = [LeaseName(text) for text in dict.fromkeys(required)]
+    find = Finder(link)
+    by_place: dict[tuple[str | None, str], list[Ack]] = {}
+    for one in acks:
+        transaction_id_of(one)
+        by_place.setdefault((one.partition_id, group_name(one.consumer_group)), []).append(one)
+    runs: list[Run] = []
+    for (_, group), some in by_place.items():
+        queue = find.queue_of(some[0])
+        refs = await find.refs([transaction_id_of(one) for one in some], queue, group)
+        for one, ref in zip(some, refs, strict=True):
+            if ref is None:
+                raise NotFoundError(f"there is no message with transactionId {one.transaction_id!r}")
+            own = [LeaseName(one.lease_id)] if one.lease_id else leases
+            lease = next((each for each in own if each.topic == ref.topic and ref.partition in each.lasts), None)
+            if lease is None:
+                raise LeaseLostError(f"no lease was named that holds message {one.transaction_id!r}", [])
+            runs.append(lease.run(ref.partition, [ref.offset]))
+    return merge_runs(runs)
+
+
+def _results(steps: Sequence[TransactionStep], ids: Sequence[str], are_known: Sequence[bool]) -> list[StepResult]:
+    """One for each message that was pushed and each ack, in their order."""
+    results: list[StepResult] = []
+    pushed = zip(ids, are_known, strict=True)
+    for step in steps:
+        if step.type == "ack":
+            results.append(StepResult(len(results), "ack", transaction_id_of(step), status=step.status))
+        for item in step.items or ():
+            results.append(_pushed(len(results), item, *next(pushed)))
+    return results
+
+
+def _pushed(index: int, item: Item, message_id: str, is_known: bool) -> StepResult:
+    status = "duplicate" if is_known else "queued"
+    return StepResult(index, "push", item.transaction_id or message_id, message_id=message_id, status=status)

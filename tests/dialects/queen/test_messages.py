@@ -1,0 +1,197 @@
+"""Can messages be looked at, and changed, one by one, as with Queen? And transactions of its later clients?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.dialects.queen.home import Home
+
+
+def data(answer: Any) -> list[Any]:
+    return [message["data"] for message in answer["messages"]]
+
+
+async def filled(home: Home) -> list[dict[str, Any]]:
+    """One message in each state."""
+    await home.configure("q", {"retryLimit": 0, "dlqAfterMaxRetries": True}, namespace="shop")
+    for state in ("done", "dead", "leased", "waiting"):
+        await home.push("q", state, partition=state, transactionId=f"id-{state}")
+    popped = [(await home.pop("q", state))[0] for state in ("done", "dead", "leased")]
+    await home.ack(popped[0])
+    await home.ack(popped[1], "failed", error="broken")
+    return popped
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        ("pending", ["waiting"]),
+        ("processing", ["leased"]),
+        ("completed", ["done"]),
+        ("dead_letter", ["dead"]),
+        ("failed", ["dead"]),
+        (None, ["done", "dead", "leased", "waiting"]),
+    ],
+)
+async def test_messages_are_listed_by_status(home: Home, status: str | None, found: list[str]) -> None:
+    await filled(home)
+    query = {} if status is None else {"status": status}
+    for where in ({"queue": "q"}, {"namespace": "shop"}):
+        answer = await home.get("/messages", **where, **query)
+        assert data(answer) == found
+    assert data(await home.get("/messages", queue="q", partition="leased")) == ["leased"]
+    assert data(await home.get("/messages", queue="nosuch")) == []
+    assert data(await home.get("/messages", namespace="nosuch")) == []
+
+
+async def test_lists_have_pages(home: Home) -> None:
+    await home.push("q", *range(10))
+    assert data(await home.get("/messages", queue="q", limit=3)) == [0, 1, 2]
+    assert data(await home.get("/messages", queue="q", limit=3, offset=8)) == [8, 9]
+    await home.pop("q", "nosuch")  # makes the group
+    assert data(await home.get("/messages", queue="q", limit=3, offset=2, status="pending")) == [2, 3, 4]
+
+
+async def test_a_message_tells_its_state_in_each_group(home: Home) -> None:
+    await home.push("q", 1, transactionId="x")
+    await home.pop("q")
+    assert (await home.get("/messages/x"))["status"] == "processing"
+    await home.pop("q", "other", consumerGroup="g")
+    message = await home.get("/messages/x")
+    assert message["statuses"] == {"default": "processing", "g": "pending"}
+
+
+async def test_a_message_is_deleted(home: Home) -> None:
+    await home.push("q", 1, transactionId="x")
+    assert await home.delete("/messages/x") == {"transactionId": "x", "success": True, "deleted": True}
+    assert await home.pop("q") == []
+    assert (await home.delete("/messages/x", 404))["error"]
+    assert (await home.delete("/messages/nosuch", 404))["error"] == "Message not found"
+
+
+async def test_a_message_is_delivered_again(home: Home) -> None:
+    [done, dead, _] = await filled(home)
+    for message in (done, dead):
+        answer = await home.post(f"/messages/{message['transactionId']}/retry")
+        assert (answer["retried"], answer["transactionId"]) == (True, message["transactionId"])
+    assert [message["data"] for message in await home.pop("q", batch=5, partitions=5)] == ["done", "dead", "waiting"]
+    assert (await home.get("/dlq", queue="q"))["total"] == 0
+    assert (await home.post("/messages/nosuch/retry", None, 404))["error"] == "Message not found"
+
+
+async def test_a_message_is_moved_to_the_dead_letters(home: Home) -> None:
+    await filled(home)
+    assert (await home.post("/messages/id-waiting/dlq"))["movedToDLQ"] is True
+    assert await home.pop("q", "waiting") == []
+    assert [letter["data"] for letter in (await home.get("/dlq", queue="q"))["messages"]] == ["dead", "waiting"]
+    assert "pending in no group" in (await home.post("/messages/id-done/dlq", None, 400))["error"]
+
+
+async def test_messages_beside_one(home: Home) -> None:
+    await home.push("q", *range(30), partition="a")
+    [one] = await home.push("q", "other", partition="b")
+    messages = await home.pop("q", "a", batch=30)
+    answer = await home.get(f"/messages/{messages[20]['transactionId']}/related")
+    assert data(answer) == [15, 16, 17, 18, 19, 21, 22, 23, 24, 25]
+    assert data(await home.get(f"/messages/{one['id']}/related")) == []
+
+
+async def test_one_partition_is_emptied(home: Home) -> None:
+    await home.push("q", 1, 2, partition="a")
+    await home.push("q", 3, partition="b")
+    answer = await home.delete("/queues/q/clear", partition="a")
+    assert answer == {"cleared": True, "count": 2, "queue": "q", "partition": "a"}
+    assert [message["data"] for message in await home.pop("q", batch=5, partitions=5)] == [3]
+    assert (await home.delete("/queues/nosuch/clear", 404))["error"]
+
+
+async def test_a_queue_is_deleted(home: Home) -> None:
+    await home.push("q", 1)
+    assert await home.delete("/resources/queues/q") == {"deleted": True, "queue": "q", "existed": True}
+    assert await home.delete("/resources/queues/q") == {"deleted": True, "queue": "q", "existed": False}
+
+
+# -- transactions
+
+
+def step(message: dict[str, Any], status: str = "completed") -> dict[str, Any]:
+    return {"type": "ack", "status": status} | {name: message[name] for name in ("transactionId", "partitionId")}
+
+
+async def test_a_transaction_acks_and_pushes(home: Home) -> None:
+    await home.push("a", 1, 2, 3, transactionId=None)
+    messages = await home.pop("a", batch=3)
+    items = [{"queue": "b", "payload": 10, "transactionId": "ten"}, {"queue": "c", "payload": 20}]
+    body = {
+        "operations": [step(messages[0]), {"type": "push", "items": items}, step(messages[1], "failed")],
+        "requiredLeases": [messages[0]["leaseId"]],
+    }
+    answer = await home.post("/transaction", body, 200)
+    assert answer["success"] is True
+    assert [result["type"] for result in answer["results"]] == ["ack", "push", "push", "ack"]
+    assert answer["results"][1]["transactionId"] == "ten"
+    assert [message["data"] for message in await home.pop("b")] == [10]
+    assert [message["data"] for message in await home.pop("c")] == [20]
+    again = await home.pop("a", batch=3)
+    assert [(message["data"], message["retryCount"]) for message in again] == [(2, 1), (3, 0)]
+
+
+@pytest.mark.parametrize("leases", [[], ["1.1.1.0-0"]])
+async def test_a_transaction_needs_the_leases_of_its_messages(home: Home, leases: list[str]) -> None:
+    await home.push("a", 1)
+    [message] = await home.pop("a")
+    push = {"type": "push", "items": [{"queue": "b", "payload": 1}]}
+    body = {"operations": [step(message), push], "requiredLeases": leases}
+    answer = await home.post("/transaction", body, 200)
+    assert answer["success"] is False
+    assert "lease" in answer["error"]
+    assert await home.pop("b") == []
+    assert (await home.queue.group("a")).leased == 1
+
+
+async def test_a_transaction_whose_lease_is_over_does_nothing(home: Home) -> None:
+    await home.push("a", 1)
+    [message] = await home.pop("a")
+    await home.ack(message, "failed")
+    push = {"type": "push", "items": [{"queue": "b", "payload": 1}]}
+    body = {"operations": [step(message), push], "requiredLeases": [message["leaseId"]]}
+    assert (await home.post("/transaction", body, 200))["success"] is False
+    assert await home.pop("b") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"operations": []},
+        {"operations": [{"type": "nope"}]},
+        {"operations": [{"type": "push", "items": []}]},
+        {"operations": [{"type": "ack", "transactionId": "x"}]},
+        {"operations": [{"type": "ack", "status": "completed"}]},
+        {"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}], "requiredLeases": ["x"]},
+        {"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}], "kv": []},
+    ],
+)
+async def test_a_transaction_that_is_wrong(home: Home, body: Any) -> None:
+    assert (await home.post("/transaction", body, 400))["error"]
+    assert await home.pop("q") == []
+
+
+# -- leases
+
+
+async def test_a_lease_is_extended(home: Home) -> None:
+    await home.push("q", 1, 2)
+    messages = await home.pop("q", batch=2)
+    lease = messages[0]["leaseId"]
+    for body in (None, {}, {"seconds": 60}):
+        answer = await home.post(f"/lease/{lease}/extend", body)
+        assert (answer["success"], answer["leaseId"]) == (True, lease)
+        assert answer["newExpiresAt"] == answer["lease_expires_at"]
+    await home.ack(messages[0], "failed")
+    answer = await home.post(f"/lease/{lease}/extend")
+    assert (answer["success"], answer["newExpiresAt"]) == (False, None)
+    assert (await home.post("/lease/9.9.9.0-1/extend"))["success"] is False
+    assert (await home.post("/lease/nonsense/extend", None, 400))["error"]
