@@ -64,6 +64,7 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     lists = {"http.dialects": "queen", "http.dialect_ports": "goqueue=8080"}
     special = {"http.port": "80", "tcp.port": "80", "gomq.port": "80", "log.level": "debug", "log.format": "json"} | {
         "encryption_keys": "file:keys",
+        "http.queen_generation": "later",
         "limits.connections": "7",
         "tls.client_auth": "optional",
         "auth.jwks_refresh_seconds": "60",

@@ -184,7 +184,7 @@ class Server:
                 metrics=self._metrics.render,
                 ready=self.ready,
                 lake=self.settings.lake,
-                dialects=[DIALECTS[name] for name in self.settings.http.dialects if name in DIALECTS],
+                dialects=[DIALECTS[name] for name in self.settings.http.dialects],
             )
         for name, port in dialect_ports(self.settings.http).items():
             http = self.settings.http

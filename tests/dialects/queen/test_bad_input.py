@@ -15,7 +15,7 @@ from ortoo.dialects.queen.shapes import ITEMS_MAX
 from tests.dialects.queen.home import API, Home, serving
 
 BODIES = [route for route in QUEEN.routes if route.body is not None]
-WITH_BODY = [route.path.format(lease="1.1.1.0-0") for route in BODIES]
+WITH_BODY = [route.path.format(lease="1.1.1.0-0", group="g", queue="q") for route in BODIES]
 ITEM = {"queue": "q", "payload": 1}
 
 
@@ -106,7 +106,9 @@ async def test_unknown_fields_and_parameters_are_passed_over(home: Home) -> None
 
 async def test_methods_that_are_wrong(home: Home) -> None:
     for route in QUEEN.routes:
-        path = route.path.format(queue="q", partition="p", lease="l", transaction_id="x")
+        given = {"queue": "q", "partition": "p", "lease": "l", "transaction_id": "x"}
+        given |= {"group": "g", "partition_id": "p", "name": "n", "what": "w"}
+        path = route.path.format(**given)
         response = await home.web.request("PATCH", path)
         assert response.status_code == 405, path
         assert "error" in response.json()

@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ortoo.dialects.queen import QUEEN
+from ortoo.dialects.queen import table
 from ortoo.doors.http.routing import Route
 from tests.dialects.queen.home import API, Home, serving
 from tests.dialects.queen.samples import QUEUE, SAMPLES
 from tests.doors.roles import OURS, Roles
 
-ROUTES = {(route.method, route.path): route for route in (*QUEEN.routes, *QUEEN.own_routes)}
+ROUTES = {(route.method, route.path): route for route in (*table.ROUTES, *table.OWN_ROUTES)}
 
 
 def filled(given: Any, message: dict[str, Any]) -> Any:

@@ -102,9 +102,10 @@ def _parse(text: str) -> MessageRef:
     """An id of ours is understood, too."""
     if "." in text:
         return parse_message_id(text)
-    if len(text.replace("-", "")) != 32:
+    digits = text.replace("-", "")
+    if len(digits) != 32:
         raise InvalidError("invalid trace ID format: 32 hexadecimal digits")
-    ref = ids.from_uuid(text)
+    ref = ids.from_uuid("-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
     if ref is None:
         raise NotFoundError("trace not found")
     return ref
