@@ -20,7 +20,7 @@ from bench.settings import Settings
 from .http_connection import HttpConnection, to_request
 
 NAME = "server, dialects, Queen"
-_BATCH, _CONNECTIONS = 100, 4
+_BATCH, _CONNECTIONS = 100, 16
 _POLLS, _LIGHT_PUSHES = 1000, 200
 _API = "/api/v1"
 _QUEUE = "bench"

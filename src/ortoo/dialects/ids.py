@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from binascii import crc_hqx
 from collections.abc import Sequence
+from itertools import groupby
 
 from ortoo.model.names import MessageRef, TopicId
 
 # A UUID of version 8, whose 122 bits are free: topic, partition, offset, and a check that tells it from those that clients make.
-_TOPIC_BITS, _PARTITION_BITS, _OFFSET_BITS, _CHECK_BITS = 40, 14, 52, 16
-_VERSION, _VARIANT = 8, 0b10
-
-#   place   TOPIC 40 | PARTITION 14 | OFFSET 52
-#   UUID    60 of place, with the version among them | variant | 46 of place | CHECK 16
-_LOW_BITS = _OFFSET_BITS - 6  # of the place, beside the check
+#
+#   place   TOPIC 40 | PARTITION 14 | OFFSET 20 + 32
+#   UUID    HHHHHHHH-HHHH-8HHH-VHHH-LLLLLLLLCCCC    H: all but the last 32 bits, L: these, C: check, V: two bits of variant
+#
+# Messages of one partition differ in the last group only, which is read and written for each message that comes or goes.
+_PARTITION_BITS, _OFFSET_BITS, _LOW_BITS, _CHECK_BITS = 14, 52, 32, 16
 _LOW_MASK = (1 << _LOW_BITS) - 1
-_VARIANT_BITS = _VARIANT << _LOW_BITS + _CHECK_BITS
-_HEAD = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-8[0-9a-fA-F]{3}-")
+_VARIANT = 0b10
+_MIX = 0x9E3779B97F4A7C15  # a check of what is multiplied by this sees each digit that is another
+_HEAD = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-8[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-")
 
 _NUMBER_PARTITIONS = 1 << _PARTITION_BITS
 
@@ -27,26 +29,24 @@ def to_uuid(message: MessageRef) -> str:
 
 
 def to_uuids(topic: TopicId, partition: int, offsets: Sequence[int]) -> list[str]:
-    """Of messages of one partition: only the ends of their ids differ."""
-    base = (topic << _PARTITION_BITS | partition) << _OFFSET_BITS
-    heads: dict[int, tuple[str, int]] = {}
-    check, texts = crc_hqx, []
-    for offset in offsets:
-        high = offset >> _LOW_BITS
-        known = heads.get(high)
-        if known is None:
-            known = heads[high] = _head(base >> _LOW_BITS | high)
-        head, start = known
-        low = offset & _LOW_MASK
-        end = f"{_VARIANT_BITS | low << _CHECK_BITS | check(low.to_bytes(6, 'big'), start):016x}"
-        texts.append(f"{head}{end[:4]}-{end[4:]}")
+    """Of messages of one partition."""
+    base = (topic << _PARTITION_BITS | partition) << _OFFSET_BITS - _LOW_BITS
+    if max(offsets, default=0) <= _LOW_MASK:
+        return _with_head(base, offsets)
+    texts: list[str] = []
+    for high, some in groupby(offsets, lambda offset: offset >> _LOW_BITS):
+        texts += _with_head(base | high, [offset & _LOW_MASK for offset in some])
     return texts
 
 
-def _head(high: int) -> tuple[str, int]:
-    """What ids begin with, and the check of that."""
-    digits = f"{high:015x}"
-    return f"{digits[:8]}-{digits[8:12]}-{_VERSION}{digits[12:]}-", crc_hqx(high.to_bytes(8, "big"), 0)
+def _with_head(high: int, lows: Sequence[int]) -> list[str]:
+    digits, last = f"{high >> 14:015x}", _VARIANT << 14 | high & 0x3FFF
+    head, check = f"{digits[:8]}-{digits[8:12]}-8{digits[12:]}-{last:04x}-", _check(high)
+    return [f"{head}{low << 16 | low * _MIX >> 32 & 0xFFFF ^ check:012x}" for low in lows]
+
+
+def _check(high: int) -> int:
+    return crc_hqx(high.to_bytes(10, "big"), 0)
 
 
 def from_uuid(text: str) -> MessageRef | None:
@@ -57,27 +57,23 @@ def from_uuid(text: str) -> MessageRef | None:
 def from_uuids(texts: Sequence[str]) -> list[MessageRef | None]:
     """The same for many."""
     heads: dict[str, tuple[TopicId, int, int, int] | None] = {}
-    check, refs = crc_hqx, list[MessageRef | None]()
+    refs: list[MessageRef | None] = []
     for text in texts:
-        head = text[:19]
-        try:
-            known = heads[head]
-        except KeyError:
-            known = heads[head] = _read_head(head)
-        end = text[19:23] + text[24:]
-        if known is None or len(text) != 36 or text[23] != "-" or not (end.isalnum() and end.isascii()):
+        head, end = text[:24], text[24:]
+        if head not in heads:
+            heads[head] = _read_head(head)
+        known = heads[head]
+        if known is None or len(end) != 12 or not (end.isalnum() and end.isascii()):
             refs.append(None)
             continue
-        topic, partition, base, start = known
+        topic, partition, base, check = known
         try:
             number = int(end, 16)
         except ValueError:
             refs.append(None)
             continue
-        low = number >> _CHECK_BITS & _LOW_MASK
-        is_ours = number >> _LOW_BITS + _CHECK_BITS == _VARIANT and number & 0xFFFF == check(
-            low.to_bytes(6, "big"), start
-        )
+        low = number >> 16
+        is_ours = low * _MIX >> 32 & 0xFFFF ^ check == number & 0xFFFF
         refs.append(MessageRef(topic, partition, base | low) if is_ours else None)
     return refs
 
@@ -86,12 +82,10 @@ def _read_head(head: str) -> tuple[TopicId, int, int, int] | None:
     """Topic, partition, and the upper bits of the offset; and the check of it."""
     if _HEAD.fullmatch(head) is None:
         return None
-    high = int(head[:8] + head[9:13] + head[15:18], 16)
-    place = high << _LOW_BITS
-    rest = place >> _OFFSET_BITS
-    base = place & ((1 << _OFFSET_BITS) - 1)
-    topic, partition = TopicId(rest >> _PARTITION_BITS), rest & ((1 << _PARTITION_BITS) - 1)
-    return topic, partition, base, crc_hqx(high.to_bytes(8, "big"), 0)
+    high = int(head[:8] + head[9:13] + head[15:18], 16) << 14 | int(head[19:23], 16) & 0x3FFF
+    rest, offset = divmod(high, 1 << _OFFSET_BITS - _LOW_BITS)
+    topic, partition = divmod(rest, 1 << _PARTITION_BITS)
+    return TopicId(topic), partition, offset << _LOW_BITS, _check(high)
 
 
 def to_number(partition: int, offset: int) -> int:
