@@ -170,8 +170,9 @@ class DedupIds:
 
     def look_into(self, topic: Topic, now: int) -> None:
         """What the topic remembers. It costs no more than what is wanted, or what there is."""
+        window_ms = topic.dedup_window_ms
         for dedup_id in topic.dedup.seen.keys() & self.wanted:
-            ref = topic.dedup.find(dedup_id, now, topic.dedup_window_ms)
+            ref = topic.dedup.find(dedup_id, now, window_ms)
             if ref is not None:
                 self.add(dedup_id, ref, topic)
 
