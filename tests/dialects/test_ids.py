@@ -66,7 +66,14 @@ def test_instants() -> None:
     assert times.parse_instant("at", "2024-01-01") == 1_704_067_200
     assert times.instant_text(1_704_067_200_042) == "2024-01-01T00:00:00.042Z"
     assert times.instant_text(1_704_067_200_042, digits=0) == "2024-01-01T00:00:00Z"
-    for text in ("", "now", "2024-13-01T00:00:00Z", "9999999999"):
+    for text in (
+        "",
+        "now",
+        "2024-13-01T00:00:00Z",
+        "9999999999",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+    ):
         with pytest.raises(InvalidError, match="at must be an instant"):
             times.parse_instant("at", text)
 

@@ -191,3 +191,34 @@ def test_no_path_has_two_masters() -> None:
 
 def test_every_dialect_can_be_named_in_the_settings() -> None:
     assert set(DIALECTS) == set(get_args(DialectName))
+
+
+ACTING = [
+    "/api/v1/pop/queue/orders?autoAck=true",
+    "/dequeue?namespace=default&topic=orders",
+    "/api/v1/topics/orders/consume?group=default",
+]
+
+
+@pytest.mark.parametrize("path", ACTING)
+async def test_neither_a_picture_on_a_page_nor_a_look_takes_a_message(path: str) -> None:
+    async with serving() as place:
+        await publish_tcp(place)
+        for site in ("cross-site", "same-site"):
+            assert (await place.web.get(path, headers={"sec-fetch-site": site})).status_code == 403
+        looked = await place.web.head(path)
+        assert (looked.status_code, "HEAD" in looked.headers["allow"]) == (405, False)
+        assert (await place.queue.topic("orders")).groups == []
+        assert (await place.web.get(path, headers={"sec-fetch-site": "same-origin"})).status_code == 200
+
+
+async def test_a_forged_dead_letter_is_shown_like_any_other() -> None:
+    async with serving() as place:
+        await publish_tcp(place)
+        [message] = await place.queue.lease("orders")
+        await message.reject(error="no")
+        [letter] = await place.queue.dead_letters("orders")
+        await place.queue.publish("orders.dlq", b"forged", headers={**letter.headers, "ortoo-attempts": "\u00b2"})
+        assert len((await place.ask("GET", "/api/v1/dlq?queue=orders"))["messages"]) == 2
+        assert len(await place.ask("GET", "/dlq?namespace=default&topic=orders")) == 2
+        assert len((await place.ask("GET", "/api/v1/queues/$queue$orders/dlq"))["messages"]) == 2

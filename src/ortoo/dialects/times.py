@@ -11,6 +11,11 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 _PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ns|us|µs|ms|s|m|h|d)")
 
 
+def to_count(text: str, otherwise: int) -> int:
+    """Of a header, which can say anything."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else otherwise
+
+
 def parse_duration(what: str, text: str) -> float:
     """Seconds: of `30s`, `5m`, `1h30m`, `500ms`; a bare number is seconds."""
     if re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text):
@@ -25,7 +30,8 @@ def parse_instant(what: str, text: str) -> float:
     """Seconds since 1970 of an RFC 3339 instant; one without a zone is UTC."""
     try:
         found = datetime.fromisoformat(text)
-        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        in_utc = found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return in_utc.timestamp()
     except (ValueError, OverflowError):
         raise InvalidError(f"{what} must be an instant like 2025-12-25T10:00:00Z, not {text[:40]!r}") from None
 

@@ -116,3 +116,22 @@ async def _ends_well(home: Home, client: Any, has_quit: bool) -> None:
     while (answer := await client.answer()) not in ("PONG", "OK goodbye"):
         assert answer.startswith(("ERROR", "PONG")), answer
     assert has_quit == (answer == "OK goodbye")
+
+
+class Counting(bytearray):
+    """How often it was searched for the end of a line."""
+
+    searches = 0
+
+    def find(self, *args: Any) -> int:
+        self.searches += 1
+        return super().find(*args)
+
+
+def test_empty_lines_cost_no_more_than_one() -> None:
+    """They are skipped in one go: looking at each would keep everybody waiting."""
+    lines = Lines()
+    lines._data = counting = Counting()
+    lines.feed(b"\r\n \t" * 100_000 + b"PING\r\n\n\nQUIT\n")
+    assert [lines.next(), lines.next(), lines.next()] == [b"PING", b"QUIT", None]
+    assert (counting.searches, lines.held) == (3, 0)

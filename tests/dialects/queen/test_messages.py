@@ -195,3 +195,47 @@ async def test_a_lease_is_extended(home: Home) -> None:
     assert (answer["success"], answer["newExpiresAt"]) == (False, None)
     assert (await home.post("/lease/9.9.9.0-1/extend"))["success"] is False
     assert (await home.post("/lease/nonsense/extend", None, 400))["error"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"status": "failed"}, {"status": "failed", "transactionId": "t", "leaseId": "nonsense"}]
+)
+async def test_a_transaction_is_refused_before_any_of_it_has_happened(home: Home, wrong: dict[str, str]) -> None:
+    """Else whoever sends it again would push twice."""
+    push = {"type": "push", "items": [{"queue": "out", "payload": 1}]}
+    await home.post("/transaction", {"operations": [push, {"type": "ack", **wrong}]}, 400)
+    assert await home.pop("out") == []
+
+
+async def test_a_failed_ack_without_effect_is_told_in_a_transaction(home: Home) -> None:
+    push = {"type": "push", "items": [{"queue": "out", "payload": 1}]}
+    failed = {"type": "ack", "transactionId": "nobody", "status": "failed"}
+    answer = await home.post("/transaction", {"operations": [push, failed]})
+    assert [result.get("success", True) for result in answer["results"]] == [True, False]
+
+
+async def test_an_ack_is_of_the_queue_that_it_names(home: Home) -> None:
+    """Of a queue that has gone, it is of nothing; and a lease has one queue."""
+    await home.push("gone", 1, transactionId="same")
+    [old] = await home.pop("gone")
+    await home.push("here", 2, transactionId="same")
+    [mine] = await home.pop("here")
+    await home.delete("/resources/queues/gone")
+    [result] = await home.post(
+        "/ack", {"transactionId": "same", "status": "completed", "partitionId": old["partitionId"]}
+    )
+    assert (result["success"], result["status"]) == (False, "not_found")
+    assert data(await home.get("/messages", queue="here", status="processing")) == [2]
+    await home.push("another", 3, transactionId="same")
+    await home.pop("another")
+    await home.ack({"transactionId": "same"}, leaseId=mine["leaseId"])
+    assert data(await home.get("/messages", queue="here", status="completed")) == [2]
+    assert data(await home.get("/messages", queue="another", status="processing")) == [3]
+
+
+async def test_a_push_makes_no_more_queues_than_one_request_may(home: Home) -> None:
+    items = [{"queue": f"q{number}", "payload": 1} for number in range(101)]
+    assert "at most 100 queues" in (await home.post("/push", {"items": items}, 400))["error"]
+    assert await home.queue.topics() == []
+    await home.post("/push", {"items": items[:100]}, 201)
+    await home.post("/push", {"items": items}, 201)

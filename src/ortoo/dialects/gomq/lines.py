@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from ortoo.model.errors import InvalidError, ProtocolError
 
 PAYLOAD_BYTES_MAX = 1024 * 1024
 LINE_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * 1024  # a command, its name and headers stand around the payload
+_BLANK = re.compile(rb"\s*")
 
 
 class Lines:
@@ -26,14 +28,17 @@ class Lines:
 
     def next(self) -> bytes | None:
         """The next line that is not empty, without its end; None when there is none yet."""
-        while (end := self._data.find(b"\n", self._looked)) >= 0:
+        if not self._looked and self._data[:1].isspace():  # empty lines may be millions, and cost no more than one
+            blank = _BLANK.match(self._data)
+            del self._data[: blank.end() if blank else 0]
+        end = self._data.find(b"\n", self._looked)
+        if end >= 0:
             if end > LINE_BYTES_MAX:
                 raise _too_long()
             line = bytes(self._data[:end]).strip(b"\r\n")
             del self._data[: end + 1]
             self._looked = 0
-            if line.strip():
-                return line
+            return line
         self._looked = len(self._data)
         if self._looked > LINE_BYTES_MAX:
             raise _too_long()

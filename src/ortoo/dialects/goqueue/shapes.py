@@ -32,7 +32,7 @@ class NewTopic(msgspec.Struct):
 
     name: str = ""
     num_partitions: int | None = None
-    retention_hours: int | None = None
+    retention_hours: Annotated[int, Meta(le=1_000_000)] | None = None
     partitions: int | None = None
     config: dict[str, int | float | str] | None = None
 

@@ -7,7 +7,7 @@ import msgspec
 from ortoo.broker.turns import Turns
 from ortoo.client.dead_letters import DeadLetters, is_letter
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text
+from ortoo.dialects.times import instant_text, to_count
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import ChangeTopic, CreateTopic, DeleteTopic, PurgeTopic, Redrive
 from ortoo.model.errors import InvalidError, NotFoundError
@@ -138,7 +138,7 @@ def _letter(info: TopicInfo, letter: Received) -> Letter:
         queue_of(info.dlq),
         headers[_GROUP],
         REASONS.get(reason, reason),
-        max(0, int(attempts) - 1) if attempts.isdigit() else 0,
+        max(0, to_count(attempts, 0) - 1),
         instant_text(letter.timestamp_ms),
         letter.value,
         {name: value for name, value in headers.items() if not name.startswith("ortoo-")},

@@ -8,7 +8,7 @@ import msgspec
 
 from ortoo.client import Queue
 from ortoo.dialects import ids
-from ortoo.dialects.times import instant_text
+from ortoo.dialects.times import instant_text, to_count
 from ortoo.doors.http.answers import Answer
 from ortoo.doors.http.call import Call
 from ortoo.model import limits
@@ -111,7 +111,7 @@ def _dead_item(letter: Received, query: TopicQuery) -> DeadItem:
         lease_expires_at=None,
         lease_owner=None,
         status=_DEAD,
-        retries=int(attempts) if attempts.isdigit() else 0,
+        retries=to_count(attempts, 0),
         created_at=when,
         updated_at=when,
         last_error=headers.get("ortoo-error") or headers.get("ortoo-reason"),

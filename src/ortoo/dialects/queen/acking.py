@@ -23,7 +23,7 @@ from ortoo.dialects.ids import from_uuids
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Extend, Run, Settle, SettleById
-from ortoo.model.errors import InvalidError
+from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import MessageRef
 from ortoo.model.queries import FindMessages
 from ortoo.model.replies import IdState
@@ -42,6 +42,7 @@ _OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
 }
 _transaction_id, _status_sent = attrgetter("transaction_id"), attrgetter("status")
 _alike = attrgetter("status", "lease_id", "partition_id", "consumer_group")
+_NOWHERE = ""  # in the place of a queue that is not there
 _NO_LEASE = "Invalid or expired lease: the message is not leased any more"
 _NO_MESSAGE = "There is no message with this transactionId"
 
@@ -87,7 +88,7 @@ async def ack(call: Call) -> Acknowledged | bytes:
     [state] = await Acks(call.link, [body], None).settle()
     if body.partition_id:
         return msgspec.json.encode(_later_results([body], [state]))
-    error = UNSET if _has_effect(body, state) else _reason(state)
+    error = UNSET if has_effect(body, state) else _reason(state)
     now = instant_text(round(time() * 1000))
     return Acknowledged(transaction_id_of(body), _status(body, state), body.consumer_group, now, error)
 
@@ -115,19 +116,19 @@ def _later_results(acks: Sequence[Ack], states: Sequence[IdState]) -> list[Later
         return list(map(LaterResult, range(count), ids, [True] * count, sent, [None] * count))
     results = []
     for index, (one, state) in enumerate(zip(acks, states, strict=True)):
-        is_good = _has_effect(one, state)
+        is_good = has_effect(one, state)
         error = None if is_good else _reason(state)
         results.append(LaterResult(index, transaction_id_of(one), is_good, _status(one, state), error))
     return results
 
 
-def _has_effect(ack: Ack, state: IdState) -> bool:
+def has_effect(ack: Ack, state: IdState) -> bool:
     """To complete a message twice is to complete it once."""
     return state == "settled" or (state == "done" and outcome_of(ack) == "ack")
 
 
 def _status(ack: Ack, state: IdState) -> str:
-    return ack.status or "" if _has_effect(ack, state) else "not_found"
+    return ack.status or "" if has_effect(ack, state) else "not_found"
 
 
 def _reason(state: IdState) -> str:
@@ -159,7 +160,20 @@ class Finder:
         self.namespace = namespace_of(link)
 
     def queue_of(self, ack: Ack) -> str | None:
-        return queue_of(self._link, ack.partition_id, self.namespace) if ack.partition_id else None
+        """That of its partition, or of its lease; None where it names neither. NotFoundError when there is none such."""
+        return self.queue_named(ack.partition_id, ack.lease_id)
+
+    def queue_named(self, partition: str | None, lease: str | None) -> str | None:
+        if partition:
+            queue = queue_of(self._link, partition, self.namespace)
+        elif lease:
+            name = self._link.name_of(LeaseName(lease).topic)
+            queue = name.name if name is not None and name.namespace == self.namespace else None
+        else:
+            return None
+        if queue is None:
+            raise NotFoundError("there is no queue with this partition or lease any more")
+        return queue
 
     async def refs(self, ids: Sequence[str], queue: str | None, group: str | None) -> list[MessageRef | None]:
         """None where there is no such message, as far as is remembered."""
@@ -189,7 +203,7 @@ class Acks:
         """What became of each."""
         completed: dict[Bucket, list[int]] = {}
         failed: dict[Bucket, list[int]] = {}
-        queues: dict[str | None, str | None] = {None: None, "": None}
+        queues: dict[tuple[str | None, str | None], str | None] = {}
         if not all(map(_transaction_id, self._acks)):
             raise InvalidError("transactionId is required")
         rows: dict[tuple[str | None, ...], list[int]] = {}
@@ -199,9 +213,18 @@ class Acks:
             else:
                 rows[alike] = [row]
         for (status, lease, partition, group), some in rows.items():
-            if partition not in queues:
-                queues[partition] = queue_of(self._link, partition or "", self._find.namespace)
-            bucket = lease or None, queues[partition], group_name(group or self._group)
+            place = partition, None if partition else lease
+            if place not in queues:
+                try:
+                    queues[place] = self._find.queue_named(*place)
+                except NotFoundError:
+                    queues[place] = _NOWHERE
+            if queues[place] == _NOWHERE:  # they stay unknown, wherever else there are messages of these names
+                _outcome(status)
+                if lease:
+                    LeaseName(lease)
+                continue
+            bucket = lease or None, queues[place], group_name(group or self._group)
             (completed if _outcome(status) == "ack" else failed).setdefault(bucket, []).extend(some)
         for bucket, some in completed.items():
             await self._complete(bucket, some)

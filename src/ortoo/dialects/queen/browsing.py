@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ortoo.client import Queue
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import to_uuid, to_uuids
-from ortoo.dialects.times import instant_text, parse_instant
+from ortoo.dialects.times import instant_text, parse_instant, to_count
 from ortoo.doors.http.call import Call
 from ortoo.model import limits
 from ortoo.model.commands import DeadLetter, DeleteMessage, Position, Redrive, RetryNow
@@ -301,7 +301,7 @@ async def _letter(call: Call, queue: str, letter: Received) -> Letter:
         value,
         value,
         headers.get("ortoo-error"),
-        max(0, int(attempts) - 1) if attempts.isdigit() else 0,
+        max(0, to_count(attempts, 0) - 1),
         instant_text(letter.timestamp_ms),
         created,
         headers.get("ortoo-reason"),

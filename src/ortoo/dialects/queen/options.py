@@ -85,7 +85,7 @@ def to_labels(options: Options, namespace: str | None, task: str | None) -> dict
     if options.priority:
         labels[PRIORITY] = str(options.priority)
     kept = [
-        f"{name}={getattr(options, name):g}" for name in _KEPT if getattr(options, name) != getattr(_DEFAULTS, name)
+        f"{name}={int(getattr(options, name))}" for name in _KEPT if getattr(options, name) != getattr(_DEFAULTS, name)
     ]
     if kept:
         labels[KEPT] = " ".join(kept)

@@ -12,6 +12,7 @@ from ortoo.broker.gate import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import to_uuid, to_uuids
 from ortoo.doors.http.call import Call
+from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.commands import Publish, Transact
 from ortoo.model.errors import InvalidError
@@ -88,9 +89,13 @@ class Pushing:
             for row, queue in enumerate(queues):
                 rows.setdefault(queue, []).append(row)
             self._rows = dict(rows)
+        topics = [TopicName(self._namespace, check_name("a queue's name", queue)) for queue in self._rows]
+        new = sum(self._link.settings_of(topic, "write") is None for topic in topics)  # all, before one is made
+        if new > limits.NEW_TOPICS_MAX:
+            raise InvalidError(f"a push makes at most {limits.NEW_TOPICS_MAX} queues, and {new} of these are not there")
         made = []
         for queue, some in self._rows.items():
-            topic = TopicName(self._namespace, check_name("a queue's name", queue))
+            topic = TopicName(self._namespace, queue)
             items = self._items if len(some) == len(queues) else [self._items[row] for row in some]
             batch = _columns(items)
             check_outgoing(batch)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import UNSET
@@ -11,9 +12,10 @@ from ortoo.broker.gate import AuthorizedLink
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Run, Transact
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
+from ortoo.model.replies import IdState
 from ortoo.model.runs import merge_runs
 
-from .acking import Acks, Finder, outcome_of, transaction_id_of
+from .acking import Acks, Finder, has_effect, outcome_of, transaction_id_of
 from .places import LeaseName
 from .popping import group_name
 from .pushing import Pushing
@@ -42,6 +44,7 @@ async def transact(call: Call) -> Outcome:
     acks: list[Ack] = [step for step in steps if step.type == "ack"]
     completed = [one for one in acks if outcome_of(one) == "ack"]
     failed = [one for one in acks if outcome_of(one) != "ack"]
+    _check_failed(call.link, failed)
     pushing = Pushing(call.link, items)
     publishes = await pushing.publishes() if items else []
     try:
@@ -49,10 +52,24 @@ async def transact(call: Call) -> Outcome:
         placed = await call.link.call(Transact(runs, publishes)) if runs or publishes else []
     except (LeaseLostError, NotFoundError) as error:
         return Outcome(success=False, error=str(error))
+    states: list[IdState] = []
     if failed:  # to fail is to be delivered again, which is also what happens if this is never reached
-        await Acks(call.link, failed, None).settle()
+        states = await Acks(call.link, failed, None).settle()
+    without = {id(one) for one, state in zip(failed, states, strict=True) if not has_effect(one, state)}
     ids, are_known = pushing.results(placed) if items else ([], [])
-    return Outcome(success=True, results=_results(steps, ids, are_known))
+    return Outcome(success=True, results=_results(steps, ids, are_known, without))
+
+
+def _check_failed(link: AuthorizedLink, failed: Sequence[Ack]) -> None:
+    """Before anything is done: what cannot be understood must not be refused once the rest has happened."""
+    find = Finder(link)
+    for one in failed:
+        transaction_id_of(one)
+        group_name(one.consumer_group)
+        if one.lease_id:
+            LeaseName(one.lease_id)
+        with suppress(NotFoundError):  # told with the others
+            find.queue_of(one)
 
 
 def _checked(body: TransactionBody) -> Sequence[TransactionStep]:
@@ -79,7 +96,8 @@ async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[st
     by_place: dict[tuple[str | None, str], list[Ack]] = {}
     for one in acks:
         transaction_id_of(one)
-        by_place.setdefault((one.partition_id, group_name(one.consumer_group)), []).append(one)
+        place = one.partition_id or one.lease_id, group_name(one.consumer_group)
+        by_place.setdefault(place, []).append(one)
     runs: list[Run] = []
     for (_, group), some in by_place.items():
         queue = find.queue_of(some[0])
@@ -95,13 +113,16 @@ async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[st
     return merge_runs(runs)
 
 
-def _results(steps: Sequence[TransactionStep], ids: Sequence[str], are_known: Sequence[bool]) -> list[StepResult]:
-    """One for each message that was pushed and each ack, in their order."""
+def _results(
+    steps: Sequence[TransactionStep], ids: Sequence[str], are_known: Sequence[bool], without: Collection[int]
+) -> list[StepResult]:
+    """One for each message that was pushed and each ack, in their order; some acks were without effect."""
     results: list[StepResult] = []
     pushed = zip(ids, are_known, strict=True)
     for step in steps:
         if step.type == "ack":
-            results.append(StepResult(len(results), "ack", transaction_id_of(step), status=step.status))
+            is_good = id(step) not in without
+            results.append(StepResult(len(results), "ack", transaction_id_of(step), is_good, status=step.status))
         for item in step.items or ():
             results.append(_pushed(len(results), item, *next(pushed)))
     return results

@@ -111,6 +111,9 @@ class App:
         if method == "OPTIONS":
             return self._options(endpoints, headers)
         endpoint = endpoints.get("GET" if method == "HEAD" else method)
+        if endpoint is not None and endpoint.is_acting_get:
+            self._origins.check_acting(headers)
+            endpoint = endpoint if method == "GET" else None  # to look only is what HEAD is for
         if endpoint is None:
             allowed = _methods(endpoints)
             raise Refusal(405, f"{method} is not for this path; {allowed} are", [(b"allow", allowed.encode())])
@@ -187,7 +190,8 @@ async def _send_stream(
 
 
 def _methods(endpoints: dict[str, Endpoint]) -> str:
-    known = {*endpoints, "OPTIONS"} | ({"HEAD"} if "GET" in endpoints else set())
+    is_for_looking = "GET" in endpoints and not endpoints["GET"].is_acting_get
+    known = {*endpoints, "OPTIONS"} | ({"HEAD"} if is_for_looking else set())
     return ", ".join(sorted(known))
 
 

@@ -45,6 +45,14 @@ class Origins:
             f"pages of {origin.decode('latin-1')} may not call this server; http.cors_origins lists those that may"
         )
 
+    def check_acting(self, headers: dict[bytes, bytes]) -> None:
+        """A GET that changes something: a page gets those with a picture or a link, too, for which browsers send no `Origin`."""
+        site = headers.get(b"sec-fetch-site")
+        if site is None or site in (b"same-origin", b"none") or self._everyone:
+            return
+        if not self.is_allowed(headers.get(b"origin", b"")):
+            raise ForbiddenError("pages of other sites may not call this; http.cors_origins lists those that may")
+
     def _check_host(self, host: bytes) -> None:
         text = host.decode("latin-1")
         match = _AUTHORITY.fullmatch(text)

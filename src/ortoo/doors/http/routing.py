@@ -12,6 +12,7 @@ from ortoo.model.access import Scope
 from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.names import check_name
 from ortoo.model.operations import OPERATIONS, scopes_of
+from ortoo.model.queries import Query
 
 from .answers import Answer, Problem, Refusal, Reply
 from .call import Call, InNamespace, SocketCall
@@ -49,6 +50,11 @@ class Route(msgspec.Struct, frozen=True):
         return scopes_of(self.does)
 
     @property
+    def acts(self) -> bool:
+        """Whether it changes something, whatever its method."""
+        return any(not issubclass(kind, Query) for kind in self.does)
+
+    @property
     def refusals(self) -> list[type[OrtooError]]:
         return [*self.errors, *(error for kind in self.does for error in OPERATIONS[kind].errors)]
 
@@ -77,12 +83,13 @@ class Dialect(msgspec.Struct, frozen=True):
 class Endpoint:
     """A route, ready to serve."""
 
-    __slots__ = ("bytes_max", "decoder", "dialect", "names", "route")
+    __slots__ = ("bytes_max", "decoder", "dialect", "is_acting_get", "names", "route")
 
     def __init__(self, route: Route, dialect: Dialect | None = None) -> None:
         self.route = route
         self.dialect = dialect
         self.decoder = route.decoder()
+        self.is_acting_get = route.method == "GET" and route.acts  # as some of other systems are
         self.bytes_max = None if dialect is not None else _bytes_max(route.body)
         self.names = [segment[1:-1] for segment in _segments(route.path) if segment.startswith("{")]
 
