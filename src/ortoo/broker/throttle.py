@@ -32,10 +32,12 @@ class Shell(Protocol):
 
 
 class Bucket:
-    __slots__ = ("_at", "_left", "limit")
+    __slots__ = ("_at", "_left", "limit", "what")
 
-    def __init__(self, limit: int, now: int) -> None:
+    def __init__(self, limit: int, now: int, what: tuple[str, Rate] = ("", "messages_per_minute")) -> None:
+        """`what`: the namespace, and which of its rates."""
         self.limit = limit  # tokens a minute
+        self.what = what
         self._left = limit * _PER_MINUTE
         self._at = now
 
@@ -80,53 +82,61 @@ class Throttle:
         engine = self._broker.engine
         namespaces = engine.state.namespaces
         publishes = _publishes(command) if namespaces else ()
-        due: dict[tuple[str, Rate], int] = {}
+        if not publishes:
+            return
+        now = self._broker.clock.monotonic_ms()
+        due: dict[Bucket, int] = {}
         for publish in publishes:
             namespace = publish.topic.namespace
             quota = namespaces.get(namespace)
             if quota is None:
                 continue
             if quota.messages_per_minute is not None:
-                what: tuple[str, Rate] = (namespace, "messages_per_minute")
-                due[what] = due.get(what, 0) + len(publish.batch)
+                bucket = self._bucket((namespace, "messages_per_minute"), quota.messages_per_minute, now)
+                due[bucket] = due.get(bucket, 0) + len(publish.batch)
             if quota.bytes_per_minute is not None:
-                what = (namespace, "bytes_per_minute")
-                due[what] = due.get(what, 0) + _bytes_of(publish.batch)
+                bucket = self._bucket((namespace, "bytes_per_minute"), quota.bytes_per_minute, now)
+                due[bucket] = due.get(bucket, 0) + _bytes_of(publish.batch)
         if due and not engine.has_answer(command):  # type: ignore[arg-type]  # what is sent again was paid for
-            self._charge(due)
+            self._charge(due, now)
 
-    def _charge(self, due: dict[tuple[str, Rate], int]) -> None:
-        now, longest = self._broker.clock.monotonic_ms(), 0
-        for what, tokens in due.items():
-            wait_ms = self._wait_ms(what, tokens, now)
-            if wait_ms > longest:
-                longest, (namespace, rate) = wait_ms, what
-        if longest:
-            seconds = longest / 1000
-            limit = f"{self._buckets[namespace, rate].limit} {_UNITS[rate]} a minute"
-            error = RateLimitedError(
-                f"namespace {namespace!r} may publish {limit}, its quota; try again in {seconds:g} seconds", seconds
-            )
-            raise self._refused(namespace, rate, error)
-        for what, tokens in due.items():
-            self._buckets[what].take(tokens)
-
-    def _wait_ms(self, what: tuple[str, Rate], tokens: int, now: int) -> int:
-        namespace, rate = what
-        limit: int = getattr(self._broker.engine.state.namespaces[namespace], rate)
+    def _bucket(self, what: tuple[str, Rate], limit: int, now: int) -> Bucket:
         bucket = self._buckets.get(what)
         if bucket is None:
             self._forget()
-            bucket = self._buckets[what] = Bucket(limit, now)
+            bucket = self._buckets[what] = Bucket(limit, now, what)
         elif bucket.limit != limit:
             bucket.change(limit, now)
-        if tokens > limit:
-            error = InvalidError(
-                f"namespace {namespace!r} may publish {limit} {_UNITS[rate]} a minute, its quota, and this has {tokens}; "
-                "send less at once, or have the quota raised"
-            )
-            raise self._refused(namespace, rate, error)
-        return bucket.wait_ms(tokens, now)
+        return bucket
+
+    def _charge(self, due: dict[Bucket, int], now: int) -> None:
+        longest = 0
+        for bucket, tokens in due.items():
+            if tokens > bucket.limit:
+                raise self._never(bucket, tokens)
+            wait_ms = bucket.wait_ms(tokens, now)
+            if wait_ms > longest:
+                longest, slowest = wait_ms, bucket
+        if longest:
+            raise self._later(slowest, longest / 1000)
+        for bucket, tokens in due.items():
+            bucket.take(tokens)
+
+    def _never(self, bucket: Bucket, tokens: int) -> OrtooError:
+        namespace, rate = bucket.what
+        error = InvalidError(
+            f"namespace {namespace!r} may publish {bucket.limit} {_UNITS[rate]} a minute, its quota, and this has {tokens}; "
+            "send less at once, or have the quota raised"
+        )
+        return self._refused(namespace, rate, error)
+
+    def _later(self, bucket: Bucket, seconds: float) -> OrtooError:
+        namespace, rate = bucket.what
+        limit = f"{bucket.limit} {_UNITS[rate]} a minute"
+        error = RateLimitedError(
+            f"namespace {namespace!r} may publish {limit}, its quota; try again in {seconds:g} seconds", seconds
+        )
+        return self._refused(namespace, rate, error)
 
     def _forget(self) -> None:
         """What is known of namespaces that are not registered any more; now and then."""
