@@ -222,3 +222,18 @@ async def test_a_forged_dead_letter_is_shown_like_any_other() -> None:
         assert len((await place.ask("GET", "/api/v1/dlq?queue=orders"))["messages"]) == 2
         assert len(await place.ask("GET", "/dlq?namespace=default&topic=orders")) == 2
         assert len((await place.ask("GET", "/api/v1/queues/$queue$orders/dlq"))["messages"]) == 2
+
+
+async def test_dead_letters_are_answered_in_parts_that_fit() -> None:
+    """Else one request would have all of them in memory, however many it asks for."""
+    async with serving() as place:
+        await place.queue.create_topic("orders", max_message_bytes=8 << 20)
+        for _ in range(5):
+            await place.queue.publish("orders", b"x" * (6 << 20))
+            [message] = await place.queue.lease("orders")
+            await message.reject()
+        found = await place.ask("GET", "/api/v1/dlq?queue=orders&limit=100")
+        assert (len(found["messages"]), found["total"]) == (3, 5)
+        assert len(await place.ask("GET", "/dlq?namespace=default&topic=orders&limit=100")) == 3
+        last = await place.ask("GET", "/api/v1/dlq?queue=orders&limit=2&offset=3")
+        assert (len(last["messages"]), last["total"]) == (2, 5)

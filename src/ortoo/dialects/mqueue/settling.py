@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ortoo.client import Queue
+from ortoo.client.dead_letters import DeadLetters
 from ortoo.dialects import ids
 from ortoo.dialects.times import instant_text, to_count
 from ortoo.doors.http.answers import Answer
@@ -16,7 +16,7 @@ from ortoo.model.commands import DeleteMessage, Outcome, SettleById
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.message import Received
 from ortoo.model.names import DEFAULT_GROUP, MessageRef, TopicId, TopicName, parse_message_id
-from ortoo.model.queries import GetMessage
+from ortoo.model.queries import GetMessage, GetTopic
 from ortoo.model.replies import IdState
 
 from .items import NOTHING
@@ -26,6 +26,7 @@ from .texts import text
 
 _DEAD = "dead"
 _DEAD_HEADERS = ("ortoo-origin", "ortoo-group", "ortoo-reason", "ortoo-attempts", "ortoo-error")
+_LETTERS_BYTES = 16 * 1024 * 1024  # of payloads that are answered together
 _ID_MAX = (1 << 63) - 1
 
 _encode = msgspec.json.Encoder().encode
@@ -84,16 +85,30 @@ def _named(numbers: list[int]) -> str:
 async def dead_items(call: Call) -> bytes:
     query: TopicQuery = call.query
     check_place(query.namespace, query.topic)
-    queue = Queue(call.link, namespace=query.namespace)
-    if call.link.find_topic(TopicName(query.namespace, query.topic)) is None:
+    topic = TopicName(query.namespace, query.topic)
+    if call.link.find_topic(topic) is None:
         return NOTHING
-    letters = await queue.dead_letters(query.topic, limit=query.count)
-    return _encode([_dead_item(letter, query) for letter in letters]) if letters else NOTHING
+    letters, size = DeadLetters(call.link, await call.link.ask(GetTopic(topic))), 0
+    found: list[DeadItem] = []
+    while len(found) < query.count and size < _LETTERS_BYTES and (some := await letters.take()) is not None:
+        for letter in some:
+            origin = _origin(letter)
+            if origin is not None and size < _LETTERS_BYTES:
+                found.append(_dead_item(letter, origin, query))
+                size += len(letter.value)
+    return _encode(found[: query.count]) if found else NOTHING
 
 
-def _dead_item(letter: Received, query: TopicQuery) -> DeadItem:
+def _origin(letter: Received) -> MessageRef | None:
+    """Headers can say anything."""
+    try:
+        return parse_message_id(letter.headers["ortoo-origin"])
+    except InvalidError:
+        return None
+
+
+def _dead_item(letter: Received, origin: MessageRef, query: TopicQuery) -> DeadItem:
     headers = letter.headers
-    origin = parse_message_id(headers["ortoo-origin"])
     moved = round(letter.timestamp * 1000)
     when = instant_text(moved)
     own = {name: value for name, value in headers.items() if name not in _DEAD_HEADERS}

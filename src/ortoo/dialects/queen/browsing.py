@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from ortoo.client import Queue
+from ortoo.client.dead_letters import DeadLetters
+from ortoo.client.dead_letters import Letter as BriefLetter
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import to_uuid, to_uuids
 from ortoo.dialects.times import instant_text, parse_instant, to_count
@@ -32,6 +33,7 @@ from .shapes import DlqQuery, GroupQuery, MessagesQuery
 LIST_MAX = 1_000
 _SKIPPED_MAX = limits.BATCH_MESSAGES_MAX - LIST_MAX
 _LETTERS_MAX = limits.BATCH_MESSAGES_MAX  # that are looked through
+_LETTERS_BYTES = 16 * 1024 * 1024  # of values that are answered together
 _TOPICS_MAX = 1_000  # that one list looks into
 _RELATED_MAX, _RELATED_MS, _RELATED_LOOK = 10, 3_600_000, 500
 _STATUSES: dict[str, tuple[MessageState, ...]] = {
@@ -216,12 +218,12 @@ async def retry(call: Call) -> Done:
     page = found.page
     ref = MessageRef(page.topic_id, page.partition, page.columns.offsets[0])
     if "dead" in found.states.values():
-        queue = Queue(call.link, namespace=page.topic.namespace)
-        letters = await queue.dead_letters(page.topic.name, group=query.consumer_group, limit=_LETTERS_MAX)
-        mine = [letter for letter in letters if _origin(letter) == ref]
+        letters = DeadLetters(call.link, await call.link.ask(GetTopic(page.topic)), query.consumer_group)
+        mine: list[BriefLetter] = []
+        while (some := await letters.take_briefly()) is not None:
+            mine += [letter for letter in some if letter.origin == str(ref)]
         for letter in mine:
-            copy = parse_message_id(letter.id)
-            await call.link.call(Redrive(copy, ref, letter.headers["ortoo-group"], letter.key))
+            await call.link.call(Redrive(letter.ref, ref, letter.group, letter.key))
         if mine:
             return Done(call.params["transaction_id"], True, retried=True)
     await call.link.call(RetryNow(ref, query.consumer_group))
@@ -264,19 +266,23 @@ async def dead_letters(call: Call) -> Letters:
     limit, skipped = _bounds(query.limit, query.offset)
     begins = parse_instant("from", query.begins) if query.begins else float("-inf")
     ends = parse_instant("to", query.ends) if query.ends else float("inf")
-    queue = Queue(call.link, namespace=namespace_of(call.link))
     group = group_name(query.consumer_group) if query.consumer_group else None
     try:
-        found = await queue.dead_letters(query.queue, group=group, limit=_LETTERS_MAX)
+        info = await call.link.ask(GetTopic(TopicName(namespace_of(call.link), query.queue)))
     except NotFoundError:
-        found = []
-    meant = [
-        letter
-        for letter in found
-        if begins <= letter.timestamp <= ends and query.partition in (None, "", letter.key or DEFAULT_PARTITION)
-    ]
-    shown = [await _letter(call, query.queue, letter) for letter in meant[skipped : skipped + limit]]
-    return Letters(shown, len(meant))
+        return Letters([], 0)
+    letters, shown = DeadLetters(call.link, info, group), list[Letter]()
+    count = size = 0
+    while count < _LETTERS_MAX and (some := await letters.take()) is not None:  # a page at a time: they may be large
+        for letter in some:
+            is_meant = query.partition in (None, "", letter.key or DEFAULT_PARTITION)
+            if not is_meant or not begins <= letter.timestamp <= ends:
+                continue
+            if skipped <= count and len(shown) < limit and size < _LETTERS_BYTES:
+                shown.append(await _letter(call, query.queue, letter))
+                size += len(letter.value)
+            count += 1
+    return Letters(shown, count)
 
 
 async def _letter(call: Call, queue: str, letter: Received) -> Letter:
