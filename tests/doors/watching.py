@@ -11,14 +11,18 @@ given, by name, is read at the same time, and the most that was seen is kept.
     assert watch.longest_turn < 0.05
     assert watch.peaks["held"] < 10 * MB
     assert watch.grown < 100 * MB
+
+Even CPU time is longer on a machine that has a bad moment. What can be done again is therefore measured by `calmest`: such a
+moment passes, and a turn that is truly long comes back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import process_time, thread_time
 from types import TracebackType
@@ -146,3 +150,12 @@ class Watch:
     def __repr__(self) -> str:
         turn, stall = self.longest_turn * 1000, self.longest_stall * 1000
         return f"<longest turn {turn:.1f} ms, longest stall {stall:.1f} ms, {self.grown / (1 << 20):.1f} MiB more, {self.peaks}>"
+
+
+async def calmest(measure: Callable[[], Awaitable[Watch]], *, turn: float = math.inf, stall: float = math.inf) -> Watch:
+    """The first of three tries without a longer turn or stall, in seconds; the last, when all have one."""
+    for _ in range(2):
+        watch = await measure()
+        if watch.longest_turn < turn and watch.longest_stall < stall:
+            return watch
+    return await measure()
