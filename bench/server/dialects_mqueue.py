@@ -122,8 +122,8 @@ async def _gomq_publish(port: int, count: int, kind: str = "queue", name: str = 
             for _ in left:
                 writer.write(lines)
                 for _ in range(_BATCH):
-                    if not (await reader.readline()).startswith(b"OK "):
-                        raise RuntimeError("the server refused a message")
+                    if not (answer := await reader.readline()).startswith(b"OK "):
+                        raise RuntimeError(f"the server refused a message: {answer!r}")
 
     began = perf_counter()
     await asyncio.gather(*map(work, range(_CONNECTIONS)))

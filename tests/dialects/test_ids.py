@@ -17,7 +17,7 @@ places = st.builds(
     MessageRef,
     st.integers(1, 2**40 - 1).map(TopicId),
     st.integers(0, limits.PARTITIONS_MAX - 1),
-    st.integers(0, 2**52 - 1),
+    st.integers(0, 2**48 - 1),
 )
 
 
@@ -85,8 +85,8 @@ def test_many_uuids_are_read_as_one_by_one(found: list[MessageRef]) -> None:
 
 
 @given(places, st.integers(0, 35), st.sampled_from("0123456789abcdefABCDEF-_ +g٣"))
-def test_a_uuid_with_one_other_sign_is_none_of_ours(place: MessageRef, at: int, sign: str) -> None:
+def test_a_uuid_with_one_other_sign_never_names_another_partition(place: MessageRef, at: int, sign: str) -> None:
     text = ids.to_uuid(place)
     other = text[:at] + sign + text[at + 1 :]
     found = ids.from_uuid(other)
-    assert found is None or other.lower() == text
+    assert found is None or (found[:2] == place[:2] and other.lower() == ids.to_uuid(found))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from binascii import crc_hqx
+import sys
+from array import array
 from collections.abc import Sequence
-from itertools import groupby
+from functools import lru_cache
+from zlib import crc32
 
-from ortoo.model.names import MessageRef, TopicId
+from ortoo.model.names import MessageRef, TopicId, refs_of
 
-# A UUID of version 8, whose 122 bits are free: topic, partition, offset, and a check that tells it from those that clients make.
+# A UUID of version 8, whose 122 bits are free: topic, partition, a check that tells it from those that clients make, and offset.
 #
-#   place   TOPIC 40 | PARTITION 14 | OFFSET 20 + 32
-#   UUID    HHHHHHHH-HHHH-8HHH-VHHH-LLLLLLLLCCCC    H: all but the last 32 bits, L: these, C: check, V: two bits of variant
+#   place   TOPIC 40 | PARTITION 14 | CHECK 20 | OFFSET 48
+#   UUID    HHHHHHHH-HHHH-8HHH-VHHH-LLLLLLLLLLLL    H: all but the offset, L: the offset, V: two bits of variant
 #
 # Messages of one partition differ in the last group only, which is read and written for each message that comes or goes.
-_PARTITION_BITS, _OFFSET_BITS, _LOW_BITS, _CHECK_BITS = 14, 52, 32, 16
-_LOW_MASK = (1 << _LOW_BITS) - 1
+_PARTITION_BITS, _CHECK_BITS = 14, 20
 _VARIANT = 0b10
-_MIX = 0x9E3779B97F4A7C15  # a check of what is multiplied by this sees each digit that is another
+_HEAD_CHARS, _CHARS = 24, 36
 _HEAD = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-8[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-")
+_PAD = "0000"  # of an offset to 64 bits
 
 _NUMBER_PARTITIONS = 1 << _PARTITION_BITS
 
@@ -30,23 +32,23 @@ def to_uuid(message: MessageRef) -> str:
 
 def to_uuids(topic: TopicId, partition: int, offsets: Sequence[int]) -> list[str]:
     """Of messages of one partition."""
-    base = (topic << _PARTITION_BITS | partition) << _OFFSET_BITS - _LOW_BITS
-    if max(offsets, default=0) <= _LOW_MASK:
-        return _with_head(base, offsets)
-    texts: list[str] = []
-    for high, some in groupby(offsets, lambda offset: offset >> _LOW_BITS):
-        texts += _with_head(base | high, [offset & _LOW_MASK for offset in some])
-    return texts
+    head, numbers = _head(topic, partition), array("Q", offsets)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    digits = numbers.tobytes().hex()
+    return [head + digits[at : at + 12] for at in range(4, 16 * len(numbers), 16)]
 
 
-def _with_head(high: int, lows: Sequence[int]) -> list[str]:
+@lru_cache(1024)
+def _head(topic: TopicId, partition: int) -> str:
+    place = topic << _PARTITION_BITS | partition
+    high = place << _CHECK_BITS | _check(place)
     digits, last = f"{high >> 14:015x}", _VARIANT << 14 | high & 0x3FFF
-    head, check = f"{digits[:8]}-{digits[8:12]}-8{digits[12:]}-{last:04x}-", _check(high)
-    return [f"{head}{low << 16 | low * _MIX >> 32 & 0xFFFF ^ check:012x}" for low in lows]
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[12:]}-{last:04x}-"
 
 
-def _check(high: int) -> int:
-    return crc_hqx(high.to_bytes(10, "big"), 0)
+def _check(place: int) -> int:
+    return crc32(place.to_bytes(7, "big")) & (1 << _CHECK_BITS) - 1
 
 
 def from_uuid(text: str) -> MessageRef | None:
@@ -56,36 +58,45 @@ def from_uuid(text: str) -> MessageRef | None:
 
 def from_uuids(texts: Sequence[str]) -> list[MessageRef | None]:
     """The same for many."""
-    heads: dict[str, tuple[TopicId, int, int, int] | None] = {}
-    refs: list[MessageRef | None] = []
-    for text in texts:
-        head, end = text[:24], text[24:]
-        if head not in heads:
-            heads[head] = _read_head(head)
-        known = heads[head]
-        if known is None or len(end) != 12 or not (end.isalnum() and end.isascii()):
-            refs.append(None)
-            continue
-        topic, partition, base, check = known
-        try:
-            number = int(end, 16)
-        except ValueError:
-            refs.append(None)
-            continue
-        low = number >> 16
-        is_ours = low * _MIX >> 32 & 0xFFFF ^ check == number & 0xFFFF
-        refs.append(MessageRef(topic, partition, base | low) if is_ours else None)
-    return refs
+    if not texts:
+        return []
+    heads = {text[:_HEAD_CHARS] for text in texts}
+    if len(heads) == 1:
+        return _of_one_head(texts, heads.pop())
+    places = {head: _read_head(head) for head in heads}
+    return [
+        None if places[text[:_HEAD_CHARS]] is None else _of_one_head((text,), text[:_HEAD_CHARS])[0] for text in texts
+    ]
 
 
-def _read_head(head: str) -> tuple[TopicId, int, int, int] | None:
-    """Topic, partition, and the upper bits of the offset; and the check of it."""
+def _of_one_head(texts: Sequence[str], head: str) -> list[MessageRef | None]:
+    """As mostly: all are of one partition."""
+    place = _read_head(head)
+    if place is None:
+        return [None] * len(texts)
+    ends = [text[_HEAD_CHARS:] for text in texts]
+    digits = _PAD + _PAD.join(ends)
+    if set(map(len, texts)) != {_CHARS} or not (digits.isascii() and digits.isalnum()):
+        return [None] if len(texts) == 1 else [_of_one_head((text,), head)[0] for text in texts]
+    try:
+        numbers = array("Q", bytes.fromhex(digits))
+    except ValueError:
+        return [None] if len(texts) == 1 else [_of_one_head((text,), head)[0] for text in texts]
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return list[MessageRef | None](refs_of(*place, numbers))
+
+
+@lru_cache(1024)
+def _read_head(head: str) -> tuple[TopicId, int] | None:
     if _HEAD.fullmatch(head) is None:
         return None
     high = int(head[:8] + head[9:13] + head[15:18], 16) << 14 | int(head[19:23], 16) & 0x3FFF
-    rest, offset = divmod(high, 1 << _OFFSET_BITS - _LOW_BITS)
-    topic, partition = divmod(rest, 1 << _PARTITION_BITS)
-    return TopicId(topic), partition, offset << _LOW_BITS, _check(high)
+    place, check = divmod(high, 1 << _CHECK_BITS)
+    if check != _check(place):
+        return None
+    topic, partition = divmod(place, 1 << _PARTITION_BITS)
+    return TopicId(topic), partition
 
 
 def to_number(partition: int, offset: int) -> int:

@@ -5,7 +5,10 @@ Each topic remembers its own, by its own window and count. Where a namespace sha
 
 from __future__ import annotations
 
-from itertools import islice
+from collections import deque
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from itertools import repeat
 
 from ortoo.model.names import MessageRef, TopicId
 
@@ -14,17 +17,19 @@ Seen = dict[str, tuple[int, MessageRef]]  # when, and where
 
 
 class DedupTable:
-    """Bounded by age and by count. A dict keeps the order of insertion, which is the order of age.
+    """Bounded by age and by count. `seen` is in the order of age, but what is gone from its front would have to be passed over
+    whenever somebody looks for its oldest; so the ids are in line once more, as they came together.
 
     What was forgotten stays so, though a log still has it: `forgotten` is the instant up to which a log's own ids count for
     nothing, those of that very instant unless they come after `ends`, by partition. What is `outdated` counts for nothing even
     while it is here.
     """
 
-    __slots__ = ("ends", "forgotten", "outdated", "seen")
+    __slots__ = ("_line", "ends", "forgotten", "outdated", "seen")
 
     def __init__(self) -> None:
         self.seen: Seen = {}
+        self._line: deque[tuple[int, list[str]]] = deque()  # when, and the ids of that batch, the oldest last
         self.forgotten = 0
         self.ends: list[int] = []
         self.outdated = 0
@@ -41,21 +46,43 @@ class DedupTable:
         entry = self.seen.get(dedup_id)
         return entry[1] if entry is not None and entry[0] > max(now - window_ms, self.outdated) else None
 
-    def remember(self, dedup_id: str, at: int, message: MessageRef) -> None:
-        self.seen.pop(dedup_id, None)
-        self.seen[dedup_id] = (at, message)
+    def find_many(self, dedup_ids: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
+        """Those that are remembered."""
+        over, seen = max(now - window_ms, self.outdated), self.seen
+        return {known: seen[known][1] for known in seen.keys() & dedup_ids if seen[known][0] > over}
+
+    def remember(self, dedup_ids: Collection[str], at: int, messages: Iterable[MessageRef]) -> None:
+        """Of one instant; each id once."""
+        if not dedup_ids:
+            return
+        seen = self.seen
+        if not seen.keys().isdisjoint(dedup_ids):
+            for known in dedup_ids:
+                seen.pop(known, None)
+        seen.update(zip(dedup_ids, zip(repeat(at), messages), strict=True))
+        self._line.append((at, list(dedup_ids)[::-1]))
 
     def prune(self, now: int, window_ms: int, count_max: int, limit: int | None = None) -> list[str]:
         """Forgets what is too old or too many, so many ids at most; returns them."""
         gone: list[str] = []
-        excess = len(self.seen) - count_max
-        over = max(now - window_ms, self.outdated)
-        for dedup_id, (at, _) in islice(self.seen.items(), limit):
-            if at > over and len(gone) >= excess:
-                break
-            gone.append(dedup_id)
-        newest = max((self.seen.pop(dedup_id)[0] for dedup_id in gone), default=0)
-        oldest = next(iter(self.seen.values()))[0] if self.seen else newest + 1
+        seen, line = self.seen, self._line
+        excess = len(seen) - count_max
+        over, newest = max(now - window_ms, self.outdated), 0
+        left = len(seen) if limit is None else limit
+        while line:
+            at, ids = line[0]
+            entry = seen.get(ids[-1])
+            if entry is not None and entry[0] == at:  # else it is gone, or came again since
+                if left <= 0 or (at > over and len(gone) >= excess):
+                    break
+                del seen[ids[-1]]
+                gone.append(ids[-1])
+                newest = at
+            left -= 1
+            ids.pop()
+            if not ids:
+                line.popleft()
+        oldest = line[0][0] if line else newest + 1
         self._forget(min(newest, oldest - 1))
         return gone
 
@@ -67,6 +94,7 @@ class DedupTable:
     def clear(self, ends: list[int]) -> Seen:
         """Forgets all; returns that. The log ends there, by partition."""
         seen, self.seen = self.seen, {}
+        self._line.clear()
         if seen:
             self._forget(next(reversed(seen.values()))[0])
             self.ends = ends

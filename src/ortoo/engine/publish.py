@@ -190,13 +190,17 @@ def check_lanes(topic: Topic, priorities: set[int]) -> None:
 
 def _known(draft: Draft, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
+    ids = outgoing.dedup_ids or []
+    is_shared = topic.config.dedup_scope == "namespace"
+    if not is_shared and len(set(ids)) == len(ids) and topic.dedup.seen.keys().isdisjoint(ids):
+        return {}  # as mostly
     firsts: dict[int, MessageRef | int] = {}
     seen: dict[str, int] = {}
-    for row, dedup_id in enumerate(outgoing.dedup_ids or ()):
+    for row, dedup_id in enumerate(ids):
         if dedup_id is None:
             continue
         known = draft.state.find_dedup_id(topic, dedup_id, draft.now)
-        if known is None and topic.config.dedup_scope == "namespace":
+        if known is None and is_shared:
             known = draft.dedup_ids.get((topic.name.namespace, dedup_id))
         if known is not None:
             firsts[row] = known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import groupby
 
 import msgspec
 
@@ -142,10 +143,12 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
         found.extend(
             (at, dedup_id, MessageRef(log.topic, log.partition, offset)) for dedup_id, at, offset in log.dedup_ids
         )
-    for at, dedup_id, ref in sorted(found):  # a table is ordered by age
-        topic = state.topics.get(ref.topic)
-        if topic is not None and not topic.dedup.is_forgotten(at, ref):
-            state.remember_dedup_id(topic, dedup_id, at, ref)
+    found.sort()  # a table is ordered by age
+    for (at, topic_id), some in groupby(found, lambda known: (known[0], known[2].topic)):
+        topic = state.topics.get(topic_id)
+        if topic is not None:
+            refs = {dedup_id: ref for _, dedup_id, ref in some if not topic.dedup.is_forgotten(at, ref)}
+            state.remember_dedup_ids(topic, refs, at, refs.values())
     for topic in state.topics.values():
         state.prune_dedup_ids(topic, state.now)
 

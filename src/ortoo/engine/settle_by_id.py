@@ -6,13 +6,13 @@ holds it. What is found becomes runs, and is settled as with receipts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 from ortoo.model import limits
 from ortoo.model.commands import ById, Extend, ExtendById, MessageId, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import MessageRef, TopicId, TopicName
+from ortoo.model.names import MessageRef, TopicId, TopicName, refs_of
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import IdState
 
@@ -57,16 +57,12 @@ def find_leased(state: State, command: ById, now: int) -> Leased:
     if known.wanted:
         for topic in topics_of(state, command.namespace, command.topic, command.group):
             known.look_into(topic, now)
-    refs = [_ref_of(named, known) for named in command.ids]
-    places: dict[tuple[int, int], dict[int, MessageRef]] = {}
-    for ref in filter(None, refs):
-        place = ref[:2]
-        if place not in places:
-            places[place] = {}
-        places[place][ref.offset] = ref
+    refs = (
+        [_ref_of(named, known) for named in command.ids] if known.wanted else cast(list[MessageRef | None], command.ids)
+    )
     runs: list[Run] = []
     sorted_out: list[_Sorted] = []
-    for (topic_id, partition), asked in places.items():
+    for (topic_id, partition), asked in _by_place(refs).items():
         holder = state.topics.get(TopicId(topic_id))
         if holder is not None and _is_meant(holder, command) and 0 <= partition < len(holder.partitions):
             check_healthy(holder, partition)  # before anything is called lost
@@ -77,6 +73,22 @@ def find_leased(state: State, command: ById, now: int) -> Leased:
     for some in sorted_out:
         found.update(some.states())
     return Leased(_states(refs, found), runs, refs)
+
+
+def _by_place(refs: list[MessageRef | None]) -> dict[tuple[int, int], Sequence[int]]:
+    """The offsets, by topic and partition."""
+    columns = list(zip(*filter(None, refs), strict=True))
+    if not columns:
+        return {}
+    topics, partitions, offsets = columns
+    if topics.count(topics[0]) == partitions.count(partitions[0]) == len(offsets):  # as mostly
+        return {(topics[0], partitions[0]): offsets}
+    places: dict[tuple[int, int], list[int]] = {}
+    for topic, partition, offset in zip(*columns, strict=True):
+        if (topic, partition) not in places:
+            places[topic, partition] = []
+        places[topic, partition].append(offset)
+    return dict(places)
 
 
 def _ref_of(named: MessageId, known: DedupIds) -> MessageRef | None:
@@ -91,9 +103,9 @@ class _Sorted:
     """Messages of one partition that are there, by what they are for the group now."""
 
     def __init__(
-        self, asked: dict[int, MessageRef], offsets: OffsetSet, leased: OffsetSet, unsettled: OffsetSet
+        self, topic: TopicId, partition: int, offsets: OffsetSet, leased: OffsetSet, unsettled: OffsetSet
     ) -> None:
-        self._asked = asked
+        self._place = topic, partition
         self._offsets = offsets
         self._leased = leased
         self._unsettled = unsettled
@@ -102,11 +114,11 @@ class _Sorted:
         lost, done = self._unsettled - self._leased, self._offsets - self._unsettled
         found: dict[MessageRef, IdState] = {}
         for state, some in (("settled", self._leased), ("lost", lost), ("done", done)):
-            found.update(dict.fromkeys(map(self._asked.__getitem__, some), cast(IdState, state)))
+            found.update(dict.fromkeys(refs_of(*self._place, some), cast(IdState, state)))
         return found
 
 
-def _sort(topic: Topic, partition: int, asked: dict[int, MessageRef], name: str, runs: list[Run]) -> _Sorted:
+def _sort(topic: Topic, partition: int, asked: Sequence[int], name: str, runs: list[Run]) -> _Sorted:
     """And what of it is leased, as runs."""
     log = topic.partitions[partition]
     offsets = OffsetSet(asked).within(log.start, log.durable)
@@ -114,7 +126,7 @@ def _sort(topic: Topic, partition: int, asked: dict[int, MessageRef], name: str,
         offsets.subtract(log.deleted)
     group = topic.group_names.get(name)
     if group is None:
-        return _Sorted(asked, offsets, OffsetSet(), offsets)
+        return _Sorted(topic.id, partition, offsets, OffsetSet(), offsets)
     feed = group.feeds.look(partition)
     leased: OffsetSet = feed.leased & offsets
     for lease in group.holders.find(partition, leased) if leased else ():
@@ -124,7 +136,7 @@ def _sort(topic: Topic, partition: int, asked: dict[int, MessageRef], name: str,
         mine = [held.first()] if len(held) == 1 else (leased & held).to_array().tolist()  # as with many leases mostly
         if mine and mine[0] in leased:
             runs.append(Run(topic.id, group.id, lease.id, partition, mine))
-    return _Sorted(asked, offsets, leased, feed.unsettled(offsets))
+    return _Sorted(topic.id, partition, offsets, leased, feed.unsettled(offsets))
 
 
 def _states(refs: list[MessageRef | None], found: dict[MessageRef, IdState]) -> list[IdState]:
@@ -170,11 +182,12 @@ class DedupIds:
 
     def look_into(self, topic: Topic, now: int) -> None:
         """What the topic remembers. It costs no more than what is wanted, or what there is."""
-        window_ms = topic.dedup_window_ms
-        for dedup_id in topic.dedup.seen.keys() & self.wanted:
-            ref = topic.dedup.find(dedup_id, now, window_ms)
-            if ref is not None:
-                self.add(dedup_id, ref, topic)
+        found = topic.dedup.find_many(self.wanted, now, topic.dedup_window_ms)
+        if not self.refs:
+            self.refs, self._homes = found, dict.fromkeys(found, topic)
+            return
+        for dedup_id, ref in found.items():
+            self.add(dedup_id, ref, topic)
 
     def add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         before = self.refs.get(dedup_id)

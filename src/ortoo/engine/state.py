@@ -296,13 +296,15 @@ class State:
         owner = self.topics.get(self.dedups.get(topic.name.namespace, {}).get(dedup_id, TopicId(0)))
         return owner if owner is not None and owner.config.dedup_scope == "namespace" else None
 
-    def remember_dedup_id(self, topic: Topic, dedup_id: str, at: int, message: MessageRef) -> None:
-        topic.dedup.remember(dedup_id, at, message)
+    def remember_dedup_ids(self, topic: Topic, ids: Collection[str], at: int, messages: Iterable[MessageRef]) -> None:
+        """Of one instant; each id once."""
+        topic.dedup.remember(ids, at, messages)
         if topic.config.dedup_scope == "namespace":
-            before = self._sharing(topic, dedup_id)
-            if before is not None and before is not topic:
-                before.dedup.seen.pop(dedup_id, None)
-            self.dedups.setdefault(topic.name.namespace, {})[dedup_id] = topic.id
+            for dedup_id in ids:
+                before = self._sharing(topic, dedup_id)
+                if before is not None and before is not topic:
+                    before.dedup.seen.pop(dedup_id, None)
+            self.dedups.setdefault(topic.name.namespace, {}).update(dict.fromkeys(ids, topic.id))
 
     def prune_dedup_ids(self, topic: Topic, now: int, limit: int | None = None) -> bool:
         """What is too old or too many, so many at most. Returns whether there may be more."""

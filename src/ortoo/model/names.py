@@ -6,7 +6,9 @@
 TOPIC is the topic's incarnation, a number never given twice, and so is GROUP. LEASE carries the owner epoch in its upper bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple, NewType
 
 from . import limits
@@ -42,6 +44,14 @@ class MessageRef(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}.{self.partition}.{self.offset}"
+
+
+def refs_of(topic: TopicId, partition: int, offsets: Iterable[int]) -> list[MessageRef]:
+    """Of messages of one partition, without a call for each."""
+    return list(map(_to_ref, zip(repeat(topic), repeat(partition), offsets)))
+
+
+_to_ref = partial(tuple.__new__, MessageRef)
 
 
 class ReceiptRef(NamedTuple):

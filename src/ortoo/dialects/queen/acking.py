@@ -41,7 +41,7 @@ _OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
     "dlq": "reject",
 }
 _transaction_id, _status_sent = attrgetter("transaction_id"), attrgetter("status")
-_alike = attrgetter("status", "lease_id", "partition_id", "consumer_group")
+_beside = attrgetter("status", "lease_id", "partition_id", "consumer_group")
 _NOWHERE = ""  # in the place of a queue that is not there
 _NO_LEASE = "Invalid or expired lease: the message is not leased any more"
 _NO_MESSAGE = "There is no message with this transactionId"
@@ -206,13 +206,7 @@ class Acks:
         queues: dict[tuple[str | None, str | None], str | None] = {}
         if not all(map(_transaction_id, self._acks)):
             raise InvalidError("transactionId is required")
-        rows: dict[tuple[str | None, ...], list[int]] = {}
-        for row, alike in enumerate(map(_alike, self._acks)):
-            if alike in rows:
-                rows[alike].append(row)
-            else:
-                rows[alike] = [row]
-        for (status, lease, partition, group), some in rows.items():
+        for (status, lease, partition, group), some in self._alike().items():
             place = partition, None if partition else lease
             if place not in queues:
                 try:
@@ -232,7 +226,22 @@ class Acks:
             await self._fail(bucket, some)
         return self._states
 
+    def _alike(self) -> dict[tuple[str | None, ...], Sequence[int]]:
+        """Rows, by what they say beside the id."""
+        said = list(map(_beside, self._acks))
+        if said and said.count(said[0]) == len(said):  # as mostly
+            return {said[0]: range(len(said))}
+        rows: dict[tuple[str | None, ...], list[int]] = {}
+        for row, one in enumerate(said):
+            if one in rows:
+                rows[one].append(row)
+            else:
+                rows[one] = [row]
+        return dict(rows)
+
     def _ids(self, rows: Sequence[int]) -> list[str]:
+        if len(rows) == len(self._acks):
+            return [one.transaction_id or "" for one in self._acks]
         return [self._acks[row].transaction_id or "" for row in rows]
 
     async def _complete(self, bucket: Bucket, rows: list[int]) -> None:

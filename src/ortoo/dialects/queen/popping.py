@@ -13,12 +13,12 @@ from msgspec import UNSET, Raw
 
 from ortoo.broker.gate import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.ids import from_uuid, to_uuids
+from ortoo.dialects.ids import from_uuids, to_uuids
 from ortoo.dialects.times import instant_text, parse_instant
 from ortoo.doors.http.answers import Answer
 from ortoo.doors.http.call import Call, ClientGone
 from ortoo.doors.http.leases import give_back
-from ortoo.doors.http.messages import as_json
+from ortoo.doors.http.messages import all_as_json, as_json
 from ortoo.model import limits
 from ortoo.model.commands import END, START, Lease, Position
 from ortoo.model.errors import InvalidError, NotFoundError
@@ -242,13 +242,16 @@ def transaction_ids(columns: Columns, ids: list[str]) -> list[str]:
     gave: it may have passed on that of another message, and an ack means the place."""
     if columns.dedup_ids is None:
         return ids
-    return [
-        made if not given or (given[14:15] == "8" and from_uuid(given) is not None) else given
-        for given, made in zip(columns.dedup_ids, ids, strict=True)
-    ]
+    given = [name or made for name, made in zip(columns.dedup_ids, ids, strict=True)]
+    if not any(name[14:15] == "8" for name in given):
+        return given
+    places = from_uuids(given)
+    return [name if place is None else made for name, place, made in zip(given, places, ids, strict=True)]
 
 
 def shown_values(values: list[bytes], json: list[bool] | None) -> list[Raw]:
+    if json is not None and all(json) and (together := all_as_json(values)) is not None:
+        return together
     flags = json or [False] * len(values)
     return [shown_value(value, is_json=flag) for value, flag in zip(values, flags, strict=True)]
 

@@ -308,8 +308,9 @@ _look_through = msgspec.json.Decoder(_Body).decode
 
 def could_have_many(body: bytes) -> bool:
     """Whether its counts have to be checked."""
-    return len(body) > _MESSAGES_MAX and (
-        _has_more(body, b"{", _MESSAGES_MAX + 1) or _has_more(body, b'"', _QUOTES_MAX)
+    size = len(body)
+    return (size > 3 * _MESSAGES_MAX and _has_more(body, b"{", _MESSAGES_MAX + 1)) or (  # with a bracket and a comma
+        size > _QUOTES_MAX and _has_more(body, b'"', _QUOTES_MAX)
     )
 
 

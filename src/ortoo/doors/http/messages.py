@@ -40,8 +40,10 @@ from .shapes import (
 )
 
 _check = msgspec.json.Decoder(Raw).decode
+_check_all = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _PART_BYTES, _PART_MESSAGES = 4 * 1024 * 1024, 1_000  # that are written at a time
+_TOGETHER_BYTES = 1024 * 1024  # of values that are copied to be looked at together
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -54,6 +56,20 @@ def as_json(value: bytes) -> Raw | UnsetType:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return UNSET
     return Raw(value)
+
+
+def all_as_json(values: list[bytes]) -> list[Raw] | None:
+    """The same of all in one go, as mostly. None where one cannot stand so, or they are large: then each has to be looked at."""
+    if sum(map(len, values)) > _TOGETHER_BYTES:
+        return None
+    joined = b",".join(values)
+    try:
+        raws = _check_all(b"[%b]" % joined)
+        if not joined.isascii():
+            joined.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return raws if list(map(bytes, raws)) == values else None  # a comma between values may have been in a value
 
 
 def render_runs(runs: Iterable[LeasedRun]) -> list[MessageView]:
@@ -137,6 +153,8 @@ def _publishers(publishers: Publishers | None, count: int) -> list[str | UnsetTy
 def _values(values: list[bytes], json: list[bool] | None) -> tuple[list[Raw | UnsetType], list[bytes | UnsetType]]:
     if json is None:
         return [UNSET] * len(values), list(values)
+    if all(json) and (together := all_as_json(values)) is not None:
+        return list[Raw | UnsetType](together), [UNSET] * len(values)
     raws = [as_json(value) if flag else UNSET for value, flag in zip(values, json, strict=True)]
     return raws, [value if raw is UNSET else UNSET for value, raw in zip(values, raws, strict=True)]
 
