@@ -251,9 +251,9 @@ def engine_state(engine: Engine, now: int) -> dict[str, Any]:
                 "messages": topic.messages(),
                 "window": (topic.window_since, topic.window_count),
                 "dedup": {
-                    dedup_id: entry
-                    for dedup_id, entry in topic.dedup.seen.items()
-                    if topic.dedup.find(dedup_id, now, topic.dedup_window_ms)
+                    dedup_id: (known[0], found)
+                    for dedup_id, known in topic.dedup.seen.items()
+                    if (found := topic.dedup.find(dedup_id, now, topic.dedup_window_ms))
                 },
                 "partitions": [
                     {

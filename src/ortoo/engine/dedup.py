@@ -5,37 +5,42 @@ Each topic remembers its own, by its own window and count. Where a namespace sha
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
-from itertools import repeat
 
 from ortoo.model.names import MessageRef, TopicId
 
 SharedIds = dict[str, TopicId]
-Seen = dict[str, tuple[int, MessageRef]]  # when, and where
+Known = tuple[int, int, int]  # when; partition and offset of the message
+Seen = dict[str, Known]
 
 
 class DedupTable:
-    """Bounded by age and by count. `seen` is in the order of age, but what is gone from its front would have to be passed over
-    whenever somebody looks for its oldest; so the ids are in line once more, as they came together.
+    """Of one topic; bounded by age and by count.
+
+    `seen` is in the order of age. But to find the oldest in it, all that was taken from its front would have to be passed over,
+    so the ids are in line once more. One that was taken from the midst leaves its place in the line `vacant`.
 
     What was forgotten stays so, though a log still has it: `forgotten` is the instant up to which a log's own ids count for
     nothing, those of that very instant unless they come after `ends`, by partition. What is `outdated` counts for nothing even
     while it is here.
     """
 
-    __slots__ = ("_line", "ends", "forgotten", "outdated", "seen")
+    __slots__ = ("_line", "_topic", "_vacant", "ends", "forgotten", "outdated", "seen")
 
-    def __init__(self) -> None:
+    def __init__(self, topic: TopicId) -> None:
+        self._topic = topic
         self.seen: Seen = {}
-        self._line: deque[tuple[int, list[str]]] = deque()  # when, and the ids of that batch, the oldest last
+        self._line: deque[str] = deque()
+        self._vacant: Counter[str] = Counter()  # how many places an id has in front of its own
         self.forgotten = 0
         self.ends: list[int] = []
         self.outdated = 0
 
-    def is_forgotten(self, at: int, message: MessageRef) -> bool:
-        is_later = message.partition < len(self.ends) and message.offset >= self.ends[message.partition]
+    def is_forgotten(self, known: Known) -> bool:
+        at, partition, offset = known
+        is_later = partition < len(self.ends) and offset >= self.ends[partition]
         return at < self.forgotten or (at == self.forgotten and not is_later)
 
     def _forget(self, upto: int) -> None:
@@ -43,24 +48,29 @@ class DedupTable:
             self.forgotten, self.ends = upto, []
 
     def find(self, dedup_id: str, now: int, window_ms: int) -> MessageRef | None:
-        entry = self.seen.get(dedup_id)
-        return entry[1] if entry is not None and entry[0] > max(now - window_ms, self.outdated) else None
+        known = self.seen.get(dedup_id)
+        if known is None or known[0] <= max(now - window_ms, self.outdated):
+            return None
+        return MessageRef(self._topic, known[1], known[2])
 
     def find_many(self, dedup_ids: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
         """Those that are remembered."""
-        over, seen = max(now - window_ms, self.outdated), self.seen
-        return {known: seen[known][1] for known in seen.keys() & dedup_ids if seen[known][0] > over}
+        over, seen, topic = max(now - window_ms, self.outdated), self.seen, self._topic
+        found = [(dedup_id, seen[dedup_id]) for dedup_id in seen.keys() & dedup_ids]
+        return {dedup_id: MessageRef(topic, known[1], known[2]) for dedup_id, known in found if known[0] > over}
 
-    def remember(self, dedup_ids: Collection[str], at: int, messages: Iterable[MessageRef]) -> None:
-        """Of one instant; each id once."""
-        if not dedup_ids:
-            return
-        seen = self.seen
-        if not seen.keys().isdisjoint(dedup_ids):
-            for known in dedup_ids:
-                seen.pop(known, None)
-        seen.update(zip(dedup_ids, zip(repeat(at), messages), strict=True))
-        self._line.append((at, list(dedup_ids)[::-1]))
+    def remember(self, dedup_ids: Collection[str], known: Iterable[Known]) -> None:
+        """Each id once; none is older than those before."""
+        if not self.seen.keys().isdisjoint(dedup_ids):
+            for dedup_id in dedup_ids:
+                self.drop(dedup_id)
+        self.seen.update(zip(dedup_ids, known, strict=True))
+        self._line.extend(dedup_ids)
+
+    def drop(self, dedup_id: str) -> None:
+        """It counts elsewhere from now on, or came again."""
+        if self.seen.pop(dedup_id, None) is not None:
+            self._vacant[dedup_id] += 1
 
     def prune(self, now: int, window_ms: int, count_max: int, limit: int | None = None) -> list[str]:
         """Forgets what is too old or too many, so many ids at most; returns them."""
@@ -68,23 +78,26 @@ class DedupTable:
         seen, line = self.seen, self._line
         excess = len(seen) - count_max
         over, newest = max(now - window_ms, self.outdated), 0
-        left = len(seen) if limit is None else limit
         while line:
-            at, ids = line[0]
-            entry = seen.get(ids[-1])
-            if entry is not None and entry[0] == at:  # else it is gone, or came again since
-                if left <= 0 or (at > over and len(gone) >= excess):
-                    break
-                del seen[ids[-1]]
-                gone.append(ids[-1])
-                newest = at
-            left -= 1
-            ids.pop()
-            if not ids:
-                line.popleft()
-        oldest = line[0][0] if line else newest + 1
+            if self._vacant and line[0] in self._vacant:
+                self._pass_over()
+                continue
+            at = seen[line[0]][0]
+            if (at > over and len(gone) >= excess) or len(gone) == limit:
+                break
+            newest = at
+            del seen[line[0]]
+            gone.append(line.popleft())
+        oldest = seen[line[0]][0] if line else newest + 1
         self._forget(min(newest, oldest - 1))
         return gone
+
+    def _pass_over(self) -> None:
+        """A place in the line that is vacant."""
+        dedup_id = self._line.popleft()
+        self._vacant[dedup_id] -= 1
+        if not self._vacant[dedup_id]:
+            del self._vacant[dedup_id]
 
     def outdate(self, now: int, window_ms: int) -> None:
         """What is too old now stays so, whatever the window becomes."""
@@ -95,6 +108,7 @@ class DedupTable:
         """Forgets all; returns that. The log ends there, by partition."""
         seen, self.seen = self.seen, {}
         self._line.clear()
+        self._vacant.clear()
         if seen:
             self._forget(next(reversed(seen.values()))[0])
             self.ends = ends

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 from ortoo.model import limits
 from ortoo.model import records as r
-from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, refs_of
+from ortoo.model.names import LEASES_PER_EPOCH, LeaseId
 from ortoo.model.offsets import OffsetSet
 
 from . import namespaces, staging
@@ -164,11 +165,11 @@ def _published(state: State, record: r.Published) -> None:
 
 def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None:
     ids: list[Any] = record.batch.dedup_ids or []
-    refs = refs_of(topic.id, record.partition, range(record.base, record.base + len(ids)))
+    offsets: Iterable[int] = range(record.base, record.base + len(ids))
     if None in ids:
-        refs = [ref for ref, dedup_id in zip(refs, ids, strict=True) if dedup_id is not None]
+        offsets = [offset for offset, dedup_id in zip(offsets, ids, strict=True) if dedup_id is not None]
         ids = [dedup_id for dedup_id in ids if dedup_id is not None]
-    state.remember_dedup_ids(topic, ids, record.at, refs)
+    state.remember_dedup_ids(topic, ids, zip(repeat(record.at), repeat(record.partition), offsets))
     state.prune_dedup_ids(topic, record.at, 2 * record.count + _IDS_PRUNED)  # faster than they come
 
 

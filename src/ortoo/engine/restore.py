@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from itertools import groupby
 
 import msgspec
 
-from ortoo.model.names import GroupId, MessageRef, TopicId
+from ortoo.model.names import GroupId, TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
@@ -135,20 +134,17 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
 
 def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:
     found = [
-        (at, dedup_id, MessageRef(TopicId(topic), partition, offset))
-        for topic, known in ids.items()
+        (at, dedup_id, TopicId(topic_id), partition, offset)
+        for topic_id, known in ids.items()
         for dedup_id, at, partition, offset in known
     ]
     for log in logs:
-        found.extend(
-            (at, dedup_id, MessageRef(log.topic, log.partition, offset)) for dedup_id, at, offset in log.dedup_ids
-        )
-    found.sort()  # a table is ordered by age
-    for (at, topic_id), some in groupby(found, lambda known: (known[0], known[2].topic)):
+        found += [(at, dedup_id, log.topic, log.partition, offset) for dedup_id, at, offset in log.dedup_ids]
+    found.sort()  # tables are ordered by age, and what topics share belongs to the last
+    for at, dedup_id, topic_id, partition, offset in found:
         topic = state.topics.get(topic_id)
-        if topic is not None:
-            refs = {dedup_id: ref for _, dedup_id, ref in some if not topic.dedup.is_forgotten(at, ref)}
-            state.remember_dedup_ids(topic, refs, at, refs.values())
+        if topic is not None and not topic.dedup.is_forgotten((at, partition, offset)):
+            state.remember_dedup_ids(topic, (dedup_id,), ((at, partition, offset),))
     for topic in state.topics.values():
         state.prune_dedup_ids(topic, state.now)
 

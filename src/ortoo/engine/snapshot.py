@@ -267,11 +267,11 @@ def _freeze_dedup_ids(topic: Topic) -> Iterator[DedupId]:
 
 
 def _dump_dedup_ids(seen: Seen, newest: int, starts: list[int]) -> Iterator[DedupId]:
-    for dedup_id, (at, message) in seen.items():  # oldest first
+    for dedup_id, (at, partition, offset) in seen.items():  # oldest first
         if at > newest:
             return
-        if message.offset < starts[message.partition]:
-            yield dedup_id, at, message.partition, message.offset
+        if offset < starts[partition]:
+            yield dedup_id, at, partition, offset
 
 
 def _dump_wheel(wheel: Wheel) -> WheelDump:

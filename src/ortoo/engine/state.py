@@ -14,7 +14,7 @@ from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
 
 from .alarms import LeasesRunOut, MembersDue, SharedIdsOutdated
-from .dedup import SharedIds
+from .dedup import Known, SharedIds
 from .group import Group
 from .leases import LeaseState
 from .partition import Partition
@@ -296,14 +296,14 @@ class State:
         owner = self.topics.get(self.dedups.get(topic.name.namespace, {}).get(dedup_id, TopicId(0)))
         return owner if owner is not None and owner.config.dedup_scope == "namespace" else None
 
-    def remember_dedup_ids(self, topic: Topic, ids: Collection[str], at: int, messages: Iterable[MessageRef]) -> None:
-        """Of one instant; each id once."""
-        topic.dedup.remember(ids, at, messages)
+    def remember_dedup_ids(self, topic: Topic, ids: Collection[str], known: Iterable[Known]) -> None:
+        """Each id once; none is older than those before."""
+        topic.dedup.remember(ids, known)
         if topic.config.dedup_scope == "namespace":
             for dedup_id in ids:
                 before = self._sharing(topic, dedup_id)
                 if before is not None and before is not topic:
-                    before.dedup.seen.pop(dedup_id, None)
+                    before.dedup.drop(dedup_id)
             self.dedups.setdefault(topic.name.namespace, {}).update(dict.fromkeys(ids, topic.id))
 
     def prune_dedup_ids(self, topic: Topic, now: int, limit: int | None = None) -> bool:

@@ -66,7 +66,7 @@ class Topic:
         self.partitions: list[Partition] = []
         self.groups: dict[GroupId, Group] = {}
         self.group_names: dict[str, Group] = {}
-        self.dedup = DedupTable()
+        self.dedup = DedupTable(record.topic)
         self.counters = TopicCounters()
         self.next_partition = 0  # which partition the next batch without keys goes to
         self.sized: tuple[int, int, int] | None = None  # soft: after how many batches it was counted, bytes, messages

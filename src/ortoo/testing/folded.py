@@ -224,7 +224,7 @@ def _topic(state: State, topic: Topic) -> Picture:
             ]
             for group in topic.groups.values()
         },
-        "dedup": {key: ref.offset for key, (at, ref) in ids if now - at < window},
+        "dedup": {key: offset for key, (at, _, offset) in ids if now - at < window},
     }
 
 
