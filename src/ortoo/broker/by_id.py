@@ -45,7 +45,7 @@ class Settling:
         self, namespace: str, ids: list[str], topic: str | None, group: str | None
     ) -> list[MessageRef | None]:
         found = await self._look_up(namespace, ids, topic, group)
-        return [found.get(dedup_id) for dedup_id in ids]
+        return list(map(found.get, ids))
 
     async def settle(self, command: Command) -> list[IdState]:
         wanted: Any = unwrap(command)

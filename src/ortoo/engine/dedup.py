@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
-from ortoo.model.names import MessageRef, TopicId
+from ortoo.model.names import MessageRef, TopicId, refs_of
 
 SharedIds = dict[str, TopicId]
 Known = tuple[int, int, int]  # when; partition and offset of the message
@@ -55,9 +55,12 @@ class DedupTable:
 
     def find_many(self, dedup_ids: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
         """Those that are remembered."""
-        over, seen, topic = max(now - window_ms, self.outdated), self.seen, self._topic
-        found = [(dedup_id, seen[dedup_id]) for dedup_id in seen.keys() & dedup_ids]
-        return {dedup_id: MessageRef(topic, known[1], known[2]) for dedup_id, known in found if known[0] > over}
+        over, seen = max(now - window_ms, self.outdated), self.seen
+        ids = [dedup_id for dedup_id in seen.keys() & dedup_ids if seen[dedup_id][0] > over]
+        if not ids:
+            return {}
+        _, partitions, offsets = zip(*map(seen.__getitem__, ids), strict=True)
+        return dict(zip(ids, refs_of(self._topic, partitions, offsets), strict=True))
 
     def remember(self, dedup_ids: Collection[str], known: Iterable[Known]) -> None:
         """Each id once; none is older than those before."""

@@ -46,9 +46,11 @@ class MessageRef(NamedTuple):
         return f"{self.topic}.{self.partition}.{self.offset}"
 
 
-def refs_of(topic: TopicId, partition: int, offsets: Iterable[int]) -> list[MessageRef]:
-    """Of messages of one partition, without a call for each."""
-    return list(map(_to_ref, zip(repeat(topic), repeat(partition), offsets)))
+def refs_of(topic: TopicId, partitions: int | Iterable[int], offsets: Iterable[int]) -> list[MessageRef]:
+    """Of messages of one topic, in one partition or each in its own; without a call for each."""
+    if isinstance(partitions, int):
+        partitions = repeat(partitions)
+    return list(map(_to_ref, zip(repeat(topic), partitions, offsets)))
 
 
 _to_ref = partial(tuple.__new__, MessageRef)

@@ -24,7 +24,7 @@ from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Extend, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.names import MessageRef
+from ortoo.model.names import MessageRef, TopicId
 from ortoo.model.queries import FindMessages
 from ortoo.model.replies import IdState
 
@@ -182,6 +182,8 @@ class Finder:
         if not named:
             return refs
         places = await self._link.ask(FindMessages(self.namespace, named, queue, group))
+        if len(named) == len(ids):
+            return places
         found = iter(places)
         return [next(found) if ref is None else ref for ref in refs]
 
@@ -263,10 +265,7 @@ class Acks:
         self, lease: LeaseName, rows: Sequence[int], refs: Sequence[MessageRef | None], outcome: Any
     ) -> None:
         """As far as that lease holds them."""
-        offsets: dict[int, list[int]] = {}
-        for held in filter(None, refs):
-            if held.topic == lease.topic:
-                offsets.setdefault(held.partition, []).append(held.offset)
+        offsets = _in_topic(lease.topic, refs)
         if not offsets:
             return
         runs = [lease.run(partition, some) for partition, some in offsets.items()]
@@ -303,6 +302,18 @@ class Acks:
         delay_ms = 0 if outcome == "nack" else None
         command = SettleById(outcome, [ref], group, self._find.namespace, None, one.error, delay_ms)
         [self._states[row]] = await self._link.call(command)
+
+
+def _in_topic(topic: TopicId, refs: Sequence[MessageRef | None]) -> dict[int, list[int]]:
+    """Offsets of the messages that are of a topic, by partition."""
+    topics, partitions, offsets = zip(*filter(None, refs), strict=True) if any(refs) else ((), (), ())
+    if topics and topics.count(topic) == partitions.count(partitions[0]) == len(topics):  # as mostly
+        return {partitions[0]: list(offsets)}
+    found: dict[int, list[int]] = {}
+    for home, partition, offset in zip(topics, partitions, offsets, strict=True):
+        if home == topic:
+            found.setdefault(partition, []).append(offset)
+    return found
 
 
 def _places(runs: list[Run], offsets: list[list[int]] | None) -> set[MessageRef]:
