@@ -796,7 +796,7 @@ class Model:
         revoked: list[list[int]] = []
         deaths: dict[TopicId, list[Death]] = {}
         for run in command.runs:
-            held, missing = self._find(run)
+            held, missing = self._find(run, has_failed=command.outcome in ("nack", "reject"))
             lost.append(missing)
             revoked.append([])
             if held is None:
@@ -826,14 +826,14 @@ class Model:
         if len({(run.topic, run.group, run.lease, run.partition) for run in runs}) != len(runs):
             raise InvalidError("twice")
 
-    def _find(self, run: c.Run) -> tuple[Held | None, list[int]]:
+    def _find(self, run: c.Run, *, has_failed: bool = False) -> tuple[Held | None, list[int]]:
         topic = self.by_id(run.topic)
         group = next((g for g in topic.groups.values() if g.id == run.group), None) if topic else None
         lease = group.leases.get(run.lease) if group else None
         if topic is None or group is None or lease is None or not (lease.held or lease.acked):
             return None, sorted(set(run.offsets))
         named = {(run.partition, offset) for offset in run.offsets}
-        lost = sorted(offset for _, offset in named - lease.held - lease.acked)
+        lost = sorted(offset for _, offset in named - lease.held - (set() if has_failed else lease.acked))
         places = named & lease.held
         if run.through:
             places = {place for place in lease.held if place[0] == run.partition and place[1] <= max(run.offsets)}

@@ -52,8 +52,9 @@ class Held:
         return self.feed.partition.index
 
 
-def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
-    """What of the run is still held, and which offsets are lost. What this very lease has acked before is neither."""
+def find_held(state: State, run: Run, *, has_failed: bool = False) -> tuple[Held | None, list[int]]:
+    """What of the run is still held, and which offsets are lost. What this very lease has acked before is neither, unless it is
+    said to have failed: then nobody should believe that it comes again."""
     topic = state.topics.get(run.topic)
     if topic is not None and 0 <= run.partition < len(topic.partitions):
         check_healthy(topic, run.partition)  # before anything is called lost
@@ -69,7 +70,7 @@ def find_held(state: State, run: Run) -> tuple[Held | None, list[int]]:
     lost: list[int] = []
     if len(mine) != len(asked):
         rest = asked - mine
-        if run.partition in lease.acked:
+        if not has_failed and run.partition in lease.acked:
             rest.subtract(lease.acked[run.partition])
         lost = list(rest)
     if run.through and held and asked:
@@ -81,7 +82,8 @@ def decide_settle(state: State, command: Settle, now: int) -> Decision:
     if command.delay_ms is not None and not 0 <= command.delay_ms <= limits.DELAY_MS_MAX:
         raise InvalidError(f"a retry may be delayed by 0 to {limits.DELAY_MS_MAX} ms, not {command.delay_ms}")
     check_runs(command.runs)
-    found = [find_held(state, run) for run in command.runs]
+    has_failed = command.outcome in ("nack", "reject")
+    found = [find_held(state, run, has_failed=has_failed) for run in command.runs]
     lost = [missing for _, missing in found]
     if command.outcome == "ack":
         acked: list[Record] = [ack(held, now) for held, _ in found if held is not None]
