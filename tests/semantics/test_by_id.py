@@ -169,18 +169,21 @@ async def test_what_is_leased_later_is_found_too(queue: Queue, clock: ManualCloc
         assert await queue.ack_by_id(dedup_ids=f"d{number}") == ["settled"]
 
 
-async def test_an_id_that_was_used_again_means_the_newer_one(queue: Queue, clock: ManualClock) -> None:
-    """What the topic remembers counts; what is leased, once it does not."""
-    await queue.create_topic("orders", dedup_window=60, lease=7200.0)
+async def test_an_id_that_was_used_again_means_the_message_that_is_leased(queue: Queue, clock: ManualClock) -> None:
+    """And the newer one, which the topic remembers, when both or none are."""
+    await queue.create_topic("orders", dedup_window=60, lease=7200.0, partitions=1)
     old = await queue.publish("orders", b"1", dedup_id="d")
     await queue.lease("orders")
     await clock.advance(600)
     new = await queue.publish("orders", b"2", dedup_id="d")
     assert await queue.find_messages("d", group="default") == [new.id]
-    assert await queue.ack_by_id(dedup_ids="d") == ["lost"]
-    await clock.advance(600)
-    assert await queue.find_messages("d", group="default") == [old.id]
     assert await queue.ack_by_id(dedup_ids="d") == ["settled"]
+    assert (await queue.group("orders")).backlog == 1
+    assert await queue.ack_by_id(dedup_ids="d") == ["lost"]
+    [message] = await queue.lease("orders")
+    assert message.id == new.id
+    assert await queue.ack_by_id(dedup_ids="d") == ["settled"]
+    assert await queue.ack_by_id(old.id, dedup_ids="d") == ["done", "done"]
 
 
 async def test_messages_are_found_by_their_dedup_ids(queue: Queue) -> None:

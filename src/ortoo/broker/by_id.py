@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ortoo.engine.settle_by_id import DedupIds, Leased, find_leased, topics_of
+from ortoo.engine.settle_by_id import DedupIds, Leased, find_leased, holder_of, topics_of
 from ortoo.engine.state import State
-from ortoo.model.commands import ById, Command, Extend, Once, Run, Settle, SettleById, unwrap
+from ortoo.model.commands import ById, Command, Extend, MessageId, Once, Run, Settle, SettleById, unwrap
 from ortoo.model.names import MessageRef
 from ortoo.model.replies import IdState, Settled
 from ortoo.model.runs import in_pieces
@@ -49,16 +49,55 @@ class Settling:
 
     async def settle(self, command: Command) -> list[IdState]:
         wanted: Any = unwrap(command)
-        if any(isinstance(named, str) for named in wanted.ids):
-            wanted = await self._resolved(wanted)
-            await asyncio.sleep(0)  # for many ids, either takes some milliseconds
+        if not any(isinstance(named, str) for named in wanted.ids):
+            return await self._settle(command, wanted)
+        wanted = self._in_group(wanted)
+        resolved = await self._resolved(wanted)
+        await asyncio.sleep(0)  # for many ids, either takes some milliseconds
         if type(command) is Once:  # in one decision, or it could happen twice
+            states = find_leased(self._shell.state, resolved, self._shell.now()).states
+            others = await self._others(wanted, resolved, states)
+            ids = [others.get(row, named) for row, named in enumerate(resolved.ids)]
+            return await self._settle(command, msgspec.structs.replace(resolved, ids=ids))
+        states = await self._settle(command, resolved)
+        if others := await self._others(wanted, resolved, states):
+            again = msgspec.structs.replace(wanted, ids=list[MessageId](others.values()))
+            for row, state in zip(others, await self._settle(again, again), strict=True):
+                states[row] = state
+        return states
+
+    async def _settle(self, command: Command, wanted: Any) -> list[IdState]:
+        if type(command) is Once:
             return self._submit(msgspec.structs.replace(command, command=wanted))
         if len(wanted.ids) <= _FEW:
             return self._submit(wanted)
         leased = find_leased(self._shell.state, wanted, self._shell.now())
         pieces = in_pieces(leased.runs, isinstance(wanted, SettleById) and wanted.is_failure)
         return self._submit(wanted) if len(pieces) == 1 else await self._settle_pieces(wanted, leased, pieces)
+
+    def _in_group(self, command: ById) -> ById:
+        """A lease that is named says of which group it is."""
+        holder = holder_of(self._shell.state, command)
+        if holder is None or holder.group is None:
+            return command
+        return msgspec.structs.replace(command, group=holder.group.name)
+
+    async def _others(self, command: ById, resolved: ById, states: list[IdState]) -> dict[int, MessageRef]:
+        """An id may have been used again while its first message is still leased: then that is meant. By row."""
+        rows = [
+            row
+            for row, (named, state) in enumerate(zip(command.ids, states, strict=True))
+            if isinstance(named, str) and state in ("lost", "done")
+        ]
+        if not rows:
+            return {}
+        state = self._shell.state
+        known = DedupIds(command.group, (str(command.ids[row]) for row in rows), holder_of(state, command))
+        topics = topics_of(state, command.namespace, command.topic, command.group)
+        await self._leased_ids.find(topics, command.group, known)
+        tried = set(resolved.ids)
+        found = [(row, known.refs.get(str(command.ids[row]))) for row in rows]
+        return {row: ref for row, ref in found if ref is not None and ref not in tried}
 
     def _submit(self, command: Command) -> list[IdState]:
         states: list[IdState] = self._shell.submit(command)

@@ -7,7 +7,7 @@ holds it. What is found becomes runs, and is settled as with receipts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from ortoo.model import limits
 from ortoo.model.commands import ById, Extend, ExtendById, MessageId, Run, Settle, SettleById
@@ -18,6 +18,7 @@ from ortoo.model.replies import IdState
 
 from .decision import Decision
 from .group import Group
+from .leases import LeaseState
 from .publish import check_healthy
 from .settle import decide_extend, decide_settle
 from .state import State
@@ -53,26 +54,51 @@ class Leased:
 
 
 def find_leased(state: State, command: ById, now: int) -> Leased:
-    known = DedupIds(command.group, (named for named in command.ids if isinstance(named, str)))
+    holder = holder_of(state, command)
+    known = DedupIds(command.group, (named for named in command.ids if isinstance(named, str)), holder)
     if known.wanted:
-        for topic in topics_of(state, command.namespace, command.topic, command.group):
-            known.look_into(topic, now)
-    refs = (
-        [_ref_of(named, known) for named in command.ids] if known.wanted else cast(list[MessageRef | None], command.ids)
-    )
+        for each in topics_of(state, command.namespace, command.topic, command.group):
+            known.look_into(each, now)
+    refs: list[MessageRef | None] = cast(Any, command.ids)
+    if known.wanted:
+        refs = [_ref_of(named, known) for named in command.ids]
     runs: list[Run] = []
     sorted_out: list[_Sorted] = []
     for (topic_id, partition), asked in _by_place(refs).items():
-        holder = state.topics.get(TopicId(topic_id))
-        if holder is not None and _is_meant(holder, command) and 0 <= partition < len(holder.partitions):
-            check_healthy(holder, partition)  # before anything is called lost
-            sorted_out.append(_sort(holder, partition, asked, command.group, runs))
+        topic = state.topics.get(TopicId(topic_id))
+        if topic is not None and _is_meant(topic, command) and 0 <= partition < len(topic.partitions):
+            check_healthy(topic, partition)  # before anything is called lost
+            if holder is None:
+                sorted_out.append(_sort(topic, partition, asked, command.group, runs))
+            else:
+                sorted_out.append(_sort_held(topic, partition, asked, holder, runs))
     if sum(len(run.offsets) for run in runs) == len(refs):  # as mostly: each is leased, and named once
         return Leased(["settled"] * len(refs), runs, refs)
     found: dict[MessageRef, IdState] = {}
     for some in sorted_out:
         found.update(some.states())
     return Leased(_states(refs, found), runs, refs)
+
+
+class Holder(NamedTuple):
+    """A lease that is named. One that has ended holds nothing."""
+
+    topic: Topic | None
+    group: Group | None
+    lease: LeaseState | None
+
+    def holds(self, ref: MessageRef) -> bool:
+        held = None if self.lease is None else self.lease.held.get(ref.partition)
+        return held is not None and self.topic is not None and ref.topic == self.topic.id and ref.offset in held
+
+
+def holder_of(state: State, command: ById) -> Holder | None:
+    named = command.lease if isinstance(command, SettleById) else None
+    if named is None:
+        return None
+    topic = state.topics.get(named.topic)
+    group = None if topic is None else topic.groups.get(named.group)
+    return Holder(topic, group, None if group is None else group.lease(named.lease))
 
 
 def _by_place(refs: list[MessageRef | None]) -> dict[tuple[int, int], Sequence[int]]:
@@ -120,10 +146,7 @@ class _Sorted:
 
 def _sort(topic: Topic, partition: int, asked: Sequence[int], name: str, runs: list[Run]) -> _Sorted:
     """And what of it is leased, as runs."""
-    log = topic.partitions[partition]
-    offsets = OffsetSet(asked).within(log.start, log.durable)
-    if log.deleted:
-        offsets.subtract(log.deleted)
+    offsets = _there(topic, partition, asked)
     group = topic.group_names.get(name)
     if group is None:
         return _Sorted(topic.id, partition, offsets, OffsetSet(), offsets)
@@ -137,6 +160,27 @@ def _sort(topic: Topic, partition: int, asked: Sequence[int], name: str, runs: l
         if mine and mine[0] in leased:
             runs.append(Run(topic.id, group.id, lease.id, partition, mine))
     return _Sorted(topic.id, partition, offsets, leased, feed.unsettled(offsets))
+
+
+def _sort_held(topic: Topic, partition: int, asked: Sequence[int], holder: Holder, runs: list[Run]) -> _Sorted:
+    """The same for one lease: what it does not hold is lost, but for what it has acked."""
+    offsets = _there(topic, partition, asked)
+    if holder.topic is not topic or holder.group is None or holder.lease is None:
+        return _Sorted(topic.id, partition, offsets, OffsetSet(), offsets)
+    held, acked = holder.lease.held.get(partition), holder.lease.acked.get(partition)
+    leased = held & offsets if held else OffsetSet()
+    if leased:
+        runs.append(Run(topic.id, holder.group.id, holder.lease.id, partition, leased.to_array().tolist()))
+    return _Sorted(topic.id, partition, offsets, leased, offsets - acked if acked else offsets)
+
+
+def _there(topic: Topic, partition: int, asked: Sequence[int]) -> OffsetSet:
+    """Those that the log still has."""
+    log = topic.partitions[partition]
+    offsets = OffsetSet(asked).within(log.start, log.durable)
+    if log.deleted:
+        offsets.subtract(log.deleted)
+    return offsets
 
 
 def _states(refs: list[MessageRef | None], found: dict[MessageRef, IdState]) -> list[IdState]:
@@ -168,12 +212,14 @@ def topics_of(state: State, namespace: str, topic: str | None, group: str | None
 
 
 class DedupIds:
-    """Which messages some dedup ids mean, topic by topic. Two topics may have the same id: then that which is leased counts."""
+    """Which messages some dedup ids mean, topic by topic. Two topics may have the same id, and a topic have it again past its
+    window: then that which is leased counts, by the one who is named where one is."""
 
-    def __init__(self, group: str | None, ids: Iterable[str]) -> None:
+    def __init__(self, group: str | None, ids: Iterable[str], holder: Holder | None = None) -> None:
         self.wanted = set(ids)
         self.refs: dict[str, MessageRef] = {}
         self._group = group
+        self._holder = holder
         self._homes: dict[str, Topic] = {}
 
     @property
@@ -187,20 +233,21 @@ class DedupIds:
             self.refs, self._homes = found, dict.fromkeys(found, topic)
             return
         for dedup_id, ref in found.items():
-            self.add(dedup_id, ref, topic)
+            self._add(dedup_id, ref, topic)
 
-    def add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
+    def _add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         before = self.refs.get(dedup_id)
-        if before is None or (
-            not is_leased(self._homes[dedup_id], self._group, before) and is_leased(topic, self._group, ref)
-        ):
+        if before is None or (not self._is_leased(self._homes[dedup_id], before) and self._is_leased(topic, ref)):
             self.refs[dedup_id] = ref
             self._homes[dedup_id] = topic
 
     def add_leased(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         """Only if it is."""
-        if is_leased(topic, self._group, ref):
-            self.add(dedup_id, ref, topic)
+        if self._is_leased(topic, ref):
+            self._add(dedup_id, ref, topic)
+
+    def _is_leased(self, topic: Topic, ref: MessageRef) -> bool:
+        return is_leased(topic, self._group, ref) if self._holder is None else self._holder.holds(ref)
 
 
 def is_leased(topic: Topic, group: str | None, ref: MessageRef) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from . import limits
 from .access import Grant
 from .batch import Outgoing
-from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, LeaseRef, MessageRef, TopicId, TopicName
 from .namespaces import NO_QUOTA, Quota
 from .topic import TopicConfig
 
@@ -145,6 +145,7 @@ class SettleById(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: str | None = None  # any of the namespace when None
     error: str | None = None
     delay_ms: int | None = None  # nack only; the backoff policy when None
+    lease: LeaseRef | None = None  # only what this one holds, whatever `group` says
 
     @property
     def is_failure(self) -> bool:

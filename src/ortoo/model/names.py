@@ -56,6 +56,14 @@ def refs_of(topic: TopicId, partitions: int | Iterable[int], offsets: Iterable[i
 _to_ref = partial(tuple.__new__, MessageRef)
 
 
+class LeaseRef(NamedTuple):
+    """Which lease; its number alone says neither of what topic nor of what group it is."""
+
+    topic: TopicId
+    group: GroupId
+    lease: LeaseId
+
+
 class ReceiptRef(NamedTuple):
     topic: TopicId
     group: GroupId

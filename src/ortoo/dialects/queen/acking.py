@@ -11,20 +11,19 @@ from collections.abc import Sequence
 from itertools import islice
 from operator import attrgetter
 from time import time
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from ortoo.broker.gate import AuthorizedLink
-from ortoo.client.pieces import settle as settle_runs
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.ids import from_uuids
+from ortoo.dialects.ids import from_uuid, from_uuids
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
-from ortoo.model.commands import Extend, Run, Settle, SettleById
+from ortoo.model.commands import Extend, SettleById
 from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.names import MessageRef, TopicId
+from ortoo.model.names import LeaseRef, MessageRef, TopicId
 from ortoo.model.queries import FindMessages
 from ortoo.model.replies import IdState
 
@@ -42,6 +41,7 @@ _OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
 }
 _transaction_id, _status_sent = attrgetter("transaction_id"), attrgetter("status")
 _beside = attrgetter("status", "lease_id", "partition_id", "consumer_group")
+_NO_PLACE = MessageRef(TopicId(0), 0, 0)
 _NOWHERE = ""  # in the place of a queue that is not there
 _NO_LEASE = "Invalid or expired lease: the message is not leased any more"
 _NO_MESSAGE = "There is no message with this transactionId"
@@ -246,79 +246,40 @@ class Acks:
             return [one.transaction_id or "" for one in self._acks]
         return [self._acks[row].transaction_id or "" for row in rows]
 
-    async def _complete(self, bucket: Bucket, rows: list[int]) -> None:
+    async def _complete(self, bucket: Bucket, rows: Sequence[int]) -> None:
         lease, queue, group = bucket
         ids = self._ids(rows)
-        if lease is None:
-            named = [ref or text for ref, text in zip(from_uuids(ids), ids, strict=True)]
-            states = await self._link.call(SettleById("ack", named, group, self._find.namespace, queue))
-            if len(rows) == len(self._states):
-                self._states = states
-                return
-            for row, state in zip(rows, states, strict=True):
-                self._states[row] = state
+        named = [ref or text for ref, text in zip(from_uuids(ids), ids, strict=True)]
+        ref = None if lease is None else LeaseName(lease).ref
+        command = SettleById("ack", named, group, self._find.namespace, queue, lease=ref)
+        states: list[IdState] = await self._link.call(command)
+        if len(rows) == len(self._states):
+            self._states = states
             return
-        refs = await self._find.refs(ids, queue, group)
-        await self._settle_held(LeaseName(lease), rows, refs, "ack")
+        for row, state in zip(rows, states, strict=True):
+            self._states[row] = state
 
-    async def _settle_held(
-        self, lease: LeaseName, rows: Sequence[int], refs: Sequence[MessageRef | None], outcome: Any
-    ) -> None:
-        """As far as that lease holds them."""
-        offsets = _in_topic(lease.topic, refs)
-        if not offsets:
-            return
-        runs = [lease.run(partition, some) for partition, some in offsets.items()]
-        error = self._acks[rows[0]].error if outcome != "ack" else None
-        settled = await settle_runs(self._link.call, Settle(outcome, runs, error, 0 if outcome == "nack" else None))
-        lost = _places(runs, settled.lost)
-        if not lost and sum(map(len, offsets.values())) == len(self._states):
-            self._states = ["settled"] * len(self._states)
-            return
-        for row, ref in zip(rows, refs, strict=True):
-            if ref is not None and ref.topic == lease.topic:
-                self._states[row] = "lost" if ref in lost else "settled"
-
-    async def _fail(self, bucket: Bucket, rows: list[int]) -> None:
+    async def _fail(self, bucket: Bucket, rows: Sequence[int]) -> None:
         """Each by itself, the last one first; they are asked for one behind the other, and become durable together."""
         lease, queue, group = bucket
         refs = await self._find.refs(self._ids(rows), queue, group)
-        held = None if lease is None else LeaseName(lease)
-        found = [(ref, row) for ref, row in zip(refs, rows, strict=True) if ref is not None]
+        held = None if lease is None else LeaseName(lease).ref
+        found = [(ref or _NO_PLACE, row) for ref, row in zip(refs, rows, strict=True)]
         found.sort(key=lambda pair: pair[0][1:], reverse=True)
         left = iter(found)
         while some := list(islice(left, _AT_ONCE)):
-            works = [self._fail_one(held, group, row, ref) for ref, row in some]
+            works = [self._fail_one(held, queue, group, row) for _, row in some]
             for answer in await asyncio.gather(*works, return_exceptions=True):
                 if isinstance(answer, BaseException):
                     raise answer
 
-    async def _fail_one(self, lease: LeaseName | None, group: str, row: int, ref: MessageRef) -> None:
+    async def _fail_one(self, lease: LeaseRef | None, queue: str | None, group: str, row: int) -> None:
         one = self._acks[row]
-        outcome = outcome_of(one)
-        if lease is not None:
-            await self._settle_held(lease, [row], [ref], outcome)
-            return
+        outcome, text = outcome_of(one), transaction_id_of(one)
         delay_ms = 0 if outcome == "nack" else None
-        command = SettleById(outcome, [ref], group, self._find.namespace, None, one.error, delay_ms)
+        named = from_uuid(text) or text
+        command = SettleById(outcome, [named], group, self._find.namespace, queue, one.error, delay_ms, lease)
         [self._states[row]] = await self._link.call(command)
-
-
-def _in_topic(topic: TopicId, refs: Sequence[MessageRef | None]) -> dict[int, list[int]]:
-    """Offsets of the messages that are of a topic, by partition."""
-    topics, partitions, offsets = zip(*filter(None, refs), strict=True) if any(refs) else ((), (), ())
-    if topics and topics.count(topic) == partitions.count(partitions[0]) == len(topics):  # as mostly
-        return {partitions[0]: list(offsets)}
-    found: dict[int, list[int]] = {}
-    for home, partition, offset in zip(topics, partitions, offsets, strict=True):
-        if home == topic:
-            found.setdefault(partition, []).append(offset)
-    return found
-
-
-def _places(runs: list[Run], offsets: list[list[int]] | None) -> set[MessageRef]:
-    pairs = zip(runs, offsets or (), strict=False)
-    return {MessageRef(run.topic, run.partition, offset) for run, some in pairs for offset in some}
 
 
 async def extend(call: Call) -> Extended:
@@ -326,9 +287,10 @@ async def extend(call: Call) -> Extended:
     body: ExtendBody = call.body
     lease = LeaseName(call.params["lease"])
     lease_ms = None if body.seconds is None else round(body.seconds * 1000)
-    settled = await call.link.call(Extend(lease.all(), lease_ms))
+    runs = lease.all()
+    settled = await call.link.call(Extend(runs, lease_ms))
     lost = sum(map(bool, settled.lost or ()))
-    renewed = len(lease.lasts) - lost
+    renewed = len(runs) - lost
     name = call.link.name_of(lease.topic)
     config = None if name is None else call.link.settings_of(name, "read")
     if not renewed or config is None:

@@ -15,11 +15,12 @@ from ortoo.broker.gate import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.commands import Run
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import GroupId, LeaseId, TopicId
+from ortoo.model.names import GroupId, LeaseId, LeaseRef, TopicId
 from ortoo.model.replies import Taken
 
 _NUMBER = r"\d{1,18}"
 _PARTITION_ID = re.compile(rf"({_NUMBER})\.[0-9a-f]{{16}}", re.ASCII)
+_LEASE = re.compile(rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})\.", re.ASCII)
 _LEASE_ID = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:\.{_NUMBER}-{_NUMBER})+", re.ASCII)
 _LEASE_CHARS_MAX = 64 + 40 * limits.LEASE_PARTITIONS_MAX
 
@@ -45,23 +46,33 @@ def lease_id(taken: Iterable[Taken]) -> str:
 
 
 class LeaseName:
-    """A leaseId, read."""
+    """A leaseId, read. There may be very many, and long ones, in one request: what of it is not asked for is not looked at."""
 
-    __slots__ = ("group", "lasts", "lease", "topic")
+    __slots__ = ("_text", "ref")
 
     def __init__(self, text: str) -> None:
-        if len(text) > _LEASE_CHARS_MAX or _LEASE_ID.fullmatch(text) is None:
-            raise InvalidError(f"{text[:60]!r} is not a leaseId; use it as it was popped")
-        topic, group, lease, *parts = text.split(".")
-        self.topic, self.group, self.lease = TopicId(int(topic)), GroupId(int(group)), LeaseId(int(lease))
-        self.lasts = {int(partition): int(last) for partition, _, last in (part.partition("-") for part in parts)}
+        found = _LEASE.match(text)
+        if found is None or len(text) > _LEASE_CHARS_MAX:
+            raise _not_one(text)
+        topic, group, lease = map(int, found.groups())
+        self.ref = LeaseRef(TopicId(topic), GroupId(group), LeaseId(lease))
+        self._text = text
 
-    def run(self, partition: int, offsets: list[int]) -> Run:
-        return Run(self.topic, self.group, self.lease, partition, offsets)
+    @property
+    def topic(self) -> TopicId:
+        return self.ref.topic
+
+    def lasts(self) -> dict[int, int]:
+        """The last offset of each partition."""
+        if _LEASE_ID.fullmatch(self._text) is None:
+            raise _not_one(self._text)
+        parts = self._text.split(".")[3:]
+        return {int(partition): int(last) for partition, _, last in (part.partition("-") for part in parts)}
 
     def all(self) -> list[Run]:
         """All that it still holds."""
-        return [
-            Run(self.topic, self.group, self.lease, partition, [last], through=True)
-            for partition, last in self.lasts.items()
-        ]
+        return [Run(*self.ref, partition, [last], through=True) for partition, last in self.lasts().items()]
+
+
+def _not_one(text: str) -> InvalidError:
+    return InvalidError(f"{text[:60]!r} is not a leaseId; use it as it was popped")

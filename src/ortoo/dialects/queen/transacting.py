@@ -12,6 +12,7 @@ from ortoo.broker.gate import AuthorizedLink
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Run, Transact
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
+from ortoo.model.names import LeaseRef, MessageRef, TopicId
 from ortoo.model.replies import IdState
 from ortoo.model.runs import merge_runs
 
@@ -91,7 +92,7 @@ def _checked(body: TransactionBody) -> Sequence[TransactionStep]:
 
 async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[str]) -> list[Run]:
     """What is acked, as receipts of the leases that hold it."""
-    leases = [LeaseName(text) for text in dict.fromkeys(required)]
+    leases = _Leases(required)
     find = Finder(link)
     by_place: dict[tuple[str | None, str], list[Ack]] = {}
     for one in acks:
@@ -105,12 +106,36 @@ async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[st
         for one, ref in zip(some, refs, strict=True):
             if ref is None:
                 raise NotFoundError(f"there is no message with transactionId {one.transaction_id!r}")
-            own = [LeaseName(one.lease_id)] if one.lease_id else leases
-            lease = next((each for each in own if each.topic == ref.topic and ref.partition in each.lasts), None)
+            lease = leases.holder(one.lease_id, ref)
             if lease is None:
                 raise LeaseLostError(f"no lease was named that holds message {one.transaction_id!r}", [])
-            runs.append(lease.run(ref.partition, [ref.offset]))
+            runs.append(Run(*lease, ref.partition, [ref.offset]))
     return merge_runs(runs)
+
+
+class _Leases:
+    """Those that a transaction names, each read once."""
+
+    def __init__(self, required: Sequence[str]) -> None:
+        self._read: dict[str, tuple[LeaseRef, dict[int, int]]] = {}
+        self._places: dict[tuple[TopicId, int], LeaseRef] = {}
+        for text in required:
+            lease, lasts = self._of(text)
+            for partition in lasts:
+                self._places.setdefault((lease.topic, partition), lease)
+
+    def _of(self, text: str) -> tuple[LeaseRef, dict[int, int]]:
+        if text not in self._read:
+            name = LeaseName(text)
+            self._read[text] = name.ref, name.lasts()
+        return self._read[text]
+
+    def holder(self, named: str | None, ref: MessageRef) -> LeaseRef | None:
+        """Which of them has a message: the one that is named with it, else any of those that are required."""
+        if not named:
+            return self._places.get((ref.topic, ref.partition))
+        lease, lasts = self._of(named)
+        return lease if lease.topic == ref.topic and ref.partition in lasts else None
 
 
 def _results(
