@@ -177,7 +177,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "dedup_window": "How long a `dedup_id` is remembered.",
         "dedup_count": "The maximum number of ids remembered; the oldest are forgotten first.",
         "dedup_scope": (
-            "Whether ids are compared within the `topic` or the whole `namespace`, with all topics there that say so, too. Who "
+            "Whether ids are compared within the `topic`, among its messages of the same `key` (which needs ordering `key`), or "
+            "within the whole `namespace`, with all topics there that say so, too. Who "
             "may publish to one of those can tell whether an id was used in another, where that message lies, and can use "
             "up an id; it learns nothing else of it. Changing it forgets the topic's ids."
         ),

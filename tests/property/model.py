@@ -16,13 +16,14 @@ from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, join, message_sizes, size_of
 from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError, TooManyError
-from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, TopicId, TopicName
+from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, LeaseRef, MessageRef, TopicId, TopicName
 from ortoo.model.namespaces import Quota
 from ortoo.model.records import DeathReason, Origin
 from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled, Taken
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig, dlq_config, topic_config
 
 Place = tuple[int, int]  # partition, offset
+DedupName = tuple[str, str | None]  # an id, and the key that it is of where each has its own
 
 PENDING, LEASED, RETRYING, DONE, DEAD, GONE = "pending", "leased", "retrying", "done", "dead", "gone"
 UNSETTLED = (PENDING, LEASED, RETRYING)
@@ -153,7 +154,7 @@ class Topic:
     config: TopicConfig
     partitions: list[Partition] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
-    dedup: dict[str, tuple[int, MessageRef]] = field(default_factory=dict)
+    dedup: dict[DedupName, tuple[int, MessageRef]] = field(default_factory=dict)
     window_since: int | None = None
     window_count: int = 0
     is_trimmed_early: bool = False  # before age would have
@@ -162,7 +163,15 @@ class Topic:
     def __post_init__(self) -> None:
         self.change(self.config)
 
-    def live_dedup(self, now: int) -> dict[str, tuple[int, MessageRef]]:
+    def dedup_name(self, dedup_id: str, key: str | None) -> DedupName:
+        return dedup_id, key if self.config.dedup_scope == "key" else None
+
+    def latest(self, dedup_id: str, now: int) -> MessageRef | None:
+        """Of whatever key."""
+        found = [ref for (known, _), (_, ref) in self.live_dedup(now).items() if known == dedup_id]
+        return found[-1] if found else None
+
+    def live_dedup(self, now: int) -> dict[DedupName, tuple[int, MessageRef]]:
         window = self.config.dedup_window * 1000
         return {dedup_id: (at, ref) for dedup_id, (at, ref) in self.dedup.items() if now - at < window}
 
@@ -519,7 +528,7 @@ class Model:
         self._check_fits(topic, batch)
         known = self._duplicates(topic, batch, now)
         ids = batch.dedup_ids or [None] * len(batch)
-        if topic.config.dedup_scope == "topic":
+        if topic.config.dedup_scope != "namespace":
             shared = ()
         new = [row for row in range(len(batch)) if row not in known and ids[row] not in shared]
         if topic.config.max_depth is not None and topic.depth() + len(new) > topic.config.max_depth:
@@ -529,7 +538,7 @@ class Model:
 
     def _sharing(self, topic: Topic) -> list[Topic]:
         """Those whose dedup ids count for a publish to this one."""
-        if topic.config.dedup_scope == "topic":
+        if topic.config.dedup_scope != "namespace":
             return [topic]
         return [
             other
@@ -537,27 +546,28 @@ class Model:
             if other.name.namespace == topic.name.namespace and other.config.dedup_scope == "namespace"
         ]
 
-    def _known(self, topic: Topic, dedup_id: str, now: int) -> MessageRef | None:
+    def _known(self, topic: Topic, name: DedupName, now: int) -> MessageRef | None:
         """Remembered by the topic that published it, for the time and the count that this one is set to."""
         for other in self._sharing(topic):
-            if (found := other.live_dedup(now).get(dedup_id)) is not None:
+            if (found := other.live_dedup(now).get(name)) is not None:
                 return found[1]
         return None
 
     def _duplicates(self, topic: Topic, batch: Outgoing, now: int) -> dict[int, MessageRef | int]:
         """Rows whose dedup id is known, with the first message that had it or its row."""
         found: dict[int, MessageRef | int] = {}
-        rows: dict[str, int] = {}
+        rows: dict[DedupName, int] = {}
         for row, dedup_id in enumerate(batch.dedup_ids or ()):
             if dedup_id is None:
                 continue
-            known = self._known(topic, dedup_id, now)
+            name = topic.dedup_name(dedup_id, batch.keys[row] if batch.keys else None)
+            known = self._known(topic, name, now)
             if known is not None:
                 found[row] = known
-            elif dedup_id in rows:
-                found[row] = rows[dedup_id]
+            elif name in rows:
+                found[row] = rows[name]
             else:
-                rows[dedup_id] = row
+                rows[name] = row
         return found
 
     def _place(self, topic: Topic, batch: Outgoing, now: int, placed: Placed) -> Placed:
@@ -641,9 +651,10 @@ class Model:
         for row in rows:
             dedup_id = batch.dedup_ids[row]
             if dedup_id is not None:
+                name = topic.dedup_name(dedup_id, batch.keys[row] if batch.keys else None)
                 for other in self._sharing(topic):
-                    other.dedup.pop(dedup_id, None)
-                topic.dedup[dedup_id] = (now, where[row])
+                    other.dedup.pop(name, None)
+                topic.dedup[name] = (now, where[row])
         topic.dedup = topic.live_dedup(now)
         while len(topic.dedup) > topic.config.dedup_count:
             del topic.dedup[next(iter(topic.dedup))]
@@ -947,16 +958,18 @@ class Model:
         if isinstance(ref, str):
             assert command.topic is not None, "the machine always names one"
             in_topic = self.topics.get(TopicName(command.namespace, command.topic))
-            known = in_topic.live_dedup(now).get(ref) if in_topic is not None else None
+            known = in_topic.latest(ref, now) if in_topic is not None else None
             if known is None:
                 return "unknown"
-            ref = known[1]
+            ref = known
         topic = self.by_id(ref.topic)
         if topic is None or command.topic not in (None, topic.name.name) or ref.partition >= len(topic.partitions):
             return "unknown"
         message = topic.partitions[ref.partition].messages.get(ref.offset)
         if message is None or message.deleted:
             return "unknown"
+        if isinstance(command, c.SettleById) and command.lease is not None:
+            return self._find_held(command.lease, ref, runs)
         group = topic.groups.get(command.group)
         if group is None:
             return "lost"
@@ -968,6 +981,19 @@ class Model:
                 offsets.append(ref.offset)
                 return "settled"
         return "lost" if group.deliveries[message.place].state in UNSETTLED else "done"
+
+    def _find_held(
+        self, named: LeaseRef, ref: MessageRef, runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]]
+    ) -> IdState:
+        """By that lease, and no other."""
+        held, lost = self._find(c.Run(*named, ref.partition, [ref.offset]))
+        if named.topic != ref.topic or lost:
+            return "lost"
+        offsets = runs.get((*named, ref.partition), [])
+        if held is None or ref.offset in offsets:
+            return "done"
+        runs.setdefault((*named, ref.partition), offsets).append(ref.offset)
+        return "settled"
 
     def extend(self, command: c.Extend, now: int) -> Settled:
         lost: list[list[int]] = []

@@ -24,8 +24,10 @@ from ortoo.engine import alarms as a
 from ortoo.engine.decision import Decision, Draft
 from ortoo.engine.feed import Feed
 from ortoo.engine.group import Group as EngineGroup
+from ortoo.engine.keys import key_hash
 from ortoo.engine.quotas import count_stored
 from ortoo.engine.state import State
+from ortoo.engine.topic import Topic as EngineTopic
 from ortoo.engine.transaction import Name, share_bytes
 from ortoo.engine.view import group_info, offsets_in_state, state_of
 from ortoo.model import commands as c
@@ -33,7 +35,7 @@ from ortoo.model import limits
 from ortoo.model import records as r
 from ortoo.model.batch import Outgoing, size_of
 from ortoo.model.errors import OrtooError
-from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, MessageRef, TopicId, TopicName
+from ortoo.model.names import DEFAULT_NAMESPACE, GroupId, LeaseRef, MessageRef, TopicId, TopicName
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled
 from ortoo.model.topic import Ordering, TopicConfig, topic_config
@@ -74,6 +76,8 @@ FEATURES: list[dict[str, Any]] = [
     {"dedup_window": 5.0},
     {"dedup_count": 2},
     {"dedup_scope": "namespace"},
+    {"dedup_scope": "key"},
+    {"dedup_scope": "key", "dedup_window": 5.0},
     {"retention_seconds": 30.0},
     {"retention_seconds": None},
     {"retention_bytes": 40},
@@ -143,6 +147,8 @@ def merged(ordering: Ordering, chosen: list[dict[str, Any]], onto: TopicConfig |
         laid |= feature
     if ordering == "strict":
         laid["partitions"] = 1
+    if ordering != "key" and laid.get("dedup_scope") == "key":
+        laid["dedup_scope"] = "topic"
     return topic_config(laid, onto)
 
 
@@ -251,7 +257,7 @@ def engine_state(engine: Engine, now: int) -> dict[str, Any]:
                 "messages": topic.messages(),
                 "window": (topic.window_since, topic.window_count),
                 "dedup": {
-                    dedup_id: (known[0], found)
+                    dedup_name(topic, dedup_id): (known[0], found)
                     for dedup_id, known in topic.dedup.seen.items()
                     if (found := topic.dedup.find(dedup_id, now, topic.dedup_window_ms))
                 },
@@ -302,6 +308,14 @@ def model_state(model: Model, now: int) -> dict[str, Any]:
     }
 
 
+def dedup_name(topic: EngineTopic, name: str) -> tuple[str, int]:
+    """The id, and the hash of the key that it is of."""
+    if topic.config.dedup_scope != "key":
+        return name, 0
+    dedup_id, _, digits = name.rpartition("\x1f")
+    return dedup_id, int(digits, 16)
+
+
 def topic_model_state(topic: Topic, now: int) -> dict[str, Any]:
     return {
         "id": topic.id,
@@ -309,7 +323,10 @@ def topic_model_state(topic: Topic, now: int) -> dict[str, Any]:
         "depth": topic.depth(),
         "messages": topic.kept(),
         "window": (topic.window_since, topic.window_count),
-        "dedup": topic.live_dedup(now),
+        "dedup": {
+            (dedup_id, key_hash(key) if key is not None else 0): known
+            for (dedup_id, key), known in topic.live_dedup(now).items()
+        },
         "partitions": [
             {
                 "start": partition.start,
@@ -937,23 +954,32 @@ class EngineMachine(RuleBasedStateMachine):
         group=groups,
         outcome=st.sampled_from(["ack", "nack", "reject", "release", "extend"]),
         is_named=st.booleans(),
+        is_held=st.booleans(),
     )
     def settle_by_id(
-        self, picked: list[tuple[int, int, bool]], dedup_ids: list[str], group: str, outcome: Any, is_named: bool
+        self,
+        picked: list[tuple[int, int, bool]],
+        dedup_ids: list[str],
+        group: str,
+        outcome: Any,
+        is_named: bool,
+        is_held: bool,
     ) -> None:
         def expected(model: Model, command: c.ById, _: Decision | None) -> list[IdState]:
             return model.settle_by_id(command, self.now)
 
+        runs = self.runs(picked)
         ids: list[c.MessageId] = [
-            MessageRef(run.topic, run.partition, offset) for run in self.runs(picked) for offset in run.offsets
+            MessageRef(run.topic, run.partition, offset) for run in runs for offset in run.offsets
         ]
+        lease = LeaseRef(runs[0].topic, runs[0].group, runs[0].lease) if runs and is_held else None
         topic = self.main if is_named else None
         if topic is not None:
             ids += dedup_ids
         if outcome == "extend":
             self.do(c.ExtendById(ids, group, topic=topic, lease_ms=3_000), expected)
         else:
-            self.do(c.SettleById(outcome, ids, group, topic=topic), expected)
+            self.do(c.SettleById(outcome, ids, group, topic=topic, lease=lease), expected)
 
     # -- transactions
 

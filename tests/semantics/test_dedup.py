@@ -2,7 +2,9 @@
 
 import asyncio
 
-from ortoo import Message, Queue
+import pytest
+
+from ortoo import ConfigError, Message, Queue
 from ortoo.testing import ManualClock
 
 from .actors import take, values
@@ -41,6 +43,35 @@ async def test_dedup_is_per_topic(queue: Queue) -> None:
     """Per topic (or per namespace by setting)."""
     for topic in ("a", "b"):
         assert not (await queue.publish(topic, b"1", dedup_id="x")).duplicate
+
+
+async def test_dedup_may_be_per_key(queue: Queue) -> None:
+    """An id counts once for each key; a key that is not there is one, too."""
+    await queue.create_topic("orders", ordering="key", dedup_scope="key", partitions=1)
+    keys = ["a", "b", None, "a", "b", None]
+    sent = await queue.publish_many("orders", [Message(b"", key=key, dedup_id="x") for key in keys])
+    assert [one.duplicate for one in sent] == [False, False, False, True, True, True]
+    assert len({one.id for one in sent}) == 3
+    for one, key in zip(sent, keys, strict=True):
+        again = await queue.publish("orders", b"", key=key, dedup_id="x")
+        assert (again.duplicate, again.id) == (True, one.id)
+    assert await queue.find_messages("x", topic="orders") == [sent[2].id]
+    await take(queue, "orders")
+    assert await queue.ack_by_id(dedup_ids=["x", "x"]) == ["settled", "done"]
+    with pytest.raises(ConfigError, match='needs ordering="key"'):
+        await queue.create_topic("others", ordering="none", dedup_scope="key")
+
+
+async def test_dedup_per_key_survives_a_restart(clock: ManualClock) -> None:
+    store = LastingStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", ordering="key", dedup_scope="key")
+        sent = [await queue.publish("orders", b"", key=key, dedup_id="x") for key in ("a", "b")]
+    async with queue_on(store, clock) as queue:
+        for key, one in zip(("a", "b"), sent, strict=True):
+            again = await queue.publish("orders", b"", key=key, dedup_id="x")
+            assert (again.duplicate, again.id) == (True, one.id)
+        assert not (await queue.publish("orders", b"", key="c", dedup_id="x")).duplicate
 
 
 async def test_dedup_may_be_per_namespace(queue: Queue) -> None:

@@ -84,10 +84,12 @@ class Settling:
 
     async def _others(self, command: ById, resolved: ById, states: list[IdState]) -> dict[int, MessageRef]:
         """An id may have been used again while its first message is still leased: then that is meant. By row."""
+        told = list(zip(command.ids, states, strict=True))
+        settled = {named for named, state in told if state == "settled"}  # one that is named again is the same
         rows = [
             row
-            for row, (named, state) in enumerate(zip(command.ids, states, strict=True))
-            if isinstance(named, str) and state in ("lost", "done")
+            for row, (named, state) in enumerate(told)
+            if isinstance(named, str) and state in ("lost", "done") and named not in settled
         ]
         if not rows:
             return {}

@@ -5,15 +5,51 @@ Each topic remembers its own, by its own window and count. Where a namespace sha
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import repeat
+from typing import Any
 
 from ortoo.model.names import MessageRef, TopicId, refs_of
+from ortoo.model.records import Published
 
 SharedIds = dict[str, TopicId]
 Known = tuple[int, int, int]  # when; partition and offset of the message
 Seen = dict[str, Known]
+
+_SUFFIX_CHARS = 17
+
+
+def with_keys(ids: Sequence[str], hashes: Iterable[int]) -> list[str]:
+    """What ids are called where each key has its own."""
+    suffixes: dict[int, str] = {}
+    names = []
+    for dedup_id, key in zip(ids, hashes, strict=True):
+        if key not in suffixes:
+            suffixes[key] = f"\x1f{key:016x}"
+        names.append(dedup_id + suffixes[key])
+    return names
+
+
+def ids_in(record: Published, *, has_keys: bool) -> tuple[list[str], Iterable[Known]]:
+    """What a record has, and where: names with keys where each key has its own."""
+    ids: list[Any] = record.batch.dedup_ids or []
+    offsets: Sequence[int] = range(record.base, record.base + len(ids))
+    names = with_keys([dedup_id or "" for dedup_id in ids], _hashes(record, len(ids))) if has_keys else ids
+    if None in ids:
+        rows = [row for row, dedup_id in enumerate(ids) if dedup_id is not None]
+        names, offsets = [names[row] for row in rows], [offsets[row] for row in rows]
+    return names, zip(repeat(record.at), repeat(record.partition), offsets)
+
+
+def _hashes(record: Published, count: int) -> array[int]:
+    return array("Q", record.key_hashes or bytes(8 * count))
+
+
+def without_key(name: str) -> str:
+    return name[:-_SUFFIX_CHARS]
 
 
 class DedupTable:
@@ -22,16 +58,20 @@ class DedupTable:
     `seen` is in the order of age. But to find the oldest in it, all that was taken from its front would have to be passed over,
     so the ids are in line once more. One that was taken from the midst leaves its place in the line `vacant`.
 
+    Where each key has ids of its own, they are here under their names with the key, and `latest` tells which that is, of the
+    last message with an id.
+
     What was forgotten stays so, though a log still has it: `forgotten` is the instant up to which a log's own ids count for
     nothing, those of that very instant unless they come after `ends`, by partition. What is `outdated` counts for nothing even
     while it is here.
     """
 
-    __slots__ = ("_line", "_topic", "_vacant", "ends", "forgotten", "outdated", "seen")
+    __slots__ = ("_latest", "_line", "_topic", "_vacant", "ends", "forgotten", "outdated", "seen")
 
     def __init__(self, topic: TopicId) -> None:
         self._topic = topic
         self.seen: Seen = {}
+        self._latest: dict[str, str] = {}
         self._line: deque[str] = deque()
         self._vacant: Counter[str] = Counter()  # how many places an id has in front of its own
         self.forgotten = 0
@@ -54,21 +94,30 @@ class DedupTable:
         return MessageRef(self._topic, known[1], known[2])
 
     def find_many(self, dedup_ids: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
-        """Those that are remembered."""
+        """Those that are remembered; of ids that each key has for itself, the latest."""
+        if not self._latest:
+            return self._find_names(dedup_ids, now, window_ms)
+        names = {self._latest[dedup_id]: dedup_id for dedup_id in self._latest.keys() & dedup_ids}
+        found = self._find_names(names.keys(), now, window_ms)
+        return {names[name]: ref for name, ref in found.items()}
+
+    def _find_names(self, names: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
         over, seen = max(now - window_ms, self.outdated), self.seen
-        ids = [dedup_id for dedup_id in seen.keys() & dedup_ids if seen[dedup_id][0] > over]
+        ids = [name for name in seen.keys() & names if seen[name][0] > over]
         if not ids:
             return {}
         _, partitions, offsets = zip(*map(seen.__getitem__, ids), strict=True)
         return dict(zip(ids, refs_of(self._topic, partitions, offsets), strict=True))
 
-    def remember(self, dedup_ids: Collection[str], known: Iterable[Known]) -> None:
-        """Each id once; none is older than those before."""
+    def remember(self, dedup_ids: Collection[str], known: Iterable[Known], *, has_keys: bool = False) -> None:
+        """Each id once; none is older than those before. `has_keys`: they are names of `with_keys`."""
         if not self.seen.keys().isdisjoint(dedup_ids):
             for dedup_id in dedup_ids:
                 self.drop(dedup_id)
         self.seen.update(zip(dedup_ids, known, strict=True))
         self._line.extend(dedup_ids)
+        if has_keys:
+            self._latest.update(zip(map(without_key, dedup_ids), dedup_ids, strict=True))
 
     def drop(self, dedup_id: str) -> None:
         """It counts elsewhere from now on, or came again."""
@@ -90,6 +139,8 @@ class DedupTable:
                 break
             newest = at
             del seen[line[0]]
+            if self._latest and self._latest.get(without_key(line[0])) == line[0]:
+                del self._latest[without_key(line[0])]
             gone.append(line.popleft())
         oldest = seen[line[0]][0] if line else newest + 1
         self._forget(min(newest, oldest - 1))
@@ -112,6 +163,7 @@ class DedupTable:
         seen, self.seen = self.seen, {}
         self._line.clear()
         self._vacant.clear()
+        self._latest.clear()
         if seen:
             self._forget(next(reversed(seen.values()))[0])
             self.ends = ends

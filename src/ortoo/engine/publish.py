@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import repeat
 
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
@@ -15,7 +16,8 @@ from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 
 from .decision import Decision, Draft
-from .keys import key_hashes
+from .dedup import with_keys
+from .keys import NO_KEY, key_hashes
 from .state import State
 from .topic import Topic
 from .transaction import Share
@@ -31,7 +33,8 @@ def place(
     draft: Draft, topic: Topic, outgoing: Outgoing, publishers: Publishers | None = None, *, is_checked: bool = False
 ) -> Placed:
     """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
-    firsts = _known(draft, topic, outgoing) if outgoing.dedup_ids else {}
+    hashes = key_hashes(outgoing.keys) if outgoing.keys else None
+    firsts = _known(draft, topic, outgoing.dedup_ids, hashes) if outgoing.dedup_ids else {}
     values_bytes = sum(map(len, outgoing.values))
     if not is_checked:
         check_fits(topic, outgoing, values_bytes)
@@ -39,7 +42,6 @@ def place(
         check_depth(draft.state, topic, len(outgoing) - len(firsts))
     began = len(draft.records)
     batch = _to_batch(outgoing, topic.config, draft.now)
-    hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
     keyed = hashes if topic.config.ordering == "key" else None
     if len(rows) == 1 and not firsts:  # as mostly: nothing to be told apart
@@ -188,10 +190,13 @@ def check_lanes(topic: Topic, priorities: set[int]) -> None:
             raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
 
 
-def _known(draft: Draft, topic: Topic, outgoing: Outgoing) -> dict[int, MessageRef | int]:
+def _known(draft: Draft, topic: Topic, ids: list[str | None], hashes: array[int] | None) -> dict[int, MessageRef | int]:
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
-    ids = outgoing.dedup_ids or []
-    is_shared = topic.config.dedup_scope == "namespace"
+    scope = topic.config.dedup_scope
+    if scope == "key":
+        names = with_keys([dedup_id or "" for dedup_id in ids], hashes or repeat(NO_KEY, len(ids)))
+        ids = [None if dedup_id is None else name for dedup_id, name in zip(ids, names, strict=True)]
+    is_shared = scope == "namespace"
     if not is_shared and len(set(ids)) == len(ids) and topic.dedup.seen.keys().isdisjoint(ids):
         return {}  # as mostly
     firsts: dict[int, MessageRef | int] = {}

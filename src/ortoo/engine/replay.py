@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import repeat
+from collections.abc import Callable
 from typing import Any
 
 from ortoo.model import limits
@@ -13,6 +12,7 @@ from ortoo.model.offsets import OffsetSet
 
 from . import namespaces, staging
 from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
+from .dedup import ids_in
 from .feed import Feed
 from .group import Group
 from .leases import LeaseState
@@ -164,12 +164,7 @@ def _published(state: State, record: r.Published) -> None:
 
 
 def _remember_dedup_ids(state: State, topic: Topic, record: r.Published) -> None:
-    ids: list[Any] = record.batch.dedup_ids or []
-    offsets: Iterable[int] = range(record.base, record.base + len(ids))
-    if None in ids:
-        offsets = [offset for offset, dedup_id in zip(offsets, ids, strict=True) if dedup_id is not None]
-        ids = [dedup_id for dedup_id in ids if dedup_id is not None]
-    state.remember_dedup_ids(topic, ids, zip(repeat(record.at), repeat(record.partition), offsets))
+    state.remember_dedup_ids(topic, *ids_in(record, has_keys=topic.config.dedup_scope == "key"))
     state.prune_dedup_ids(topic, record.at, 2 * record.count + _IDS_PRUNED)  # faster than they come
 
 

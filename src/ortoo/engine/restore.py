@@ -11,6 +11,7 @@ from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
 from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, TransactionsTimeOut, WindowCloses
+from .dedup import with_keys
 from .due_dates import DueDates
 from .dumps import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .feed import Failure, Feed
@@ -139,7 +140,11 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
         for dedup_id, at, partition, offset in known
     ]
     for log in logs:
-        found += [(at, dedup_id, log.topic, log.partition, offset) for dedup_id, at, offset in log.dedup_ids]
+        names = _names(state, log)
+        found += [
+            (at, name, log.topic, log.partition, offset)
+            for name, (_, at, offset) in zip(names, log.dedup_ids, strict=True)
+        ]
     found.sort()  # tables are ordered by age, and what topics share belongs to the last
     for at, dedup_id, topic_id, partition, offset in found:
         topic = state.topics.get(topic_id)
@@ -147,6 +152,15 @@ def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogI
             state.remember_dedup_ids(topic, (dedup_id,), ((at, partition, offset),))
     for topic in state.topics.values():
         state.prune_dedup_ids(topic, state.now)
+
+
+def _names(state: State, log: LogIndex) -> list[str]:
+    """What the topic calls the ids of a log."""
+    topic, ids = state.topics.get(log.topic), [dedup_id for dedup_id, _, _ in log.dedup_ids]
+    if topic is None or topic.config.dedup_scope != "key":
+        return ids
+    keys = topic.partitions[log.partition].keys
+    return with_keys(ids, [keys.at(offset) for _, _, offset in log.dedup_ids])
 
 
 def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:

@@ -297,8 +297,8 @@ class State:
         return owner if owner is not None and owner.config.dedup_scope == "namespace" else None
 
     def remember_dedup_ids(self, topic: Topic, ids: Collection[str], known: Iterable[Known]) -> None:
-        """Each id once; none is older than those before."""
-        topic.dedup.remember(ids, known)
+        """Each id once; none is older than those before. Where each key has its own, these are their names with the key."""
+        topic.dedup.remember(ids, known, has_keys=topic.config.dedup_scope == "key")
         if topic.config.dedup_scope == "namespace":
             for dedup_id in ids:
                 before = self._sharing(topic, dedup_id)

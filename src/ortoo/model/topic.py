@@ -15,7 +15,7 @@ from .names import INBOX_LABELS, TopicName, check_labels, check_name
 Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
 Durability = Literal["commit", "interval", "none"]
-DedupScope = Literal["topic", "namespace"]
+DedupScope = Literal["key", "topic", "namespace"]
 
 DEFAULT_PRIORITY = 5  # of a message or a topic that names none; lower is sooner
 
@@ -61,6 +61,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         if self.ordering == "strict" and self.partitions != 1:
             raise ConfigError(
                 f"strict ordering needs partitions=1, not {self.partitions}: one log is what gives one order"
+            )
+        if self.dedup_scope == "key" and self.ordering != "key":
+            raise ConfigError(
+                f'dedup_scope="key" needs ordering="key", not {self.ordering!r}: else keys are not looked at'
             )
         if self.window_count and not self.window_seconds:
             raise ConfigError("window_count needs window_seconds too, or a window that never fills would never close")

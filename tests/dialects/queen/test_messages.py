@@ -239,3 +239,28 @@ async def test_a_push_makes_no_more_queues_than_one_request_may(home: Home) -> N
     assert await home.queue.topics() == []
     await home.post("/push", {"items": items[:100]}, 201)
     await home.post("/push", {"items": items}, 201)
+
+
+async def test_a_transaction_id_is_of_its_partition(home: Home) -> None:
+    """Each partition has its own: the same event may be pushed to several."""
+    for partition in ("mail", "sms"):
+        [pushed] = await home.push("q", partition, partition=partition, transactionId="event")
+        assert (pushed["status"], pushed["transactionId"]) == ("queued", "event")
+        [again] = await home.push("q", "again", partition=partition, transactionId="event")
+        assert (again["status"], again["id"]) == ("duplicate", pushed["id"])
+    [sms], [mail] = [await home.pop("q", partition) for partition in ("sms", "mail")]
+    assert [message["transactionId"] for message in (sms, mail)] == ["event", "event"]
+    [result] = await home.later_ack(mail)
+    assert (result["success"], result["status"]) == (True, "completed")
+    assert data(await home.get("/messages", queue="q", status="processing")) == ["sms"]
+    assert (await home.ack(sms))["status"] == "completed"
+    assert data(await home.get("/messages", queue="q", status="processing")) == []
+
+
+async def test_what_was_completed_cannot_have_failed(home: Home) -> None:
+    await home.push("q", 1, transactionId="one")
+    [message] = await home.pop("q")
+    for status, is_good in (("completed", True), ("failed", False), ("completed", True)):
+        [result] = await home.later_ack(message, status)
+        assert result["success"] is is_good
+    assert data(await home.get("/messages", queue="q", status="completed")) == [1]

@@ -174,6 +174,7 @@ def new_config(settings: Mapping[str, Any], labels: Mapping[str, str]) -> TopicC
         max_message_bytes=_MESSAGE_BYTES_MAX,
         dedup_window=_DEDUP_SECONDS,
         dedup_count=_DEDUP_COUNT,
+        dedup_scope="key",
     )
 
 
