@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.turns import Turns
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import from_uuid, from_uuids
 from ortoo.dialects.times import instant_text
@@ -31,7 +32,8 @@ from .places import LeaseName, queue_of
 from .popping import group_name
 from .shapes import Ack, AckBatchBody, ExtendBody
 
-_AT_ONCE = 150  # commands under way together
+_AT_ONCE = 75  # commands under way together
+_ACK_COST = 0.5  # of what one ack says that no other does, in units of a turn
 _OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
     "completed": "ack",
     "success": "ack",
@@ -208,7 +210,9 @@ class Acks:
         queues: dict[tuple[str | None, str | None], str | None] = {}
         if not all(map(_transaction_id, self._acks)):
             raise InvalidError("transactionId is required")
+        turns = Turns()
         for (status, lease, partition, group), some in self._alike().items():
+            await turns.worked(_ACK_COST)
             place = partition, None if partition else lease
             if place not in queues:
                 try:

@@ -9,18 +9,20 @@ import msgspec
 from msgspec import UNSET
 
 from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.turns import Turns
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Run, Transact
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.names import LeaseRef, MessageRef, TopicId
 from ortoo.model.replies import IdState
-from ortoo.model.runs import merge_runs
 
 from .acking import Acks, Finder, has_effect, outcome_of, transaction_id_of
 from .places import LeaseName
 from .popping import group_name
 from .pushing import Pushing
 from .shapes import ITEMS_MAX, Ack, Item, TransactionBody, TransactionStep
+
+_ACK_COST, _PLACE_COST = 0.5, 10  # of one ack, and of those of another partition or group, in units of a turn
 
 
 class StepResult(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -45,7 +47,7 @@ async def transact(call: Call) -> Outcome:
     acks: list[Ack] = [step for step in steps if step.type == "ack"]
     completed = [one for one in acks if outcome_of(one) == "ack"]
     failed = [one for one in acks if outcome_of(one) != "ack"]
-    _check_failed(call.link, failed)
+    await _check_failed(call.link, failed)
     pushing = Pushing(call.link, items)
     publishes = await pushing.publishes() if items else []
     try:
@@ -61,10 +63,11 @@ async def transact(call: Call) -> Outcome:
     return Outcome(success=True, results=_results(steps, ids, are_known, without))
 
 
-def _check_failed(link: AuthorizedLink, failed: Sequence[Ack]) -> None:
+async def _check_failed(link: AuthorizedLink, failed: Sequence[Ack]) -> None:
     """Before anything is done: what cannot be understood must not be refused once the rest has happened."""
-    find = Finder(link)
+    find, turns = Finder(link), Turns()
     for one in failed:
+        await turns.worked(_ACK_COST)
         transaction_id_of(one)
         group_name(one.consumer_group)
         if one.lease_id:
@@ -92,25 +95,26 @@ def _checked(body: TransactionBody) -> Sequence[TransactionStep]:
 
 async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[str]) -> list[Run]:
     """What is acked, as receipts of the leases that hold it."""
-    leases = _Leases(required)
-    find = Finder(link)
+    leases, find, turns = _Leases(required), Finder(link), Turns()
     by_place: dict[tuple[str | None, str], list[Ack]] = {}
     for one in acks:
         transaction_id_of(one)
         place = one.partition_id or one.lease_id, group_name(one.consumer_group)
         by_place.setdefault(place, []).append(one)
-    runs: list[Run] = []
+    offsets: dict[tuple[LeaseRef, int], list[int]] = {}
     for (_, group), some in by_place.items():
+        await turns.worked(_PLACE_COST)
         queue = find.queue_of(some[0])
         refs = await find.refs([transaction_id_of(one) for one in some], queue, group)
         for one, ref in zip(some, refs, strict=True):
+            await turns.worked(_ACK_COST)
             if ref is None:
                 raise NotFoundError(f"there is no message with transactionId {one.transaction_id!r}")
             lease = leases.holder(one.lease_id, ref)
             if lease is None:
                 raise LeaseLostError(f"no lease was named that holds message {one.transaction_id!r}", [])
-            runs.append(Run(*lease, ref.partition, [ref.offset]))
-    return merge_runs(runs)
+            offsets.setdefault((lease, ref.partition), []).append(ref.offset)
+    return [Run(*lease, partition, some) for (lease, partition), some in offsets.items()]
 
 
 class _Leases:
