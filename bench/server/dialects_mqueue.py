@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from .http_connection import HttpConnection, to_request
 
 NAME = "server, dialects: mqueue and GoMQ"
 _BATCH, _CONNECTIONS, _SUBSCRIBERS = 100, 8, 10
+_PUBLISHED = [f"published-{number}" for number in range(_CONNECTIONS)]  # one alone would be full: it takes 100,000
 _PLACE = {"namespace": "bench", "topic": "items"}
 _ITEM = {**_PLACE, "priority": 1, "payload": bytes(VALUE_BYTES)}
 _DEQUEUE = f"GET /dequeue?namespace=bench&topic=items&limit={_BATCH} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
@@ -51,7 +52,7 @@ async def _measure(served: Served, gomq_port: int, settings: Settings) -> Rates:
     return {
         "mqueue enqueue→dequeue→ack in 100s": await _mqueue(served.http_port, in_100s, _BATCH),
         "mqueue the same, one ack a request": await _mqueue(served.http_port, singly, 1),
-        "GoMQ publish, 8 connections": await _gomq_publish(gomq_port, in_100s),
+        "GoMQ publish, 8 connections, a queue each": await _gomq_publish(gomq_port, in_100s, "queue", _PUBLISHED),
         "GoMQ publish→deliver→ack, 8 connections": await _gomq_queue(gomq_port, singly),
         f"GoMQ fan-out to {_SUBSCRIBERS}": await _gomq_topic(gomq_port, singly),
     }
@@ -113,11 +114,12 @@ def _publishing(kind: str, name: str) -> bytes:
     return b"PUBLISH %b %b %b\n" % (kind.encode(), name.encode(), message)
 
 
-async def _gomq_publish(port: int, count: int, kind: str = "queue", name: str = "published") -> float:
-    """Lines in 100s: the next when all of them are answered."""
-    lines, left = _publishing(kind, name) * _BATCH, iter(range(0, count, _BATCH))
+async def _gomq_publish(port: int, count: int, kind: str, names: Sequence[str]) -> float:
+    """Lines in 100s: the next when all of them are answered. Connections take the names in turn."""
+    left = iter(range(0, count, _BATCH))
 
     async def work(number: int) -> None:
+        lines = _publishing(kind, names[number % len(names)]) * _BATCH
         async with _lines(port) as (reader, writer):
             for _ in left:
                 writer.write(lines)
@@ -148,7 +150,7 @@ async def _gomq_queue(port: int, count: int) -> float:
 
     began = perf_counter()
     workers = [asyncio.create_task(work()) for _ in range(_CONNECTIONS)]
-    await _gomq_publish(port, count, "queue", "worked")
+    await _gomq_publish(port, count, "queue", ("worked",))
     await done.wait()
     seconds = perf_counter() - began
     for worker in workers:
@@ -172,5 +174,5 @@ async def _gomq_topic(port: int, count: int) -> float:
     takers = [asyncio.create_task(take()) for _ in range(_SUBSCRIBERS)]
     await ready.wait()
     began = perf_counter()
-    await asyncio.gather(_gomq_publish(port, count, "topic", "news"), *takers)
+    await asyncio.gather(_gomq_publish(port, count, "topic", ("news",)), *takers)
     return count * _SUBSCRIBERS / (perf_counter() - began)
