@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ortoo.auth import Authenticator
+from ortoo.broker import presence as broker_presence
 from ortoo.dialects.gomq import session as gomq_session
 from ortoo.dialects.gomq.lines import LINE_BYTES_MAX
 from ortoo.model.settings import LimitSettings
@@ -274,3 +275,51 @@ async def test_a_flood_of_subscribers_goes_at_once_and_leaves_nothing(home: Home
     await home.until_alone()
     assert (await home.queue.topic("news")).groups == []
     assert msgspec.json.encode(home.broker.meters.doors["gomq"].connections) == b"0"
+
+
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        ([], "SUBSCRIBE topic t"),
+        ([], "SUBSCRIBE queue q"),
+        (["SUBSCRIBE topic t"], "UNSUBSCRIBE topic t"),
+        (["SUBSCRIBE queue q"], "UNSUBSCRIBE queue q"),
+        (["SUBSCRIBE topic t", "SUBSCRIBE queue q", "SUBSCRIBE queue r", "UNSUBSCRIBE queue r"], "AUTH worker"),
+    ],
+)
+async def test_a_connection_that_is_cut_in_the_middle_of_a_command_leaves_nothing(
+    before: list[str], last: str, tmp_path: Path
+) -> None:
+    async with serving(access=Roles(), store=open_directory(tmp_path)) as home:
+        for name in "tqr":
+            await home.queue.create_topic(name, namespace=OURS)
+        presence = home.gate.presence
+        for turns in range(25):
+            async with home.client() as client:
+                assert await client.ask("AUTH worker") == "OK authenticated"
+                for line in before:
+                    assert (await client.ask(line)).startswith("OK")
+                [session] = home.door._sessions
+                while session._worker is not None:
+                    await asyncio.sleep(0)
+                client.say(last)
+                while session._worker is None:
+                    await asyncio.sleep(0)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                session.abort()
+                await home.until_alone()
+            assert (presence._connected, presence._places, presence._noted) == ({}, {}, {}), turns
+            assert not +home.gate._throttle.connections, turns
+            assert (await home.queue.topic("t", namespace=OURS)).groups == [], turns
+
+
+async def test_a_consumer_too_many_to_be_noted_is_not_told_to_have_gone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_presence, "_NOTED_BY_OTHERS_MAX", 0)
+    async with home.client() as client:
+        for line in ("SUBSCRIBE queue q", "UNSUBSCRIBE queue q", "SUBSCRIBE topic t"):
+            assert (await client.ask(line)).startswith("OK")
+    await home.until_alone()
+    assert (home.gate.presence._connected, home.gate.presence._noted) == ({}, {})

@@ -13,7 +13,7 @@ import msgspec
 from ortoo.broker.gate import AuthorizedLink, Gate
 from ortoo.dialects import ids
 from ortoo.dialects.callers import namespace_of
-from ortoo.model.commands import CreateTopic, DeleteTopic, Leave, Outcome, Publish, SettleById
+from ortoo.model.commands import CreateTopic, DeleteGroup, DeleteTopic, Leave, Outcome, Publish, SettleById
 from ortoo.model.errors import (
     ExistsError,
     ForbiddenError,
@@ -50,6 +50,7 @@ class Conversation:
         self._link: AuthorizedLink | None = None
         self._consumer = f"gomq-{uuid4().hex}"
         self._subscriptions: dict[tuple[str, str], Subscription] = {}  # by kind and name
+        self._unsettled: dict[Subscription, None] = {}  # begun or ended in part: a connection may go at any moment
         self._left: dict[
             TopicName, None
         ] = {}  # queues without a subscription any more, whose messages may still be acked
@@ -89,10 +90,9 @@ class Conversation:
 
     async def _auth(self, said: Line) -> str:
         link = self._admit(said.words[0])
-        if self._link is not None:
-            await self.leave()
-            self._link.disconnect()
-        self._link = link
+        self.disconnect()
+        self._link = link  # at once: the connection may go while what the other one holds goes back
+        await self.leave()
         return "authenticated"
 
     async def _quit(self, said: Line) -> str:
@@ -149,10 +149,16 @@ class Conversation:
             if link.find_topic(place) is None:
                 raise NotFoundError(f"{kind} not found: {name}")
         subscription = Subscription(link, self._reader, kind, name, place, self._consumer)
-        await subscription.open()
-        self._subscriptions[kind, name] = subscription
-        self._gate.presence.came(link.who(self._consumer), (place, subscription.group))
+        self._unsettled[subscription] = None
+        try:
+            await subscription.open()
+        except OrtooError:
+            await self._end(subscription)
+            raise
+        subscription.is_noted = self._gate.presence.came(link.who(self._consumer), (place, subscription.group))
         subscription.task = asyncio.create_task(self._deliver((kind, name), subscription))
+        self._subscriptions[kind, name] = subscription
+        del self._unsettled[subscription]
         return "subscribed"
 
     async def _deliver(self, key: tuple[str, str], subscription: Subscription) -> None:
@@ -172,28 +178,33 @@ class Conversation:
         subscription = self._subscriptions.pop((said.words[0], said.words[1]), None)
         if subscription is None:
             raise NotFoundError(f"not subscribed to {said.words[0]}")
-        if subscription.group == DEFAULT_GROUP and len(self._left) < SUBSCRIPTIONS_MAX:
+        if subscription.is_shared and len(self._left) < SUBSCRIPTIONS_MAX:
             self._left[subscription.place] = None
-            await self._stop(subscription)
+            await self._end(subscription, leaves=False)
         else:
             await self._end(subscription)
         return "unsubscribed"
 
-    async def _stop(self, subscription: Subscription) -> None:
-        if subscription.task is not asyncio.current_task():
-            subscription.task.cancel()
-            await asyncio.wait((subscription.task,))
-        self._gate.presence.ended(subscription.link.who(self._consumer), (subscription.place, subscription.group))
-
-    async def _end(self, subscription: Subscription) -> None:
-        """What it holds goes back, and a group of its own goes."""
-        await self._stop(subscription)
-        await self._leave(subscription.place, subscription.group)
+    async def _end(self, subscription: Subscription, *, leaves: bool = True) -> None:
+        """What it holds goes back when it leaves, and a group of its own goes. What is cut off in the middle is done again."""
+        self._unsettled[subscription] = None
+        task = subscription.task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait((task,))
+        if subscription.is_noted:
+            subscription.is_noted = False
+            self._gate.presence.ended(subscription.link.who(self._consumer), (subscription.place, subscription.group))
+        if leaves:
+            await self._leave(subscription.place, subscription.group)
+        self._unsettled.pop(subscription, None)
 
     async def _leave(self, place: TopicName, group: str) -> None:
-        """In the server's name: the client's token may have ended."""
+        """In the server's name: the client's token may have ended. A group that nobody has joined yet would stay for a while."""
+        is_shared = group == DEFAULT_GROUP
+        command = Leave(self._consumer, place, group) if is_shared else DeleteGroup(place, group)
         try:
-            await self._gate.host().call(Leave(self._consumer, place, group))
+            await self._gate.host().call(command)
         except OrtooError:
             pass  # the topic is gone, or the queue; then there is nothing to leave
 
@@ -202,9 +213,12 @@ class Conversation:
         while self._subscriptions:
             _, subscription = self._subscriptions.popitem()
             await self._end(subscription)
+        while self._unsettled:
+            await self._end(next(iter(self._unsettled)))
         while self._left:
-            place, _ = self._left.popitem()
+            place = next(iter(self._left))
             await self._leave(place, DEFAULT_GROUP)
+            self._left.pop(place, None)
 
     def disconnect(self) -> None:
         if self._link is not None:

@@ -45,7 +45,8 @@ class Subscription:
         self.place = place
         self.group = DEFAULT_GROUP if kind == "queue" else f"gomq-{uuid4().hex}"
         self.consumer = consumer
-        self.task: asyncio.Task[None] = None  # type: ignore[assignment]  # until it was begun
+        self.task: asyncio.Task[None] | None = None  # once it was begun
+        self.is_noted = False  # where those that are connected are kept
         self.link = link
         self._reader = reader
         self._kind: Kind = kind
@@ -60,6 +61,11 @@ class Subscription:
             auto_ack=kind == "topic",
             start=START if kind == "queue" else None,
         )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its group is that of others, too."""
+        return self.group == DEFAULT_GROUP
 
     async def open(self) -> None:
         """Nothing that is published from now on is missed."""
