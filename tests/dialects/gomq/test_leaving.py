@@ -300,10 +300,10 @@ async def test_a_connection_that_is_cut_in_the_middle_of_a_command_leaves_nothin
                 for line in before:
                     assert (await client.ask(line)).startswith("OK")
                 [session] = home.door._sessions
-                while session._worker is not None:
+                while session._worker is not None:  # noqa: ASYNC110  each turn of the loop counts
                     await asyncio.sleep(0)
                 client.say(last)
-                while session._worker is None:
+                while session._worker is None:  # noqa: ASYNC110
                     await asyncio.sleep(0)
                 for _ in range(turns):
                     await asyncio.sleep(0)

@@ -136,7 +136,8 @@ async def test_a_delayed_item_tells_when_it_was_due() -> None:
 async def test_an_idempotency_key_holds_in_its_whole_namespace(home: Home) -> None:
     item = {"namespace": "n", "topic": "a", "idempotency_key": "k", "payload": "eA=="}
     [first] = (await home.web.post("/enqueue", json=[item])).json()
-    assert (await home.web.post("/enqueue", json=[{**item, "topic": "b"}])).json() == [first]
+    assert (await home.web.post("/enqueue", json=[item])).json() == [first]
+    assert (await home.web.post("/enqueue", json=[{**item, "topic": "b"}])).json() == [0]
     await home.web.post("/enqueue", json=[{**item, "namespace": "other"}])
     assert (await home.web.get("/dequeue?namespace=n&topic=b")).json() is None
     [found] = (await home.web.get("/dequeue?namespace=n&topic=a")).json()

@@ -65,6 +65,22 @@ async def test_several_topics_in_one_request_are_enqueued_together_or_not_at_all
     assert (await home.web.get(DEQUEUE)).json() is None
 
 
+@pytest.mark.parametrize("others", [[], [{**ITEM, "topic": "c"}]])
+async def test_a_duplicate_of_what_lies_in_another_topic_has_no_id_that_names_another_item(
+    home: Home, others: list[dict[str, Any]]
+) -> None:
+    await home.web.post("/enqueue", json=[{**ITEM, "topic": "a", "idempotency_key": "k"}])
+    [mine] = (await home.web.post("/enqueue", json=[{**ITEM, "topic": "b"}])).json()
+    again = [{**ITEM, "topic": "b", "idempotency_key": "k"}, {**ITEM, "topic": "b"}]
+    numbers = (await home.web.post("/enqueue", json=again + others)).json()
+    assert numbers[:2] == [0, mine + (1 << 14)]
+    place = {"namespace": "n", "topic": "b"}
+    [first, *_] = (await home.web.get("/dequeue?namespace=n&topic=b")).json()
+    assert first["ID"] == mine
+    assert (await home.web.post("/ack", json={"id": 0, **place})).text == "Item not found: 0\n"
+    assert (await home.queue.group("b", "default", namespace="n")).leased == 2
+
+
 async def test_several_items_can_be_settled_at_once(home: Home) -> None:
     numbers = (await home.web.post("/enqueue", json=[ITEM] * 100)).json()
     assert len((await home.web.get(f"{DEQUEUE}&limit=100")).json()) == 100

@@ -37,6 +37,7 @@ TOPIC = TopicConfig(
 )
 NOTHING = b"null"
 _STATUS = "ready"
+_ELSEWHERE = 0  # no item has this id
 
 _encode = msgspec.json.Encoder().encode
 
@@ -66,7 +67,13 @@ async def enqueue(call: Call) -> bytes:
 
 
 def _numbers(placed: Placed) -> list[int]:
-    return list(map(ids.to_number, placed.partitions, placed.offsets))
+    """A duplicate of what lies in another topic has none in this one, where its number would name something else."""
+    numbers = list(map(ids.to_number, placed.partitions, placed.offsets))
+    if placed.topics is None:
+        return numbers
+    return [
+        number if topic == placed.topic else _ELSEWHERE for number, topic in zip(numbers, placed.topics, strict=True)
+    ]
 
 
 def _outgoing(items: list[NewItem], now: int) -> Outgoing:
