@@ -37,7 +37,8 @@ def _with_body() -> list[str]:
 async def test_no_route_takes_what_is_no_json(home: Home, text: bytes) -> None:
     for path in _with_body():
         answer = await home.own.post(path.format(topic="orders", group="g"), content=text)
-        assert (answer.status_code, sorted(answer.json())) == (400, ["code", "error"]), (path, answer.text)
+        assert answer.status_code in (400, 413), (path, answer.text)
+        assert sorted(answer.json()) == ["code", "error"]
     assert await home.queue.topics() == []
 
 

@@ -6,7 +6,6 @@ A poll answers from one topic at a time, so that partitions have one meaning; of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -14,8 +13,9 @@ import msgspec
 
 from ortoo.broker.gate import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
+from ortoo.dialects.rendering import runs_in_parts, write_list, write_lists
 from ortoo.dialects.times import parse_duration
-from ortoo.doors.http.answers import Answer
+from ortoo.doors.http.answers import Answer, Streaming
 from ortoo.doors.http.call import Call, ClientGone
 from ortoo.doors.http.leases import give_back
 from ortoo.model import limits
@@ -29,13 +29,12 @@ from .receipts import to_handles
 from .shapes import PAGE_MAX, ConsumedMessage, ConsumeQuery, PolledMessage, PollQuery
 from .texts import to_instants, to_texts
 
-_PART_BYTES = 4 * 1024 * 1024  # of values that are written at a time
 _turn = count()  # which of several topics is looked at first
 
 _encode = msgspec.json.Encoder().encode
 
 
-async def poll(call: Call) -> bytes:
+async def poll(call: Call) -> bytes | Streaming:
     query: PollQuery = call.query
     if not query.member_id:
         raise InvalidError("member_id is required, in the query")
@@ -60,25 +59,31 @@ async def poll(call: Call) -> bytes:
     call.services.gate.presence.requested(call.link.who(member.consumer))
     runs = await _take(call, commands)
     if query.max_messages is not None:
-        return b'{"messages":%b}' % await _encode_list(runs, _polled)
-    return await _by_partition(runs)
+        return write_list(b'{"messages":', runs_in_parts(runs), _polled, b"}")
+    return _by_partition(runs)
 
 
-async def _by_partition(runs: list[LeasedRun]) -> bytes:
+def _by_partition(runs: list[LeasedRun]) -> bytes | Streaming:
     """As its server answers."""
     found: dict[int, list[LeasedRun]] = {}
     for run in runs:
         found.setdefault(run.taken.partition, []).append(run)
-    lists = [b'"%d":%b' % (index, await _encode_list(some, _polled)) for index, some in found.items()]
+    sections = [
+        (b'%b"%d":' % (b"," if at else b'{"messages":{', index), runs_in_parts(some))
+        for at, (index, some) in enumerate(found.items())
+    ]
+    if not sections:
+        return b'{"messages":{},"next_offset":{}}'
     offsets = {
         str(index): 1 + max(max(run.columns.offsets) for run in some if len(run.columns))
         for index, some in found.items()
         if any(len(run.columns) for run in some)
     }
-    return b'{"messages":{%b},"next_offset":%b}' % (b",".join(lists), _encode(offsets))
+    after = b'},"next_offset":%b}' % _encode(offsets)
+    return write_lists(sections, _polled, after, is_large=len(runs_in_parts(runs)) > 1)
 
 
-async def consume(call: Call) -> bytes | Answer:
+async def consume(call: Call) -> bytes | Answer | Streaming:
     """Without having joined. 204 when there is nothing."""
     query: ConsumeQuery = call.query
     if not query.group:
@@ -93,7 +98,7 @@ async def consume(call: Call) -> bytes | Answer:
         start=START,
     )
     runs = await _take(call, [lease])
-    return b'{"messages":%b}' % await _encode_list(runs, _consumed) if runs else Answer(b"", 204)
+    return write_list(b'{"messages":', runs_in_parts(runs), _consumed, b"}") if runs else Answer(b"", 204)
 
 
 # -- taking
@@ -152,13 +157,19 @@ async def _give_up(link: AuthorizedLink, command: Lease, tasks: list[asyncio.Tas
 # -- showing
 
 
-def _polled(run: LeasedRun) -> Iterable[PolledMessage]:
-    return map(PolledMessage, *_columns(run, to_instants(run.columns.timestamps)))
+def _polled(runs: list[LeasedRun]) -> list[PolledMessage]:
+    found: list[PolledMessage] = []
+    for run in runs:
+        found += map(PolledMessage, *_columns(run, to_instants(run.columns.timestamps)))
+    return found
 
 
-def _consumed(run: LeasedRun) -> Iterable[ConsumedMessage]:
-    columns = _columns(run, run.columns.timestamps)
-    return map(ConsumedMessage, columns[6], *columns)
+def _consumed(runs: list[LeasedRun]) -> list[ConsumedMessage]:
+    found: list[ConsumedMessage] = []
+    for run in runs:
+        columns = _columns(run, run.columns.timestamps)
+        found += map(ConsumedMessage, columns[6], *columns)
+    return found
 
 
 def _columns(run: LeasedRun, timestamps: list[Any]) -> list[Any]:
@@ -183,19 +194,3 @@ def _columns(run: LeasedRun, timestamps: list[Any]) -> list[Any]:
 
 
 _NORMAL = priorities.name_of(DEFAULT_PRIORITY)
-
-
-async def _encode_list(runs: list[LeasedRun], render: Callable[[LeasedRun], Iterable[Any]]) -> bytes:
-    """Large ones a part at a time: others get their turns."""
-    views: list[Any] = []
-    for run in runs:
-        views += render(run)
-    size = sum(sum(map(len, run.columns.values)) for run in runs)
-    step = max(1, len(views) * _PART_BYTES // max(1, size))
-    if step >= len(views):
-        return _encode(views)
-    parts = []
-    for at in range(0, len(views), step):
-        parts.append(memoryview(_encode(views[at : at + step]))[1:-1])  # without the brackets of each list
-        await asyncio.sleep(0)
-    return b"[%b]" % b",".join(parts)

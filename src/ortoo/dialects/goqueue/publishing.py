@@ -5,6 +5,7 @@ What is wrong with one message is told in its place, and the others are publishe
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ _encode = msgspec.json.Encoder().encode
 _value, _key = attrgetter("value"), attrgetter("key")
 _rest = attrgetter("partition", "delay", "deliver_at", "priority", "headers")
 _PLAIN = (None, None, None, None, None)
+_PER_TURN = 500  # messages that are looked at one by one
 _NORMAL = priorities.name_of(DEFAULT_PRIORITY)
 
 
@@ -72,12 +74,24 @@ async def _publish_all(call: Call, messages: Sequence[NewMessage]) -> bytes:
         placed = await _publish(call, batch)
         count = len(placed.offsets)
         return _encode({"results": list(map(Published, placed.partitions, placed.offsets, [_NORMAL] * count))})
-    rows = [_try_row(message) for message in messages]
+    rows: list[_Row | str] = []
+    for message in messages:
+        rows.append(_try_row(message))
+        await _pause(len(rows))
     good = [row for row in rows if isinstance(row, _Row)]
     placed = await _publish(call, _to_batch(good)) if good else Placed(0, [], [])  # type: ignore[arg-type] # nowhere
     places = zip(placed.partitions, placed.offsets, strict=True)
-    results = [Published(0, 0, error=row) if isinstance(row, str) else _result(row, *next(places)) for row in rows]
+    results: list[Published] = []
+    for row in rows:
+        results.append(Published(0, 0, error=row) if isinstance(row, str) else _result(row, *next(places)))
+        await _pause(len(results))
     return _encode({"results": results})
+
+
+async def _pause(done: int) -> None:
+    """Now and then, so that others get their turns."""
+    if done % _PER_TURN == 0:
+        await asyncio.sleep(0)
 
 
 def _plain_batch(messages: Sequence[NewMessage]) -> Outgoing | None:

@@ -113,11 +113,6 @@ class ReadMessage(msgspec.Struct, gc=False, omit_defaults=True):
     encoding: str = ""
 
 
-class ReadPage(msgspec.Struct):
-    messages: list[ReadMessage]
-    next_offset: int
-
-
 # -- groups
 
 
@@ -306,7 +301,7 @@ class SettleBody(msgspec.Struct):
     """One handle, or a list of them; its load tests call the handle `messageId`."""
 
     receipt_handle: str = ""
-    receipt_handles: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None
+    receipt_handles: Annotated[list[str], Meta(max_length=PAGE_MAX)] | None = None
     message_id: str = msgspec.field(default="", name="messageId")
     reason: str | None = None
     delay: Duration | None = None

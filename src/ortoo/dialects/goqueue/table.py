@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from ortoo.doors.http.answers import Answer, Problem
 from ortoo.doors.http.routing import Dialect, Route
+from ortoo.doors.http.shapes import BODY_BYTES_MAX, LIST_BYTES_MAX
 from ortoo.model import commands as c
 from ortoo.model import queries as q
 
@@ -29,6 +30,7 @@ def _topic_routes(prefix: str) -> dict[str, Route]:
             "Create a topic; 409 when there is one",
             does=(c.CreateTopic,),
             body=shapes.NewTopic,
+            bytes_max=BODY_BYTES_MAX,
             query=AnyQuery,
             status=201,
         ),
@@ -111,6 +113,7 @@ _LOAD_TESTS = (
         "Acknowledge a message",
         does=(c.Settle,),
         body=shapes.SettleBody,
+        bytes_max=LIST_BYTES_MAX,
         query=AnyQuery,
     ),
 )
@@ -126,7 +129,9 @@ _GROUPS = (
     _get(_GROUP, groups.show, "Show a group", does=(q.ListTopics,), query=AnyQuery),
     _delete(_GROUP, groups.delete, "Delete a group", does=(q.ListTopics, c.DeleteGroup), query=AnyQuery),
     *(
-        _post(f"{_GROUP}/{name}{kind}", handler, summary, does=does, body=body, query=AnyQuery)
+        _post(
+            f"{_GROUP}/{name}{kind}", handler, summary, does=does, body=body, bytes_max=BODY_BYTES_MAX, query=AnyQuery
+        )
         for name, (handler, summary, does, body) in _JOINING.items()
         for kind in ("", "/cooperative")
     ),
@@ -151,6 +156,7 @@ _GROUPS = (
         "Acknowledge all messages before these",
         does=(q.GetTopic, c.SettleById, c.Lease, c.Settle),
         body=shapes.CommitBody,
+        bytes_max=BODY_BYTES_MAX,
         query=AnyQuery,
     ),
     _post(
@@ -159,13 +165,22 @@ _GROUPS = (
         "Move a group",
         does=(q.GetTopic, c.Seek),
         body=shapes.ResetBody,
+        bytes_max=BODY_BYTES_MAX,
         query=AnyQuery,
     ),
 )
 
 _FAILING: dict[settling.Action, str] = {"nack": "Failed: again, later", "reject": "To the dead letters"}
 _SETTLING = (
-    _post("/messages/ack", settling.settle("ack"), "Done", does=(c.Settle,), body=shapes.SettleBody, query=AnyQuery),
+    _post(
+        "/messages/ack",
+        settling.settle("ack"),
+        "Done",
+        does=(c.Settle,),
+        body=shapes.SettleBody,
+        bytes_max=LIST_BYTES_MAX,
+        query=AnyQuery,
+    ),
     *(
         _post(
             f"/messages/{action}",
@@ -173,6 +188,7 @@ _SETTLING = (
             summary,
             does=(c.Settle, q.GetTopic),
             body=shapes.SettleBody,
+            bytes_max=LIST_BYTES_MAX,
             query=AnyQuery,
         )
         for action, summary in _FAILING.items()
@@ -183,6 +199,7 @@ _SETTLING = (
         "More time",
         does=(c.Extend,),
         body=shapes.SettleBody,
+        bytes_max=LIST_BYTES_MAX,
         query=AnyQuery,
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ortoo.dialects.callers import namespace_of
+from ortoo.dialects.rendering import columns_in_parts, write_list
+from ortoo.doors.http.answers import Streaming
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import CreateTopic, DeleteTopic, Position
 from ortoo.model.errors import InvalidError
@@ -20,7 +22,6 @@ from .shapes import (
     NewTopic,
     Range,
     ReadMessage,
-    ReadPage,
     ReadQuery,
     TopicDeleted,
     TopicDetails,
@@ -85,12 +86,13 @@ async def partitions(call: Call) -> Partitions:
     return Partitions(info.name, [PartitionPlace(each.partition) for each in info.partitions])
 
 
-async def read(call: Call) -> ReadPage:
+async def read(call: Call) -> bytes | Streaming:
     query: ReadQuery = call.query
     partition = to_number("partition", call.params["partition"])
     start = Position(offset=query.offset)
     page = await call.link.ask(Scan(name_of(call), partition, start, count=min(query.limit, PAGE_MAX)))
-    return ReadPage(_render(page.columns), page.next_offset)
+    after = b',"next_offset":%d}' % page.next_offset
+    return write_list(b'{"messages":', columns_in_parts(page.columns), _render, after)
 
 
 def to_number(what: str, text: str) -> int:

@@ -191,9 +191,10 @@ async def _newest(call: Call, query: TracesQuery, limit: int) -> list[tuple[int,
             )
             refs = [MessageRef(page.topic_id, each.partition, offset) for offset in page.columns.offsets]
             rows += zip(page.columns.timestamps, refs, strict=True)
+            if len(rows) > 4 * TRACES_MAX:
+                rows = sorted(rows, reverse=True)[:limit]
             await turns.worked(_TRACE_UNITS)
-        rows = sorted(rows, reverse=True)[:limit]
-    return rows
+    return sorted(rows, reverse=True)[:limit]
 
 
 async def stats(call: Call) -> TracerStats:

@@ -8,7 +8,9 @@ from datetime import UTC
 import msgspec
 
 from ortoo.dialects import ids
+from ortoo.dialects.rendering import runs_in_parts, write_list
 from ortoo.dialects.times import instant_text
+from ortoo.doors.http.answers import Streaming
 from ortoo.doors.http.call import Call, ClientGone
 from ortoo.doors.http.leases import give_back
 from ortoo.model import limits
@@ -102,7 +104,7 @@ def _due_ms(item: NewItem, now: int) -> int | None:
     return due if due > now else None
 
 
-async def dequeue(call: Call) -> bytes:
+async def dequeue(call: Call) -> bytes | Streaming:
     query: TopicQuery = call.query
     check_place(query.namespace, query.topic)
     topic = TopicName(query.namespace, query.topic)
@@ -124,7 +126,11 @@ async def dequeue(call: Call) -> bytes:
         return NOTHING
     now = call.link.now()
     expires = instant_text(now + round(found.config.lease * 1000))
-    return _encode([item for run in runs for item in _items(run, instant_text(now), expires, call.consumer)])
+
+    def render(some: list[LeasedRun]) -> list[Item]:
+        return [item for run in some for item in _items(run, instant_text(now), expires, call.consumer)]
+
+    return write_list(b"", runs_in_parts(runs), render)
 
 
 def _items(run: LeasedRun, now: str, expires: str, owner: str) -> list[Item]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
-
-import msgspec
 
 from ortoo.client.dead_letters import DeadLetters
 from ortoo.dialects import ids
+from ortoo.dialects.rendering import in_parts, write_list
 from ortoo.dialects.times import instant_text, to_count
-from ortoo.doors.http.answers import Answer
+from ortoo.doors.http.answers import Answer, Streaming
 from ortoo.doors.http.call import Call
-from ortoo.model import limits
 from ortoo.model.commands import DeleteMessage, Outcome, SettleById
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.message import Received
@@ -21,15 +20,14 @@ from ortoo.model.replies import IdState
 
 from .items import NOTHING
 from .metadata import deliver_ms_of, from_headers
-from .shapes import DeadItem, NamedItem, TopicQuery, check_place
+from .shapes import LIMIT_MAX, DeadItem, NamedItem, TopicQuery, check_place
 from .texts import text
 
 _DEAD = "dead"
 _DEAD_HEADERS = ("ortoo-origin", "ortoo-group", "ortoo-reason", "ortoo-attempts", "ortoo-error")
 _LETTERS_BYTES = 16 * 1024 * 1024  # of payloads that are answered together
+_PER_TURN = 50  # topics and errors, each of which is a command
 _ID_MAX = (1 << 63) - 1
-
-_encode = msgspec.json.Encoder().encode
 
 
 async def ack(call: Call) -> Answer:
@@ -42,15 +40,17 @@ async def nack(call: Call) -> Answer:
 
 async def _settle(call: Call, outcome: Outcome) -> Answer:
     items: list[NamedItem] = call.body if isinstance(call.body, list) else [call.body]
-    if not 1 <= len(items) <= limits.BATCH_MESSAGES_MAX:
-        raise InvalidError(f"a request settles 1 to {limits.BATCH_MESSAGES_MAX} items, not {len(items)}")
+    if not 1 <= len(items) <= LIMIT_MAX:
+        raise InvalidError(f"a request settles 1 to {LIMIT_MAX} items, as many as one dequeue gives, not {len(items)}")
     together: dict[tuple[TopicName, str], list[int]] = {}
     for item in items:
         error = item.error if outcome == "nack" else ""
         together.setdefault((TopicName(item.namespace, item.topic), error), []).append(item.id)
     unknown: list[int] = []
     lost: list[int] = []
-    for (topic, error), numbers in together.items():
+    for at, ((topic, error), numbers) in enumerate(together.items()):
+        if at % _PER_TURN == _PER_TURN - 1:
+            await asyncio.sleep(0)
         found = call.link.find_topic(topic)
         states: list[IdState] = ["unknown"] * len(numbers)
         if found is not None:
@@ -82,7 +82,7 @@ def _named(numbers: list[int]) -> str:
 # -- dead letters
 
 
-async def dead_items(call: Call) -> bytes:
+async def dead_items(call: Call) -> bytes | Streaming:
     query: TopicQuery = call.query
     check_place(query.namespace, query.topic)
     topic = TopicName(query.namespace, query.topic)
@@ -96,7 +96,7 @@ async def dead_items(call: Call) -> bytes:
             if origin is not None and size < _LETTERS_BYTES:
                 found.append(_dead_item(letter, origin, query))
                 size += len(letter.value)
-    return _encode(found[: query.count]) if found else NOTHING
+    return write_list(b"", in_parts(found[: query.count], lambda item: len(item.payload)), list) if found else NOTHING
 
 
 def _origin(letter: Received) -> MessageRef | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -12,8 +14,10 @@ from msgspec import UNSET, Raw, UnsetType
 from ortoo.client.dead_letters import DeadLetters
 from ortoo.client.dead_letters import Letter as BriefLetter
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.ids import to_uuid, to_uuids
+from ortoo.dialects.ids import to_uuid
+from ortoo.dialects.rendering import in_parts, write_list
 from ortoo.dialects.times import instant_text, parse_instant, to_count
+from ortoo.doors.http.answers import Streaming
 from ortoo.doors.http.call import Call
 from ortoo.model import limits
 from ortoo.model.commands import DeadLetter, DeleteMessage, Position, Redrive, RetryNow
@@ -26,7 +30,7 @@ from ortoo.model.topic import TopicConfig
 
 from .acking import Finder
 from .options import DEFAULT_PARTITION, options_of, shown
-from .popping import group_name, shown_value, shown_values, transaction_ids
+from .popping import group_name, shown_value, transaction_ids
 from .scanning import keys_of
 from .shapes import DlqQuery, GroupQuery, MessagesQuery
 
@@ -70,10 +74,6 @@ class MessageView(msgspec.Struct, rename="camel"):
     queue_config: dict[str, Any] | UnsetType = UNSET
 
 
-class MessageList(msgspec.Struct):
-    messages: list[MessageView]
-
-
 class Letter(msgspec.Struct, rename="camel"):
     id: str
     transaction_id: str
@@ -89,11 +89,6 @@ class Letter(msgspec.Struct, rename="camel"):
     reason: str | None
 
 
-class Letters(msgspec.Struct):
-    messages: list[Letter]
-    total: int
-
-
 class Done(msgspec.Struct, rename="camel", omit_defaults=True):
     transaction_id: str
     success: bool
@@ -102,8 +97,24 @@ class Done(msgspec.Struct, rename="camel", omit_defaults=True):
     moved_to_dlq: bool = msgspec.field(default=False, name="movedToDLQ")
 
 
-async def list_messages(call: Call) -> MessageList:
-    """The oldest first, queue by queue; without a status, those that wait, that are being processed, and that are done."""
+class _Row(msgspec.Struct, gc=False):
+    """A message that will be shown."""
+
+    ref: MessageRef
+    given: str  # its transaction id
+    queue: str
+    partition: str
+    namespace: str | None
+    task: str | None
+    value: bytes
+    is_json: bool
+    stamp: int
+    status: str
+
+
+async def list_messages(call: Call) -> bytes | Streaming:
+    """The oldest first, queue by queue; without a status, those that wait, that are being processed, and that are done. Fewer
+    than were asked for when they are large."""
     query: MessagesQuery = call.query
     limit, skipped = _bounds(query.limit, query.offset)
     statuses = [query.status] if query.status else ["pending", "processing", "completed", "dead_letter"]
@@ -111,15 +122,47 @@ async def list_messages(call: Call) -> MessageList:
         if status not in _STATUSES:
             raise InvalidError(f"status is one of {', '.join(_STATUSES)}, not {status[:40]!r}")
     states = [state for status in statuses for state in _STATUSES[status]]
-    wanted = skipped + limit
-    found: list[MessageView] = []
+    found: list[_Row] = []
+    size = 0
     for topic in await _topics(call, query):
         config = call.link.settings_of(topic, "read")
-        if config is not None:
-            found += await _in_states(call, topic, config, group_name(query.consumer_group), states, wanted, query)
-        if len(found) >= wanted:
+        if config is None:
+            continue
+        places = await _in_states(call, topic, config, group_name(query.consumer_group), states, skipped + limit, query)
+        for _, page, row, status in places[skipped:]:
+            if len(found) >= limit or size >= limits.ANSWER_BYTES_MAX:
+                break
+            found.append(_row(page, row, config, status))
+            size += len(found[-1].value)
+        skipped = max(0, skipped - len(places))
+        if len(found) >= limit or size >= limits.ANSWER_BYTES_MAX:
             break
-    return MessageList(found[skipped:wanted])
+    return _written(found)
+
+
+def _row(page: Page, row: int, config: TopicConfig, status: str) -> _Row:
+    columns, labels = page.columns.part(row, row + 1), config.labels
+    ref = MessageRef(page.topic_id, page.partition, columns.offsets[0])
+    [given], [value], [stamp] = transaction_ids(columns, [to_uuid(ref)]), columns.values, columns.timestamps
+    key = columns.keys[0] if columns.keys else None
+    is_json = columns.json is not None and columns.json[0]
+    place = (ref, given, page.topic.name, key or DEFAULT_PARTITION, labels.get("namespace"), labels.get("task"))
+    return _Row(*place, value, is_json, stamp, status)
+
+
+def _written(rows: list[_Row]) -> bytes | Streaming:
+    return write_list(b'{"messages":', in_parts(rows, lambda row: 2 * len(row.value)), _views, b"}")
+
+
+def _views(rows: Sequence[_Row]) -> list[MessageView]:
+    return [_view(row) for row in rows]
+
+
+def _view(row: _Row) -> MessageView:
+    value = shown_value(row.value, is_json=row.is_json)
+    path, created = f"{row.queue}/{row.partition}", instant_text(row.stamp)
+    named = (to_uuid(row.ref), row.given, path, row.queue, row.partition, row.namespace, row.task)
+    return MessageView(*named, value, value, created, row.status)
 
 
 def _bounds(limit: int, offset: int) -> tuple[int, int]:
@@ -146,33 +189,27 @@ async def _in_states(
     states: Sequence[MessageState],
     count: int,
     query: MessagesQuery,
-) -> list[MessageView]:
-    """Before a group's first pop, all messages wait for it."""
-    found: list[tuple[int, MessageView]] = []
+) -> list[tuple[int, Page, int, str]]:
+    """When each came, where it is, and what became of it. Before a group's first pop, all messages wait for it."""
+    found: list[tuple[int, Page, int, str]] = []
+
+    def add(page: Page, status: str) -> None:
+        wanted = query.partition
+        rows = [row for row, key in enumerate(keys_of(page)) if key == wanted] if wanted else range(len(page.columns))
+        found.extend((page.columns.timestamps[row], page, row, status) for row in rows)
+
     try:
         for state in states:
             for page in await call.link.ask(ListMessages(topic, group, state, count)):
-                found += zip(page.columns.timestamps, _views(page, config, _STATUS_OF[state]), strict=True)
+                add(page, _STATUS_OF[state])
+            await asyncio.sleep(0)
     except NotFoundError:
         if "ready" in states:
             for partition in range(config.partitions):
-                page = await call.link.ask(Scan(topic, partition, Position("start"), None, count))
-                found += zip(page.columns.timestamps, _views(page, config, "pending"), strict=True)
-    found.sort(key=lambda pair: pair[0])
-    views = [view for _, view in found]
-    return [view for view in views if view.partition == query.partition] if query.partition else views
-
-
-def _views(page: Page, config: TopicConfig, status: str) -> list[MessageView]:
-    columns, name = page.columns, page.topic.name
-    ids = to_uuids(page.topic_id, page.partition, columns.offsets)
-    values = shown_values(columns.values, columns.json)
-    namespace, task = config.labels.get("namespace"), config.labels.get("task")
-    rows = zip(ids, transaction_ids(columns, ids), keys_of(page), values, columns.timestamps, strict=True)
-    return [
-        MessageView(made, given, f"{name}/{key}", name, key, namespace, task, value, value, instant_text(stamp), status)
-        for made, given, key, value, stamp in rows
-    ]
+                add(await call.link.ask(Scan(topic, partition, Position("start"), None, count)), "pending")
+                await asyncio.sleep(0)
+    found.sort(key=itemgetter(0))
+    return found
 
 
 # -- one message
@@ -198,7 +235,7 @@ async def show(call: Call) -> MessageView:
     found, config = await _look(call)
     statuses = {group: _STATUS_OF[state] for group, state in found.states.items()}
     status = statuses.get(group_name(None)) or next(iter(statuses.values()), "pending")
-    [view] = _views(found.page, config, status)
+    view = _view(_row(found.page, 0, config, status))
     options = shown(options_of(config))
     view.queue_config = {name: options[name] for name in _CONFIG_SHOWN}
     if len(statuses) > 1:
@@ -236,7 +273,7 @@ async def move_to_dlq(call: Call) -> Done:
     return Done(call.params["transaction_id"], True, moved_to_dlq=True)
 
 
-async def related(call: Call) -> MessageList:
+async def related(call: Call) -> bytes | Streaming:
     """Those of the same partition around it: at most ten, none further away than an hour."""
     found, config = await _look(call)
     page = found.page
@@ -252,14 +289,13 @@ async def related(call: Call) -> MessageList:
         if where != offset and whose == key and abs(when - stamp) <= _RELATED_MS
     ]
     nearest = sorted(sorted(rows, key=lambda row: abs(columns.offsets[row] - offset))[:_RELATED_MAX])
-    picked = msgspec.structs.replace(around, columns=columns.pick(nearest))
-    return MessageList(_views(picked, config, "") if nearest else [])
+    return _written([_row(around, row, config, "") for row in nearest])
 
 
 # -- dead letters
 
 
-async def dead_letters(call: Call) -> Letters:
+async def dead_letters(call: Call) -> bytes | Streaming:
     query: DlqQuery = call.query
     if not query.queue:
         raise InvalidError("queue is required")
@@ -270,7 +306,7 @@ async def dead_letters(call: Call) -> Letters:
     try:
         info = await call.link.ask(GetTopic(TopicName(namespace_of(call.link), query.queue)))
     except NotFoundError:
-        return Letters([], 0)
+        return b'{"messages":[],"total":0}'
     letters, shown = DeadLetters(call.link, info, group), list[Letter]()
     count = size = 0
     while count < _LETTERS_MAX and (some := await letters.take()) is not None:  # a page at a time: they may be large
@@ -282,7 +318,8 @@ async def dead_letters(call: Call) -> Letters:
                 shown.append(await _letter(call, query.queue, letter))
                 size += len(letter.value)
             count += 1
-    return Letters(shown, count)
+    parts = in_parts(shown, lambda letter: 2 * len(bytes(letter.data)))
+    return write_list(b'{"messages":', parts, list, b',"total":%d}' % count)
 
 
 async def _letter(call: Call, queue: str, letter: Received) -> Letter:

@@ -42,6 +42,7 @@ class Route(msgspec.Struct, frozen=True):
     needs_token: bool = True
 
     check: Callable[[bytes], None] | None = None  # in a dialect: refuses a body that has more than is worth building
+    bytes_max: int | None = None  # in a dialect: of a body that has no use for as much as any may have
     is_checked_later: bool = False  # the handler checks the body itself, to answer with the queue's own errors
 
     @property
@@ -90,7 +91,7 @@ class Endpoint:
         self.dialect = dialect
         self.decoder = route.decoder()
         self.is_acting_get = route.method == "GET" and route.acts  # as some of other systems are
-        self.bytes_max = None if dialect is not None else _bytes_max(route.body)
+        self.bytes_max = _bytes_max(route.body) if dialect is None else route.bytes_max
         self.names = [segment[1:-1] for segment in _segments(route.path) if segment.startswith("{")]
 
 
