@@ -109,6 +109,24 @@ async def test_a_token_that_ends_ends_the_subscription_and_what_it_holds_goes_ba
         assert client._deliveries == []
 
 
+async def test_stats_count_the_connections_of_the_callers_namespace() -> None:
+    async def connections(client: Client) -> int:
+        found: int = msgspec.json.decode((await client.ask("STATS")).removeprefix("OK "))["connections"]
+        return found
+
+    async with serving(access=Roles()) as home, home.client() as client:
+        assert await client.ask("AUTH worker") == "OK authenticated"
+        assert await client.ask("AUTH worker") == "OK authenticated"
+        async with home.client() as other, home.client() as stranger, home.client() as nobody:
+            assert await other.ask("AUTH reader") == "OK authenticated"
+            assert await stranger.ask("AUTH stranger") == "OK authenticated"
+            assert await nobody.ask("PING") == "PONG"
+            assert [await connections(each) for each in (client, other, stranger)] == [2, 2, 1]
+        await until(lambda: len(home.door._sessions) == 1)
+        assert await connections(client) == 1
+    assert home.door.present == {}
+
+
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [

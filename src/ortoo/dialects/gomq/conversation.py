@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -43,10 +44,14 @@ _encode = msgspec.json.Encoder().encode
 class Conversation:
     """`link` is there once the client was let in."""
 
-    def __init__(self, gate: Gate, reader: Reader, admit: Callable[[str | None], AuthorizedLink]) -> None:
+    def __init__(
+        self, gate: Gate, reader: Reader, admit: Callable[[str | None], AuthorizedLink], present: Counter[str]
+    ) -> None:
+        """`present`: how many clients of this door are in which namespace."""
         self._gate = gate
         self._reader = reader
         self._admit = admit
+        self._present = present
         self._link: AuthorizedLink | None = None
         self._consumer = f"gomq-{uuid4().hex}"
         self._subscriptions: dict[tuple[str, str], Subscription] = {}  # by kind and name
@@ -61,7 +66,7 @@ class Conversation:
 
     def enter(self) -> None:
         """For who needs no token, or has shown a certificate."""
-        self._link = self._admit(None)
+        self._connect(self._admit(None))
 
     async def answer(self, said: list[Line]) -> list[bytes]:
         """A line for each. Several are of the same kind, for the same queue or topic: they are done together."""
@@ -91,7 +96,7 @@ class Conversation:
     async def _auth(self, said: Line) -> str:
         link = self._admit(said.words[0])
         self.disconnect()
-        self._link = link  # at once: the connection may go while what the other one holds goes back
+        self._connect(link)  # at once: the connection may go while what the other one holds goes back
         await self.leave()
         return "authenticated"
 
@@ -220,9 +225,19 @@ class Conversation:
             await self._leave(place, DEFAULT_GROUP)
             self._left.pop(place, None)
 
+    def _connect(self, link: AuthorizedLink) -> None:
+        self._link = link
+        self._present[namespace_of(link)] += 1
+
     def disconnect(self) -> None:
-        if self._link is not None:
-            self._link.disconnect()
+        if self._link is None:
+            return
+        namespace = namespace_of(self._link)
+        self._present[namespace] -= 1
+        if not self._present[namespace]:
+            del self._present[namespace]
+        self._link.disconnect()
+        self._link = None
 
     # -- queues and topics
 
@@ -257,7 +272,7 @@ class Conversation:
             {
                 "queues": len(names_of("queue", infos)),
                 "topics": len(names_of("topic", infos)),
-                "connections": self._gate.connections,
+                "connections": self._present[namespace_of(self.link)],
                 "messages": stats.depth,
                 "published": counters.published,
                 "delivered": counters.delivered,

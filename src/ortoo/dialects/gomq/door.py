@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from ortoo.broker.gate import Gate
 from ortoo.doors.listening import Listening, ServerTls, listen
@@ -20,6 +21,7 @@ class GomqDoor:
         self.address: tuple[str, int] = (settings.host, settings.port)
         self._tls = tls
         self._listener: Listening | None = None
+        self.present: Counter[str] = Counter()  # clients, by namespace
         self._sessions: set[Session] = set()
         self._emptied = asyncio.Event()
         self._sweeper: asyncio.Task[None] | None = None

@@ -6,6 +6,7 @@ Reading stops while the client does not read, while much is to be done for it, a
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Protocol
 
 from ortoo.broker.addresses import Visit
@@ -32,6 +33,7 @@ class Sessions(Protocol):
     """The door."""
 
     gate: Gate
+    present: Counter[str]
 
     def begun(self, session: Session) -> None: ...
     def ended(self, session: Session) -> None: ...
@@ -60,7 +62,7 @@ class Session(asyncio.Protocol):
         self._unread = 0
         self.heard = self._loop.time()
         reader = Reader(self._ready, self._writable.is_set, self._write, asyncio.Lock())
-        self._conversation = Conversation(door.gate, reader, self._admit)
+        self._conversation = Conversation(door.gate, reader, self._admit, door.present)
 
     # -- the connection
 
