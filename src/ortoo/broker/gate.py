@@ -24,7 +24,7 @@ from ortoo.model.errors import (
     UnauthenticatedError,
 )
 from ortoo.model.masking import shown_config
-from ortoo.model.names import TopicId, TopicName
+from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.model.operations import operation_of
 from ortoo.model.peer import PeerCertificate
 from ortoo.model.queries import GetTopic, ListTopics, Query
@@ -277,6 +277,11 @@ class AuthorizedLink:
         """None when there is no such topic, or not for this client."""
         name = self._topic_name(topic)
         return name if name is not None and self.may_see(name) else None
+
+    def group_name(self, topic: TopicId, group: GroupId) -> str | None:
+        """The same of a group of it."""
+        found = None if self.name_of(topic) is None else self._broker.engine.state.topics[topic].groups.get(group)
+        return None if found is None else found.name
 
     def find_topic(self, topic: TopicName) -> FoundTopic | None:
         """For whoever may read there, at once: what a dialect has to know of a topic to say what is asked of it."""

@@ -292,6 +292,16 @@ async def test_a_nack_is_retried_three_times_and_then_dead(home: Home) -> None:
     assert (letter.value, letter.headers["ortoo-error"]) == (b"poison", "database timeout")
 
 
+async def test_the_attempt_that_a_handle_tells_is_not_believed(home: Home) -> None:
+    await publish(home, "x")
+    [message] = await polled(home, await join(home))
+    topic, partition, offset, attempt, lease = message["receipt_handle"].split(":")
+    assert attempt == "1"
+    told = await home.post("/messages/nack", {"receipt_handle": f"{topic}:{partition}:{offset}:99:{lease}"})
+    assert (told["action"], told["requeued"], told["delivery_count"]) == ("requeued", True, 1)
+    assert await home.queue.dead_letters("orders") == []
+
+
 async def test_a_reject_goes_to_the_dead_letters_at_once(home: Home) -> None:
     await publish(home, "bad")
     [message] = await polled(home, await join(home))

@@ -10,20 +10,21 @@ import msgspec
 from msgspec import UNSET
 
 from ortoo.client.pieces import settle as settle_runs
-from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.times import instant_text, parse_duration
 from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Extend, Run, Settle
 from ortoo.model.errors import ForbiddenError, InvalidError, NotFoundError
-from ortoo.model.names import TopicName
-from ortoo.model.queries import GetTopic
-from ortoo.model.replies import TopicInfo
+from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName
+from ortoo.model.queries import GetTopic, GetTrace
+from ortoo.model.replies import TraceKind
 
 from .receipts import Handle, Place, gather, parse, to_runs
 from .shapes import Duration, SettleBody, SettledMessage, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "extend"]
+_DEATHS: tuple[TraceKind, ...] = ("dead-lettered", "dropped")
+_FAILURES: tuple[TraceKind, ...] = ("nacked", *_DEATHS)
 _LOST = "message not found or already processed"
 
 
@@ -112,35 +113,32 @@ async def _answer(call: Call, action: Action, body: SettleBody, handle: Handle) 
         told.new_deadline = instant_text(round((time() + told.extended_by) * 1000), digits=0)
     else:
         told.reason = UNSET if body.reason is None else body.reason
-        _tell_failure(told, action, body, handle, await _topic(call, handle))
+        await _tell_failure(call, told, action, handle)
     return told
 
 
-def _tell_failure(told: SettledMessage, action: Action, body: SettleBody, handle: Handle, info: TopicInfo) -> None:
-    is_dead = action == "reject" or handle.attempt >= info.config.max_attempts
+async def _tell_failure(call: Call, told: SettledMessage, action: Action, handle: Handle) -> None:
+    """By what has happened to the message. The handle tells an attempt, too, but a client may have written that."""
+    topic, group, _ = handle.lease
+    name = call.link.group_name(TopicId(topic), GroupId(group))
+    try:
+        trace = await call.link.ask(GetTrace(MessageRef(TopicId(topic), handle.partition, handle.offset)))
+        info = await call.link.ask(GetTopic(TopicName(trace.namespace, trace.topic)))
+    except (NotFoundError, ForbiddenError):
+        raise Refusal(404, _LOST, code="not_found") from None  # settled, and gone since
+    events = [event for event in trace.events if event.group == name]
+    ends = [at for at, event in enumerate(events) if event.what in _FAILURES]
+    so_far = events[: ends[-1] + 1] if ends else events
+    is_dead = action == "reject" or bool(so_far and so_far[-1].what in _DEATHS)
     if is_dead:
         told.action = "rejected" if action == "reject" else "dlq"
         told.dlq_topic = info.dlq if info.config.dlq else UNSET
     else:
         told.action = "requeued"
-        told.next_visible_at = instant_text(round((time() + _pause(body, handle, info)) * 1000), digits=0)
+        until = so_far[-1].until if so_far else None
+        told.next_visible_at = UNSET if until is None else instant_text(round(until * 1000), digits=0)
     if action == "reject":
         told.rejected = True
     else:
         told.requeued = not is_dead
-        told.delivery_count = handle.attempt
-
-
-def _pause(body: SettleBody, handle: Handle, info: TopicInfo) -> float:
-    if body.delay is not None and body.delay != "":
-        return _seconds("delay", body.delay)
-    config = info.config
-    grown: float = config.backoff_initial * config.backoff_factor ** min(handle.attempt - 1, 100)
-    return min(config.backoff_max, grown)
-
-
-async def _topic(call: Call, handle: Handle) -> TopicInfo:
-    try:
-        return await call.link.ask(GetTopic(TopicName(namespace_of(call.link), handle.topic)))
-    except (NotFoundError, ForbiddenError):
-        raise Refusal(404, _LOST, code="not_found") from None  # settled, and gone since
+        told.delivery_count = max((event.attempt for event in so_far if event.attempt is not None), default=1)

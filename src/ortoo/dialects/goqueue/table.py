@@ -186,7 +186,7 @@ _SETTLING = (
             f"/messages/{action}",
             settling.settle(action),
             summary,
-            does=(c.Settle, q.GetTopic),
+            does=(c.Settle, q.GetTopic, q.GetTrace),
             body=shapes.SettleBody,
             bytes_max=LIST_BYTES_MAX,
             query=AnyQuery,
