@@ -171,6 +171,8 @@ BAD_BODIES: list[tuple[str, Any]] = [
     ("/enqueue", b'[{"namespace":"n","topic":"t","metadata":[]}]'),
     ("/enqueue", b'[{"namespace":"n","topic":"t","metadata":{"mqueue-json":"[]"}}]'),
     ("/enqueue", b'[{"namespace":"n","topic":"t","metadata":{"a":"\\ud800"}}]'),
+    ("/enqueue", b'[{"namespace":"n","topic":"t","metadata":{"a":1e999}}]'),
+    ("/enqueue", b'[{"namespace":"n","topic":"t","metadata":{"a":[{"b":-1e999}]}}]'),
     ("/enqueue", b'[{"namespace":"n","topic":"t\\u0000"}]'),
     ("/enqueue", b'[{"namespace":"n","topic":"' + b"t" * 300 + b'"}]'),
     ("/enqueue", b'[{"namespace":"n","topic":"t","idempotency_key":"' + b"k" * 300 + b'"}]'),
@@ -195,6 +197,15 @@ async def test_a_bad_body_is_refused_in_plain_text(home: Home, path: str, body: 
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.text.endswith("\n")
     assert await home.queue.topics() == []
+
+
+async def test_metadata_that_could_not_be_read_again_is_named(home: Home) -> None:
+    body = b'[{"namespace":"n","topic":"t","metadata":{"a":1e999}}]'
+    answer = await home.own.post("/enqueue", content=body)
+    assert (answer.status_code, answer.text.startswith("metadata 'a' cannot be kept: Number out of range")) == (
+        400,
+        True,
+    )
 
 
 @pytest.mark.parametrize("number", [0, -1, 1, 5, 16_384, 123456789012345678, 2**63 - 1, 2**63, 2**64])

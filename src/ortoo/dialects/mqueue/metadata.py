@@ -31,6 +31,7 @@ def to_headers(metadata: dict[str, Raw] | None, deliver_ms: int | None) -> dict[
         if text.startswith(b'"'):
             headers[name] = _decode(text)
         else:
+            _check(name, text)
             headers[name] = text.decode()
             others.append(name)
     if others:
@@ -38,6 +39,14 @@ def to_headers(metadata: dict[str, Raw] | None, deliver_ms: int | None) -> dict[
     if deliver_ms is not None:
         headers[DELIVER_AFTER] = str(deliver_ms)
     return headers
+
+
+def _check(name: str, text: bytes) -> None:
+    """What is JSON, and nobody could read again: a number that is too large, or what is nested too deeply."""
+    try:
+        _decode_any(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidError(f"metadata {name!r} cannot be kept: {error}") from None
 
 
 def from_headers(headers: dict[str, str] | None) -> dict[str, Any] | None:
