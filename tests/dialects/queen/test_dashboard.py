@@ -146,6 +146,23 @@ async def test_there_is_a_bound_on_dashboards(home: Home, monkeypatch: pytest.Mo
         assert b'"error"' in (refused.value.response.body or b"")
 
 
+async def test_a_tenant_does_not_take_all_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "_TENANT_VIEWERS_MAX", 1)
+    async with sampling(access=Roles()) as sampled:
+        url = sampled.home.url
+        async with watching(url, "worker") as watcher:
+            await watcher.until("client.connected")
+            with pytest.raises(InvalidStatus) as refused:
+                async with watching(url, "reader"):  # of the same namespace
+                    pass
+            assert refused.value.response.status_code == 429
+            for other in ("stranger", "server", "server"):
+                async with watching(url, other) as beside:
+                    await beside.until("client.connected")
+        async with watching(url, "reader") as watcher:
+            await watcher.until("client.connected")
+
+
 async def test_a_slow_reader_gets_the_newest_and_nothing_piles_up(home: Home) -> None:
     """Whose own task has not come to it when there is more."""
     async with watching(home.url) as watcher:

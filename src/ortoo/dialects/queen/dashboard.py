@@ -33,6 +33,7 @@ from .observing import is_queue
 
 DEPTH_SECONDS, STATS_SECONDS = 5.0, 10.0
 _VIEWERS_MAX = 200  # of one server
+_TENANT_VIEWERS_MAX = 20  # of them, so that no tenant takes all
 _SAID_BYTES_MAX = 16 * 1024  # by a client, at once
 _QUEUES_MAX = 1_000  # that a client names, and whose depth is told at a time
 _EVENTS_MAX = 2_000  # of one sample, to one client
@@ -92,6 +93,10 @@ class Hub:
         """TooManyError when there is no place."""
         if len(self.viewers) >= _VIEWERS_MAX:
             raise TooManyError(f"{_VIEWERS_MAX} dashboards are open already; try again later")
+        if viewer.realm is not None:
+            beside = sum(other.realm == viewer.realm for other in self.viewers)
+            if beside >= _TENANT_VIEWERS_MAX:
+                raise TooManyError(f"{beside} dashboards of these namespaces are open already; close one of them")
         if self._unsubscribe is None and sampler is not None:
             self._unsubscribe = sampler.subscribe(self._take)
         self.viewers.add(viewer)
@@ -126,6 +131,7 @@ class Viewer:
         self._is_sampled = call.services.gate.sampler is not None
         self.id = str(uuid4())
         self.namespace = namespace_of(call.link)
+        self.realm = call.link.principal.realm  # None: of somebody who is no tenant
         self.dropped = 0  # samples and notices that its client was too slow for
         self._link = call.link
         self._receive = call.receive
