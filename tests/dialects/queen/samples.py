@@ -10,7 +10,7 @@ from tests.dialects.queen.home import API
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`params` stand in the path. `message` and `lease` there, and in the body, mean those of a message that is leased."""
+    """`params` stand in the path. `message`, `lease` and `partition` there, and in the body, are those of what is leased."""
 
     body: Any = None
     query: dict[str, Any] = {}
@@ -22,6 +22,8 @@ QUEUE = "orders"  # the topic that the roles of tests/doors/roles.py are about
 _ITEM = {"queue": QUEUE, "payload": {"item": "tea"}}
 _ACK = {"transactionId": "message", "status": "completed"}
 _MESSAGE = {"transaction_id": "message"}
+_PLACE = {"partition_id": "partition", **_MESSAGE}
+_IN_PARTITION = f"{API}/messages/{{partition_id}}/{{transaction_id}}"
 
 SAMPLES: dict[tuple[str, str], Sample] = {
     ("POST", f"{API}/configure"): Sample({"queue": QUEUE, "options": {"priority": 1}}, status=201),
@@ -41,6 +43,10 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("POST", f"{API}/messages/{{transaction_id}}/retry"): Sample(params=_MESSAGE),
     ("POST", f"{API}/messages/{{transaction_id}}/dlq"): Sample(params=_MESSAGE),
     ("GET", f"{API}/messages/{{transaction_id}}/related"): Sample(params=_MESSAGE),
+    ("GET", _IN_PARTITION): Sample(params=_PLACE),
+    ("DELETE", _IN_PARTITION): Sample(params=_PLACE),
+    ("POST", f"{_IN_PARTITION}/retry"): Sample(params=_PLACE),
+    ("POST", f"{_IN_PARTITION}/dlq"): Sample(params=_PLACE),
     ("GET", f"{API}/dlq"): Sample(query={"queue": QUEUE}),
     ("DELETE", f"{API}/queues/{{queue}}/clear"): Sample(params={"queue": QUEUE}),
     ("DELETE", f"{API}/resources/queues/{{queue}}"): Sample(params={"queue": QUEUE}),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dialects.queen.home import Home
+from ortoo.model.records import Record
+from ortoo.stores.disk import open_directory
+from tests.dialects.queen.home import Home, serving
 
 
 def data(answer: Any) -> list[Any]:
@@ -264,3 +268,49 @@ async def test_what_was_completed_cannot_have_failed(home: Home) -> None:
         [result] = await home.later_ack(message, status)
         assert result["success"] is is_good
     assert data(await home.get("/messages", queue="q", status="completed")) == [1]
+
+
+async def test_a_message_is_found_by_its_partition_too(home: Home) -> None:
+    """As clients of the later generation do."""
+    await home.configure("q", {"retryLimit": 0, "dlqAfterMaxRetries": True})
+    await home.push("other", 0, partition="A", transactionId="x")
+    for name in "AB":
+        await home.push("q", name, partition=name, transactionId=f"{name}/1")
+    [a], [b] = await home.pop("q", "A"), await home.pop("q", "B")
+    [elsewhere] = await home.pop("other", "A")
+    path = f"/messages/{a['partitionId']}"
+    for given in ("A%2F1", a["id"]):
+        found = await home.get(f"{path}/{given}")
+        assert (found["data"], found["partition"], found["status"]) == ("A", "A", "processing")
+    for wrong in (f"{path}/B%2F1", f"{path}/{b['id']}", f"{path}/x", f"/messages/{elsewhere['partitionId']}/{a['id']}"):
+        for ask in (home.get, home.delete):
+            assert (await ask(wrong, 404))["error"] == "Message not found"
+        for action in ("retry", "dlq"):
+            assert (await home.post(f"{wrong}/{action}", None, 404))["error"] == "Message not found"
+    for nowhere in ("nonsense", "99.0123456789abcdef"):
+        assert (await home.get(f"/messages/{nowhere}/A%2F1", 404))["error"] == "Message not found"
+    assert (await home.post(f"{path}/A%2F1/dlq", None, 200))["movedToDLQ"]
+    assert (await home.get(f"{path}/A%2F1"))["status"] == "dead_letter"
+    assert (await home.post(f"{path}/A%2F1/retry", None, 200))["retried"]
+    [again] = await home.pop("q", "A")
+    assert again["data"] == "A"
+    assert (await home.delete(f"{path}/A%2F1", 200))["deleted"]
+    assert (await home.get(f"{path}/A%2F1", 404))["error"] == "Message not found"
+
+
+async def test_clearing_a_partition_takes_a_commit_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_directory(tmp_path)
+    commits, append = list[int](), store.append
+
+    async def counted(records: Sequence[Record]) -> None:
+        commits.append(len(records))
+        await append(records)
+
+    async with serving(store=store) as home:
+        for name in "AB":
+            await home.push("q", *range(1_000), partition=name)
+        monkeypatch.setattr(store, "append", counted)
+        answer = await home.delete("/queues/q/clear", 200, partition="A")
+        assert (answer["count"], answer["partition"]) == (1_000, "A")
+        assert len(commits) <= 20
+        assert [message["partition"] for message in await home.pop("q", batch=1)] == ["B"]

@@ -22,7 +22,8 @@ def filled(given: Any, message: dict[str, Any]) -> Any:
         return {name: filled(value, message) for name, value in given.items()}
     if isinstance(given, list):
         return [filled(value, message) for value in given]
-    return {"message": message["transactionId"], "lease": message["leaseId"]}.get(given, given)
+    names = {"message": "transactionId", "lease": "leaseId", "partition": "partitionId"}
+    return message[names[given]] if given in names else given
 
 
 async def ask(home: Home, route: Route, message: dict[str, Any], token: str | None = None) -> httpx.Response:
@@ -80,7 +81,7 @@ async def test_each_role_may_do_what_its_scopes_say(role: str) -> None:
 async def test_without_a_token_there_is_nothing() -> None:
     async with serving(access=Roles()) as home:
         for route in ROUTES.values():
-            message = {"transactionId": "x", "leaseId": "1.1.1.0-0"}
+            message = {"transactionId": "x", "leaseId": "1.1.1.0-0", "partitionId": "1.0123456789abcdef"}
             response = await ask(home, route, message)
             assert response.status_code == (401 if route.needs_token else 200), route.path
         assert (await home.own.get("/health")).json().keys() == {"status", "uptime"}

@@ -30,6 +30,7 @@ from ortoo.model.topic import TopicConfig
 
 from .acking import Finder
 from .options import DEFAULT_PARTITION, options_of, shown
+from .places import partition_id
 from .popping import group_name, shown_value, transaction_ids
 from .scanning import keys_of
 from .shapes import DlqQuery, GroupQuery, MessagesQuery
@@ -216,11 +217,22 @@ async def _in_states(
 
 
 async def _find(call: Call) -> MessageRef:
-    given = call.params["transaction_id"]
-    [ref] = await Finder(call.link).refs([given], None, None)
-    if ref is None:
+    """Clients of the later generation also name the partition: then it is of that one, or it is not there."""
+    given, partition = call.params["transaction_id"], call.params.get("partition_id")
+    finder = Finder(call.link)
+    try:
+        queue = finder.queue_named(partition, None)
+    except NotFoundError:
+        raise NotFoundError("Message not found") from None
+    [ref] = await finder.refs([given], queue, None)
+    if ref is None or (partition is not None and not await _is_in(call, ref, partition)):
         raise NotFoundError("Message not found")
     return ref
+
+
+async def _is_in(call: Call, ref: MessageRef, partition: str) -> bool:
+    page = (await call.link.ask(GetMessage(ref))).page
+    return partition_id(page.topic_id, keys_of(page)[0]) == partition
 
 
 async def _look(call: Call) -> tuple[MessageFound, TopicConfig]:
@@ -360,6 +372,8 @@ def _origin(letter: Received) -> MessageRef | None:
 
 
 LOOKING = (FindMessages, GetMessage)
+DELETING = (*LOOKING, DeleteMessage)
+BURYING = (*LOOKING, DeadLetter)
 RETRYING = (*LOOKING, GetTopic, Scan, RetryNow, Redrive)
 LISTING = (ListTopics, ListMessages, Scan)
 LETTERS = (GetTopic, Scan, GetMessage)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from msgspec import UNSET
 
@@ -10,7 +12,7 @@ from ortoo.dialects.callers import namespace_of
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import ChangeTopic, CreateTopic, DeleteMessage, DeleteTopic, PurgeTopic
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
-from ortoo.model.names import TopicName, check_name
+from ortoo.model.names import MessageRef, TopicName, check_name
 from ortoo.model.queries import GetTopic, Scan
 from ortoo.model.topic import TopicConfig
 
@@ -27,6 +29,8 @@ from .options import (
 )
 from .scanning import each_message
 from .shapes import ConfigureBody, Configured, OptionsSent, PartitionQuery
+
+_DELETED_AT_ONCE = 200
 
 
 class Cleared(msgspec.Struct):
@@ -118,14 +122,27 @@ async def clear(call: Call) -> Cleared:
     if not query.partition:
         return Cleared(True, await call.link.call(PurgeTopic(topic)), queue, "all")
     call.link.check(PurgeTopic(topic))
-    count = 0
+    count, some = 0, list[MessageRef]()
     async for ref in each_message(call.link, topic, query.partition):
-        try:
-            await call.link.call(DeleteMessage(ref))
-            count += 1
-        except NotFoundError:
-            pass  # retention was first
-    return Cleared(True, count, queue, query.partition)
+        some.append(ref)
+        if len(some) == _DELETED_AT_ONCE:
+            count += await _delete_all(call.link, some)
+            some = []
+    return Cleared(True, count + await _delete_all(call.link, some), queue, query.partition)
+
+
+async def _delete_all(link: AuthorizedLink, refs: list[MessageRef]) -> int:
+    """How many of them were there. What is asked for in one turn is one commit."""
+    answers = await asyncio.gather(*(_delete(link, ref) for ref in refs))
+    return sum(answers)
+
+
+async def _delete(link: AuthorizedLink, ref: MessageRef) -> bool:
+    try:
+        await link.call(DeleteMessage(ref))
+    except NotFoundError:
+        return False  # retention was first
+    return True
 
 
 async def delete(call: Call) -> DeletedQueue:

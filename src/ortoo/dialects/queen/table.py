@@ -27,6 +27,17 @@ _API = "/api/v1"
 _MESSAGE = f"{_API}/messages/{{transaction_id}}"
 _SETTLING = (c.Settle, c.SettleById, q.FindMessages)
 
+
+def _message_routes(path: str) -> tuple[Route, ...]:
+    """Of one message."""
+    return (
+        Route("GET", path, browsing.show, "Look at a message", browsing.LOOKING, query=AnyQuery),
+        Route("DELETE", path, browsing.delete, "Delete a message", browsing.DELETING, query=AnyQuery),
+        Route("POST", f"{path}/retry", browsing.retry, "Deliver a message again", browsing.RETRYING, query=GroupQuery),
+        Route("POST", f"{path}/dlq", browsing.move_to_dlq, "Give a message up", browsing.BURYING, query=GroupQuery),
+    )
+
+
 ROUTES = (
     Route(
         "POST",
@@ -107,24 +118,8 @@ ROUTES = (
         browsing.LISTING,
         query=MessagesQuery,
     ),
-    Route("GET", _MESSAGE, browsing.show, "Look at a message", browsing.LOOKING, query=AnyQuery),
-    Route(
-        "DELETE",
-        _MESSAGE,
-        browsing.delete,
-        "Delete a message",
-        (q.FindMessages, c.DeleteMessage),
-        query=AnyQuery,
-    ),
-    Route("POST", f"{_MESSAGE}/retry", browsing.retry, "Deliver a message again", browsing.RETRYING, query=GroupQuery),
-    Route(
-        "POST",
-        f"{_MESSAGE}/dlq",
-        browsing.move_to_dlq,
-        "Move a message to the dead letters",
-        (q.FindMessages, c.DeadLetter),
-        query=GroupQuery,
-    ),
+    *_message_routes(_MESSAGE),
+    *_message_routes(f"{_API}/messages/{{partition_id}}/{{transaction_id}}"),  # of the later generation
     Route(
         "GET",
         f"{_MESSAGE}/related",
