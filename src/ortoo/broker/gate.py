@@ -8,8 +8,6 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, group_of, target_of
 from ortoo.model.batch import Outgoing
@@ -23,12 +21,12 @@ from ortoo.model.errors import (
     TooManyError,
     UnauthenticatedError,
 )
-from ortoo.model.masking import shown_config
+from ortoo.model.masking import shown_config, shown_info
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.model.operations import operation_of
 from ortoo.model.peer import PeerCertificate
 from ortoo.model.queries import GetTopic, ListTopics, Query
-from ortoo.model.replies import LeasedRun, Placed, TopicInfo
+from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.settings import LimitSettings
 from ortoo.model.topic import TopicConfig
 
@@ -385,9 +383,9 @@ class AuthorizedLink:
         """Secrets of topics stay here."""
         answer: Any = await self._meters.timed(operation_of(query).family, self._ask(query))
         if isinstance(query, ListTopics):
-            answer = [_masked(info) for info in answer]
+            answer = [shown_info(info) for info in answer]
         elif isinstance(query, GetTopic):
-            answer = _masked(answer)
+            answer = shown_info(answer)
         found: A = answer
         return found
 
@@ -398,8 +396,3 @@ class AuthorizedLink:
         principal, rights = self.principal, self._rights
         view = View(principal.name, principal.grants, rights.may_see, rights.may_enter, principal.realm)
         return await self._broker.ask(query, view)
-
-
-def _masked(info: TopicInfo) -> TopicInfo:
-    config = shown_config(info.config)
-    return info if config is info.config else msgspec.structs.replace(info, config=config)

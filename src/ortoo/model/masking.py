@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from .errors import InvalidError
+from .replies import TopicInfo
 from .topic import TopicConfig
 
 MASK = "********"
@@ -39,6 +40,12 @@ def shown_config(config: TopicConfig) -> TopicConfig:
     if config.dlq_webhook is None or (url := mask_webhook(config.dlq_webhook)) == config.dlq_webhook:
         return config
     return msgspec.structs.replace(config, dlq_webhook=url)
+
+
+def shown_info(info: TopicInfo) -> TopicInfo:
+    """The same of what is told of a topic."""
+    config = shown_config(info.config)
+    return info if config is info.config else msgspec.structs.replace(info, config=config)
 
 
 def shown_settings(config: TopicConfig) -> dict[str, Any]:
