@@ -26,6 +26,7 @@ from ortoo.model.settings import DialectName, GomqSettings, HttpSettings, LimitS
 from ortoo.stores.memory import MemoryStore
 from tests.dialects.gomq.home import Client
 from tests.dialects.gomq.home import Home as Lines
+from tests.dialects.home import no_metrics
 
 VALUE = {"order": 4711, "item": "tea"}
 JSON = msgspec.json.encode(VALUE)
@@ -47,17 +48,13 @@ class Place:
         return answer.json() if is_json else answer.text
 
 
-async def _no_metrics(link: object = None) -> bytes:
-    return b""
-
-
 @asynccontextmanager
 async def serving() -> AsyncIterator[Place]:
     broker, access, budget = Broker(MemoryStore(), SystemClock()), Authenticator(), Budget(1 << 30)
     gates = {name: Gate(name, broker, access, LimitSettings(), budget) for name in ("tcp", "http", "gomq")}
     tcp, gomq = TcpDoor(gates["tcp"], TcpSettings(port=0)), GomqDoor(gates["gomq"], GomqSettings(port=0))
     settings = HttpSettings(port=0)
-    http = HttpDoor(gates["http"], settings, metrics=_no_metrics, ready=lambda: None, dialects=list(DIALECTS.values()))
+    http = HttpDoor(gates["http"], settings, metrics=no_metrics, ready=lambda: None, dialects=list(DIALECTS.values()))
     async with AsyncExitStack() as stack:
         await broker.open()
         stack.push_async_callback(broker.close)

@@ -1,84 +1,23 @@
-"""A queue that the clients of a dialect reach on our own port and on one of theirs, and ours over TCP."""
+"""A queue with GoQueue's API, or another that is asked alike."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import httpx
-
-import ortoo
-from ortoo import Queue
-from ortoo.app.clock import SystemClock
-from ortoo.auth import Authenticator
-from ortoo.broker import Broker, Budget, Gate, Presence
-from ortoo.broker.access import Authenticator as Access
 from ortoo.dialects.goqueue import GOQUEUE
-from ortoo.doors.http import HttpDoor
 from ortoo.doors.http.routing import Dialect
-from ortoo.doors.tcp import TcpDoor
-from ortoo.model.settings import HttpSettings, LimitSettings, TcpSettings
-from ortoo.ports import Clock, Store
-from ortoo.stores.memory import MemoryStore
+from tests.dialects.home import DialectHome
+from tests.dialects.home import serving as serve
 
 
-class Home:
-    """`web` is a client of the shared port, `own` of the dialect's own, `queue` is the same queue without a door."""
-
-    def __init__(self, broker: Broker, gate: Gate, web: str, own: str, tcp: str) -> None:
-        self.broker = broker
-        self.queue = Queue(gate.host(), consumer="host")
-        self.web = httpx.AsyncClient(base_url=web, timeout=60)
-        self.own = httpx.AsyncClient(base_url=own, timeout=60)
-        self.tcp = tcp
-
-    def connect(self) -> Queue:
-        return ortoo.connect(self.tcp)
-
+class Home(DialectHome):
     async def get(self, path: str, expect: int = 200, **query: Any) -> Any:
-        """On the shared port."""
-        answer = await self.web.get(path, params=query)
-        assert answer.status_code == expect, answer.text
-        return answer.json() if answer.content else None
+        return await self.answered("GET", path, expect, None, query)
 
     async def post(self, path: str, body: Any, expect: int = 200) -> Any:
-        answer = await self.web.post(path, json=body)
-        assert answer.status_code == expect, answer.text
-        return answer.json() if answer.content else None
+        return await self.answered("POST", path, expect, body, {})
 
 
-async def _no_metrics(link: object = None) -> bytes:
-    return b""
-
-
-@asynccontextmanager
-async def serving(
-    dialect: Dialect = GOQUEUE,
-    *,
-    access: Access | None = None,
-    clock: Clock | None = None,
-    store: Store | None = None,
-    settings: HttpSettings | None = None,
-    reason: str | None = None,
-    auto_create: bool = True,
-) -> AsyncIterator[Home]:
-    broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
-    budget, presence, limits = Budget(1 << 30), Presence(broker), LimitSettings()
-    access = access or Authenticator(None)
-    gates = {name: Gate(name, broker, access, limits, budget, presence) for name in ("http", dialect.name, "tcp")}
-    settings = settings or HttpSettings(port=0)
-    web = HttpDoor(gates["http"], settings, metrics=_no_metrics, ready=lambda: reason, dialects=[dialect])
-    own = HttpDoor(gates[dialect.name], settings, metrics=_no_metrics, ready=lambda: reason, own=dialect)
-    tcp = TcpDoor(gates["tcp"], TcpSettings(port=0))
-    async with AsyncExitStack() as stack:
-        await broker.open()
-        stack.push_async_callback(broker.close)
-        for door in (web, own, tcp):
-            await door.open()
-            stack.push_async_callback(door.close, 1)
-        shared, alone = (f"http://127.0.0.1:{door.address[1]}" for door in (web, own))
-        home = Home(broker, gates["http"], shared, alone, f"ortoo://127.0.0.1:{tcp.address[1]}")
-        stack.push_async_callback(home.web.aclose)
-        stack.push_async_callback(home.own.aclose)
-        yield home
+def serving(dialect: Dialect = GOQUEUE, **more: Any) -> AbstractAsyncContextManager[Home]:
+    return serve(Home, dialect, **more)

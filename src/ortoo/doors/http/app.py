@@ -34,7 +34,7 @@ from .answers import (
     to_problem,
     unexpected,
 )
-from .body import BodyReader, check_content_type, check_nests, parse_body
+from .body import BodyReader, check_content_type, check_nests, check_values, parse_body
 from .call import Call, ClientGone, HttpServices, Receive, Scope, Send, SocketCall
 from .connection import Connection
 from .origins import Origins
@@ -103,11 +103,13 @@ class App:
         self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], body_reader: BodyReader
     ) -> Answer | Streaming:
         method: str = scope["method"]
+        found = self._find(scope)
         if scope["raw_path"] not in _UNCOUNTED:
             scope["state"]["visit"].ask()
         self._origins.check(method, headers)
-        endpoints, given = self._router.find(scope["raw_path"])
-        scope["dialect"] = next(iter(endpoints.values())).dialect
+        if isinstance(found, Refusal):
+            raise found
+        endpoints, given = found
         if method == "OPTIONS":
             return self._options(endpoints, headers)
         endpoint = endpoints.get("GET" if method == "HEAD" else method)
@@ -128,6 +130,15 @@ class App:
             call.body = await self._body(endpoint, call, body_reader)
         return _to_answer(await endpoint.route.handler(call), endpoint)
 
+    def _find(self, scope: Scope) -> tuple[dict[str, Endpoint], list[str]] | Refusal:
+        """Whose path it is comes first: whatever is refused is refused in the words of that system."""
+        try:
+            endpoints, given = self._router.find(scope["raw_path"])
+        except Refusal as error:
+            return error
+        scope["dialect"] = next(iter(endpoints.values())).dialect
+        return endpoints, given
+
     @staticmethod
     async def _body(endpoint: Endpoint, call: Call, body_reader: BodyReader) -> Any:
         call.share = body_reader.share
@@ -141,7 +152,8 @@ class App:
         if endpoint.route.is_checked_later:
             check_nests(body)
         assert endpoint.decoder is not None
-        return await parse_body(endpoint.decoder, body, endpoint.route.check)
+        check = endpoint.route.check or (None if endpoint.dialect is None else check_values)
+        return await parse_body(endpoint.decoder, body, check)
 
     def _options(self, endpoints: dict[str, Endpoint], headers: dict[bytes, bytes]) -> Answer:
         allowed = _methods(endpoints)

@@ -242,6 +242,8 @@ _NESTS_MAX = 1_000  # arrays and objects of a body that is read whatever it hold
 _SLICE_BYTES = 1024 * 1024
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _NOTHING = Raw(b"null")
+_TOO_MANY_TEXTS = "there are too many texts beside the messages, or a field is there twice"
+_TOO_MANY_VALUES = "there are too many values in one request; send fewer at a time"
 
 
 class _Message(msgspec.Struct):
@@ -314,15 +316,38 @@ def could_have_many(body: bytes) -> bool:
     )
 
 
-def check_counts(body: bytes) -> None:
+def check_counts(body: bytes, otherwise: str = _TOO_MANY_TEXTS) -> None:
     """InvalidError when it has more than any request may have; or what reading it would raise, before much is built."""
-    if body.lstrip()[:1] == b"[":  # of a dialect: nothing of ours is a list
-        raise InvalidError(f"there is too much in one request; send at most {_MESSAGES_MAX} messages, or fewer")
     _count.messages = _count.publishes = _count.header_quotes = _count.passed = 0
     _look_through(body)
     names = _NAME_QUOTES_MAX * _count.messages + _AROUND_QUOTES_MAX * (1 + _count.publishes)
     if body.count(b'"') - _count.passed > _QUOTES_MAX + names:
-        raise InvalidError("there are too many texts beside the messages, or a field is there twice")
+        raise InvalidError(otherwise)
+
+
+class _Item(msgspec.Struct):
+    """Of a list, in a dialect. Decoding one counts it."""
+
+    def __post_init__(self) -> None:
+        _count.messages += 1
+        if _count.messages > _MESSAGES_MAX:
+            raise InvalidError(f"a request has at most {_MESSAGES_MAX} items; send more requests")
+
+
+_look_through_list = msgspec.json.Decoder(list[_Item]).decode
+
+
+def check_values(body: bytes) -> None:
+    """The same for bodies of dialects, whose fields have other names."""
+    if not could_have_many(body):
+        return
+    if body.lstrip()[:1] != b"[":
+        check_counts(body, _TOO_MANY_VALUES)
+        return
+    _count.messages = 0
+    _look_through_list(body)
+    if _quotes(body) > _QUOTES_MAX + _NAME_QUOTES_MAX * _count.messages:
+        raise InvalidError(_TOO_MANY_VALUES)
 
 
 def check_nests(body: bytes) -> None:
@@ -335,7 +360,7 @@ def _nests(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{")
 
 
-def _quotes(raw: Raw) -> int:
+def _quotes(raw: Raw | bytes) -> int:
     """Of texts, without those in them; of texts that end in a backslash, half."""
     text = bytes(raw)
     return text.count(b'"') - text.count(b'\\"')
