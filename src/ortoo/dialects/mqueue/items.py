@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC
 
@@ -38,6 +39,7 @@ TOPIC = TopicConfig(
     retention_done_seconds=604_800.0,
 )
 NOTHING = b"null"
+_PER_TURN = 500  # items that are looked at one by one
 _STATUS = "ready"
 _ELSEWHERE = 0  # no item has this id
 
@@ -55,7 +57,7 @@ async def enqueue(call: Call) -> bytes:
     if len(rows) > limits.NEW_TOPICS_MAX:
         raise InvalidError(f"a request has items for at most {limits.NEW_TOPICS_MAX} topics, this one for {len(rows)}")
     now = call.link.now()
-    publishes = [Publish(topic, _outgoing([items[row] for row in some], now)) for topic, some in rows.items()]
+    publishes = [Publish(topic, await _outgoing([items[row] for row in some], now)) for topic, some in rows.items()]
     for topic in rows:
         await call.link.ensure_topic(topic, TOPIC)
     if len(publishes) == 1:
@@ -78,9 +80,14 @@ def _numbers(placed: Placed) -> list[int]:
     ]
 
 
-def _outgoing(items: list[NewItem], now: int) -> Outgoing:
-    dues = [_due_ms(item, now) for item in items]
-    headers = [to_headers(item.metadata, due) for item, due in zip(items, dues, strict=True)]
+async def _outgoing(items: list[NewItem], now: int) -> Outgoing:
+    dues: list[int | None] = []
+    headers: list[dict[str, str] | None] = []
+    for item in items:
+        dues.append(_due_ms(item, now))
+        headers.append(to_headers(item.metadata, dues[-1]))
+        if len(dues) % _PER_TURN == 0:
+            await asyncio.sleep(0)
     keys = [item.idempotency_key or None for item in items]
     outgoing = Outgoing(
         [item.payload or b"" for item in items],
@@ -89,6 +96,7 @@ def _outgoing(items: list[NewItem], now: int) -> Outgoing:
         deliver_ats=[None if due is None else due / 1000 for due in dues] if any(dues) else None,
         dedup_ids=keys if any(keys) else None,
     )
+    await asyncio.sleep(0)
     check_outgoing(outgoing)
     return outgoing
 
