@@ -298,6 +298,17 @@ async def test_a_message_is_found_by_its_partition_too(home: Home) -> None:
     assert (await home.get(f"{path}/A%2F1", 404))["error"] == "Message not found"
 
 
+async def test_a_name_that_two_partitions_have_is_told_apart(home: Home) -> None:
+    for name in "AB":
+        await home.push("q", name, partition=name, transactionId="same")
+    [a], [b] = await home.pop("q", "A"), await home.pop("q", "B")
+    for message in (a, b):
+        assert (await home.get(f"/messages/{message['partitionId']}/same"))["data"] == message["data"]
+    assert (await home.delete(f"/messages/{a['partitionId']}/same", 200))["deleted"]
+    assert (await home.get(f"/messages/{b['partitionId']}/same"))["data"] == "B"
+    assert (await home.get(f"/messages/{a['partitionId']}/same", 404))["error"] == "Message not found"
+
+
 async def test_clearing_a_partition_takes_a_commit_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_directory(tmp_path)
     commits, append = list[int](), store.append

@@ -125,7 +125,7 @@ ROUTES = (
         f"{_MESSAGE}/related",
         browsing.related,
         "Look at the messages around one",
-        (*browsing.LOOKING, q.Scan),
+        browsing.LOOKING,
         query=AnyQuery,
     ),
     Route("GET", f"{_API}/dlq", browsing.dead_letters, "List dead letters", browsing.LETTERS, query=DlqQuery),
