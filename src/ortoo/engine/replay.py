@@ -11,9 +11,10 @@ from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, MessageRef
 from ortoo.model.offsets import OffsetSet
 
 from . import namespaces, staging
-from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
+from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
 from .feed import Feed
 from .group import Group
+from .latest import forget
 from .leases import LeaseState
 from .once import remember
 from .quotas import likely_bytes, note_freed, note_stored
@@ -53,7 +54,11 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
     state.outdate_dedup_ids(topic, record.at)
     if record.config.dedup_scope != topic.config.dedup_scope:
         state.forget_dedup_ids(topic)
+    was_latest = topic.latest
     state.change_topic(topic, record.config)
+    if topic.latest is not was_latest:  # now it counts for what is there, too
+        for partition in topic.partitions:
+            state.soft.alarms.set(LatestDue(topic.id, partition.index), record.at)
     if topic.window_since is not None:
         state.soft.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
@@ -77,6 +82,8 @@ def _topic_purged(state: State, record: r.TopicPurged) -> None:
     for partition in topic.partitions:
         partition.held = None
         partition.trim(partition.end)
+        if topic.latest is not None:
+            topic.latest.places.clear()
         if partition.windowed is not None:
             partition.windowed = partition.end
     note_freed(state, topic.name.namespace)
@@ -218,8 +225,23 @@ def _deleted(state: State, record: r.Deleted) -> None:
         _end_leases(state, group.close(record.partition, record.offsets))
         group.feeds.look(record.partition).dead.subtract(record.offsets)
     partition = topic.partitions[record.partition]
+    forget(topic, partition, record.offsets)
     partition.deleted |= record.offsets
+    partition.empties.subtract(record.offsets)
     partition.delayed.subtract(record.offsets)
+
+
+def _superseded(state: State, record: r.Superseded) -> None:
+    """Who holds one may finish it."""
+    topic = state.topics[record.topic]
+    for group in topic.groups.values():
+        if not group.feeds.is_untouched(record.partition):
+            feed = group.feeds[record.partition]
+            feed.close(record.offsets - feed.leased)
+            feed.dead.subtract(record.offsets)
+    topic.partitions[record.partition].supersede(record.offsets, record.size)
+    topic.counters.superseded += len(record.offsets)
+    note_freed(state, topic.name.namespace)
 
 
 def _trimmed(state: State, record: r.Trimmed) -> None:
@@ -230,6 +252,8 @@ def _trimmed(state: State, record: r.Trimmed) -> None:
             going = group.feeds[record.partition].open.within(0, record.start)
             _end_leases(state, group.revoke(record.partition, going))
         group.feeds.start_at(record.partition, record.start)
+    if topic.latest is not None and record.start > partition.start:
+        forget(topic, partition, OffsetSet.span(partition.start, record.start) - partition.deleted)
     partition.trim(record.start)
     note_freed(state, topic.name.namespace)
 
@@ -377,6 +401,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.Redriven: _redriven,
     r.Hastened: _hastened,
     r.Deleted: _deleted,
+    r.Superseded: _superseded,
     r.CameDue: _came_due,
     r.Expired: _expired,
     r.WindowClosed: _window_closed,

@@ -110,12 +110,13 @@ def _sort(topic: Topic, partition: int, asked: dict[int, MessageRef], name: str,
     """And what of it is leased, as runs."""
     log = topic.partitions[partition]
     offsets = OffsetSet(asked).within(log.start, log.durable)
-    if log.deleted:
-        offsets.subtract(log.deleted)
     group = topic.group_names.get(name)
     if group is None:
+        offsets.subtract(log.deleted)
         return _Sorted(asked, offsets, OffsetSet(), offsets)
     feed = group.feeds.look(partition)
+    if log.deleted:
+        offsets.subtract(log.deleted - feed.leased)  # who holds what was superseded since may settle it
     leased: OffsetSet = feed.leased & offsets
     for lease in group.holders.find(partition, leased) if leased else ():
         held = lease.held.get(partition)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
 
@@ -88,6 +89,7 @@ class DiskLog:
         self.segments: list[Segment] = []
         self.blocks = Blocks()
         self.recent: list[RecentStretch] = []
+        self.discarded: OffsetSet = NOTHING  # messages that nobody asks for again
         self.is_stuck = False  # some of it cannot be flushed, for it is damaged in the write-ahead log
         self._end = 0  # of the last block
 
@@ -204,6 +206,11 @@ class DiskLog:
                 complain(error)
         return count
 
+    # -- making room
+
+    def discard(self, offsets: OffsetSet) -> None:
+        self.discarded |= offsets.within(self.start, self.end)
+
     # -- flushing
 
     def encode(self, records: Iterable[LoggedPublish], ring: KeyRing | None) -> Iterator[NewFrame]:
@@ -288,6 +295,7 @@ class DiskLog:
 
     def trim(self, start: int) -> None:
         """Forgets what lies before; `drop_before` gives the files up, once a checkpoint no longer names them."""
+        self.discarded.remove_span(0, start)
         self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
         while self.recent and self.recent[0].end <= start:
             del self.recent[0]

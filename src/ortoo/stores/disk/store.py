@@ -23,6 +23,7 @@ from ortoo.model.errors import OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns
 from ortoo.ports import StoredHistory, StoreStatus
 
@@ -224,6 +225,11 @@ class DiskStore:
         return await self._reader.read_history(history, start, count, end)
 
     # -- checkpoints
+
+    def discard(self, topic: TopicId, partition: int, offsets: OffsetSet) -> None:
+        log = self._catalog.logs.get((topic, partition))
+        if log is not None:
+            log.discard(offsets)
 
     def status(self) -> StoreStatus:
         if self._room.is_stale:
