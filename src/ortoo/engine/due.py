@@ -102,7 +102,8 @@ def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) ->
     expired, evicted = partition.expiring(due)
     draft.records.append(Expired(draft.now, topic.id, partition.index, upto))
     if topic.latest is not None:  # what came due meanwhile takes effect all the same
-        supersede(draft, topic, partition, [item >> 1 for _, item in due if item >> 1 in partition.delayed & expired])
+        over = partition.delayed & expired
+        supersede(draft, topic, partition, dict.fromkeys(item >> 1 for _, item in due if item >> 1 in over))
     deaths: list[Death] = []
     for group in topic.groups.values():
         feed = group.feeds.look(partition.index)

@@ -81,8 +81,8 @@ def _supersede(draft: Draft, topic: Topic, partition: Partition, offsets: Sequen
         if key == NO_KEY:
             continue
         if not first <= offset < end:
-            first, end, size = partition.instant_of(offset)
-            size = min(size // max(1, end - first), _SIZE_MAX)
+            first, end, size = partition.mean_of(offset)
+            size = min(size, _SIZE_MAX)
         place = offset << _OFFSET_SHIFT | index << _SIZE_BITS | size
         before = places.get(key)
         if before is None:

@@ -132,6 +132,11 @@ class Partition:
         """(first offset, offset behind the last, bytes) of what was published at the same instant."""
         return self.timeline.instant_of(offset, self.end, self.bytes_total)
 
+    def mean_of(self, offset: int) -> tuple[int, int, int]:
+        """(first offset, offset behind the last, bytes of one of them) of what was published at the same instant."""
+        first, end, size = self.instant_of(offset)
+        return first, end, -(-size // max(1, end - first))
+
     def lane_of(self, offset: int) -> int:
         for lane, offsets in self.lanes.items():
             if offset in offsets:
@@ -258,6 +263,15 @@ class Partition:
         self.evicted |= evicted
         self.delayed.subtract(expired)
 
+    def _gone_before(self, start: int) -> int:
+        """About how many bytes those had of `bytes_gone` that lie there."""
+        gone, size = self.deleted.within(self.start, start), 0
+        while gone:
+            _, end, mean = self.mean_of(gone.first())
+            size += mean * gone.count_within(0, end)
+            gone.remove_span(0, end)
+        return size
+
     def supersede(self, offsets: OffsetSet, size: int) -> None:
         self.deleted |= offsets
         self.empties.subtract(offsets)
@@ -272,11 +286,10 @@ class Partition:
     def trim(self, start: int) -> None:
         if start > self.start:
             self.trimmed_at = max(self.trimmed_at, self.timeline.time_of(start - 1))
+        if self.bytes_gone:
+            self.bytes_gone = max(0, self.bytes_gone - self._gone_before(start)) if start < self.end else 0
         self.start = start
         self.timeline.trim(start)
-        if self.bytes_gone:
-            kept = self.deleted.count_within(start, self.end)
-            self.bytes_gone = self.bytes_gone * kept // max(1, len(self.deleted))
         if self.keys:
             self.keys.trim(start)
         for offsets in (self.delayed, self.expired, self.evicted, self.deleted, self.empties, *self.lanes.values()):

@@ -76,7 +76,8 @@ def _affordable(topic: Topic, partition: Partition, start: int, budget: Budget) 
     """How far the log may be trimmed now: what a group has sorted by key, or failed, goes message by message."""
     feeds = [group.feeds.look(partition.index) for group in topic.groups.values()]
     busy = [feed for feed in feeds if feed.failures or (feed.keys is not None and partition.keys)]
-    if topic.latest is not None:  # each that is the latest of its key is forgotten by itself
+    if topic.latest is not None:  # each that is the latest of its key is forgotten by itself, and others are counted
+        start = min(start, partition.start + max(1, 2 * budget.left))
         live = OffsetSet.span(partition.start, start) - partition.deleted
         if len(live) > max(1, budget.left):
             live = live.take(max(1, budget.left))

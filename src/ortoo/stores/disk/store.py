@@ -230,6 +230,7 @@ class DiskStore:
         log = self._catalog.logs.get((topic, partition))
         if log is not None:
             log.discard(offsets)
+            self._catalog.frees = True
 
     def status(self) -> StoreStatus:
         if self._room.is_stale:
@@ -326,6 +327,7 @@ class DiskStore:
         self._failing.pop("checkpoint", None)
         await self._cleaner.clean_up(cut, checkpoint)
         await self._cleaner.seal_old()
+        await self._cleaner.merge(self.ring, cut.at)
 
     async def _flush(self, cut: Cut, everything: bool) -> None:
         everything = everything or self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS
