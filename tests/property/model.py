@@ -499,7 +499,9 @@ class Model:
             return cursors
         for place in held:
             delivery = group.deliveries[place]
-            delivery.state = GONE if delivery.message.expired or delivery.message.deleted else PENDING
+            delivery.state = PENDING
+            if delivery.message.expired or delivery.message.deleted:
+                delivery.reset(GONE)
         untils = [partition.resolve(command.until) for partition in topic.partitions]
         for (partition, offset), delivery in group.deliveries.items():
             if cursors[partition] <= offset < untils[partition]:

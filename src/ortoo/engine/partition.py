@@ -294,6 +294,8 @@ class Partition:
             self.keys.trim(start)
         for offsets in (self.delayed, self.expired, self.evicted, self.deleted, self.empties, *self.lanes.values()):
             offsets.remove_span(0, start)
+        if not self.deleted:
+            self.bytes_gone = 0
         if self.lanes:
             self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         if self.private:

@@ -32,6 +32,8 @@ class Cleaner:
     ) -> None:
         self._disk, self._catalog, self._wal, self._run = disk, catalog, wal, run
         self._failing, self._report = failing, report
+        self.few: int | None = None  # discarded messages that are not worth a merge, where that is not the usual
+        self.merges = 0
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
 
     async def clean_up(self, cut: Cut, checkpoint: Checkpoint) -> None:
@@ -74,7 +76,7 @@ class Cleaner:
         left = MERGE_BYTES
         try:
             for log in list(self._catalog.logs.values()):
-                for segments in list(to_merge(log)) if log.discarded else ():
+                for segments in list(to_merge(log, self.few)) if log.discarded else ():
                     if left > 0:
                         window = self._catalog.dedup_window_ms(log.topic)
                         left -= await self._merge(Merge(log, segments, ring, at - window))
@@ -99,6 +101,7 @@ class Cleaner:
             await self._run(self._disk.remove, twin.draft)
             return merge.bytes
         # In the event loop, in one turn: whoever reads the file by its name must know where its frames are.
+        self.merges += 1
         twin.take_name()
         log.merged(segments, twin)
         for segment in segments:

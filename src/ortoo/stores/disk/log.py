@@ -55,6 +55,7 @@ class Shared:
         self._commits = commits
         self.recent = Recent()
         self.frames = FrameCache()
+        self.segment_bytes: int | None = None  # where it is not the usual
 
     def spend(self, size: int) -> None:
         """So many bytes of a segment were read."""
@@ -242,7 +243,7 @@ class DiskLog:
         self, frames: Iterable[NewFrame], active: Segment | None, touched: list[Segment], opened: ExitStack
     ) -> None:
         for frame in frames:
-            if active is None or _is_complete(active, frame.time):
+            if active is None or _is_complete(active, frame.time, self._shared.segment_bytes or SEGMENT_BYTES):
                 active = Segment(self.disk, self.folder, frame.base, False, self.files)
             if active not in touched:
                 touched.append(active)
@@ -363,10 +364,10 @@ class DiskLog:
         return index
 
 
-def _is_complete(segment: Segment, now: int) -> bool:
+def _is_complete(segment: Segment, now: int, enough: int) -> bool:
     """Large enough, old enough, or of an older format: the next message begins another file, and this one is sealed."""
     is_old = segment.since is not None and now - segment.since >= SEGMENT_AGE_MS
-    return segment.size >= SEGMENT_BYTES or is_old or segment.is_of_older_format
+    return segment.size >= enough or is_old or segment.is_of_older_format
 
 
 def _pick(frame: Columns, offsets: Sequence[int]) -> Columns:

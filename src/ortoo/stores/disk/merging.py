@@ -32,29 +32,29 @@ FEW = 64  # messages that are not worth it
 MANY = 16  # small segments that are
 
 
-def to_merge(log: DiskLog) -> Iterator[list[Segment]]:
+def to_merge(log: DiskLog, few: int | None = None) -> Iterator[list[Segment]]:
     """Segments that are complete, and follow each other, most of which is discarded."""
     together: list[Segment] = []
-    left = 0
+    left, few = 0, FEW if few is None else few
     for segment in log.segments[:-1]:
         kept = _bytes_left(log, segment)
         fits = (
             segment.is_sealed
             and not segment.is_damaged
-            and (SMALL * segment.size <= logs.SEGMENT_BYTES or _is_worth_it(log, segment))
+            and (SMALL * segment.size <= logs.SEGMENT_BYTES or _is_worth_it(log, segment, few))
         )
         if together and (not fits or left + kept > logs.SEGMENT_BYTES):
-            yield from _worth(log, together)
+            yield from _worth(log, together, few)
             together, left = [], 0
         if fits:
             together.append(segment)
             left += kept
-    yield from _worth(log, together)
+    yield from _worth(log, together, few)
 
 
-def _worth(log: DiskLog, together: list[Segment]) -> Iterator[list[Segment]]:
+def _worth(log: DiskLog, together: list[Segment], few: int) -> Iterator[list[Segment]]:
     """Small ones at the ends that have nothing to gain stay as they are, but where there are many of them."""
-    if len(together) >= MANY or any(_is_worth_it(log, segment) for segment in together):
+    if len(together) >= MANY or any(_is_worth_it(log, segment, few) for segment in together):
         yield together
 
 
@@ -62,9 +62,9 @@ def _live(log: DiskLog, segment: Segment) -> int:
     return segment.end - segment.base - log.discarded.count_within(segment.base, segment.end)
 
 
-def _is_worth_it(log: DiskLog, segment: Segment) -> bool:
+def _is_worth_it(log: DiskLog, segment: Segment, few: int) -> bool:
     gone = segment.count - _live(log, segment) - segment.kept
-    return gone > FEW and 2 * gone > segment.count
+    return gone > few and 2 * gone > segment.count
 
 
 def _bytes_left(log: DiskLog, segment: Segment) -> int:
