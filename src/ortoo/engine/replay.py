@@ -7,17 +7,17 @@ from typing import Any
 
 from ortoo.model import limits
 from ortoo.model import records as r
-from ortoo.model.names import LEASES_PER_EPOCH, LeaseId, MessageRef
+from ortoo.model.names import LEASES_PER_EPOCH, MessageRef
 from ortoo.model.offsets import OffsetSet
 
-from . import namespaces, staging
+from . import namespaces, removal, staging
 from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
 from .feed import Feed
 from .group import Group
-from .latest import forget
 from .leases import LeaseState
 from .once import remember
 from .quotas import likely_bytes, note_freed, note_stored
+from .removal import end_leases
 from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
@@ -136,11 +136,6 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
         feed.begin_again(start, end)
 
 
-def _end_leases(state: State, ended: list[LeaseId]) -> None:
-    for lease in ended:
-        state.lease_groups.end(lease)
-
-
 def _forget_leases(state: State, group: Group) -> None:
     for lease in group.leases:
         state.lease_groups.end(lease)
@@ -217,45 +212,6 @@ def _expired(state: State, record: r.Expired) -> None:
     partition = state.topics[record.topic].partitions[record.partition]
     partition.expire(record.at, record.upto)
     state.soft.alarms.set(ExpiriesDue(record.topic, record.partition), partition.expiries.next())
-
-
-def _deleted(state: State, record: r.Deleted) -> None:
-    topic = state.topics[record.topic]
-    for group in topic.groups.values():
-        _end_leases(state, group.close(record.partition, record.offsets))
-        group.feeds.look(record.partition).dead.subtract(record.offsets)
-    partition = topic.partitions[record.partition]
-    forget(topic, partition, record.offsets)
-    partition.deleted |= record.offsets
-    partition.empties.subtract(record.offsets)
-    partition.delayed.subtract(record.offsets)
-
-
-def _superseded(state: State, record: r.Superseded) -> None:
-    """Who holds one may finish it."""
-    topic = state.topics[record.topic]
-    for group in topic.groups.values():
-        if not group.feeds.is_untouched(record.partition):
-            feed = group.feeds[record.partition]
-            feed.close(record.offsets - feed.leased)
-            feed.dead.subtract(record.offsets)
-    topic.partitions[record.partition].supersede(record.offsets, record.size)
-    topic.counters.superseded += len(record.offsets)
-    note_freed(state, topic.name.namespace)
-
-
-def _trimmed(state: State, record: r.Trimmed) -> None:
-    topic = state.topics[record.topic]
-    partition = topic.partitions[record.partition]
-    for group in topic.groups.values():
-        if not group.feeds.is_untouched(record.partition):
-            going = group.feeds[record.partition].open.within(0, record.start)
-            _end_leases(state, group.revoke(record.partition, going))
-        group.feeds.start_at(record.partition, record.start)
-    if topic.latest is not None and record.start > partition.start:
-        forget(topic, partition, OffsetSet.span(partition.start, record.start) - partition.deleted)
-    partition.trim(record.start)
-    note_freed(state, topic.name.namespace)
 
 
 def _quarantined(state: State, record: r.Quarantined) -> None:
@@ -339,14 +295,14 @@ def _dropped(state: State, record: r.Dropped) -> None:
     group = topic.groups[record.group]
     if record.reason == "moved":  # the others that were fresh are expired, which the log knows
         group.feeds[record.partition].admit_some(record.offsets)
-    _end_leases(state, group.close(record.partition, record.offsets))
+    end_leases(state, group.close(record.partition, record.offsets))
     topic.counters.count_dropped(record.reason, len(record.offsets))
 
 
 def _dead_lettered(state: State, record: r.DeadLettered) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
-    _end_leases(state, group.revoke(record.partition, record.offsets))
+    end_leases(state, group.revoke(record.partition, record.offsets))
     group.feeds[record.partition].bury(record.offsets)
     topic.counters.count_dead(record.reason, len(record.offsets))
 
@@ -363,7 +319,7 @@ def _hastened(state: State, record: r.Hastened) -> None:
     topic = state.topics[record.topic]
     topic.depth_most = None
     group = topic.groups[record.group]
-    _end_leases(state, group.revoke(record.partition, record.offsets))
+    end_leases(state, group.revoke(record.partition, record.offsets))
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
     feed.admit_some(record.offsets)
     for offset in record.offsets:
@@ -400,12 +356,12 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.DeadLettered: _dead_lettered,
     r.Redriven: _redriven,
     r.Hastened: _hastened,
-    r.Deleted: _deleted,
-    r.Superseded: _superseded,
+    r.Deleted: removal.deleted,
+    r.Superseded: removal.superseded,
     r.CameDue: _came_due,
     r.Expired: _expired,
     r.WindowClosed: _window_closed,
-    r.Trimmed: _trimmed,
+    r.Trimmed: removal.trimmed,
     r.Skipped: _skipped,
     r.Quarantined: _quarantined,
     r.TransactionBegan: staging.transaction_began,

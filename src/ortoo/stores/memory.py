@@ -73,19 +73,20 @@ class _Log:
             segment = self.segments[max(at, 0)]
             some = offsets.within(0, segment.end)
             offsets.remove_span(0, max(segment.end, first + 1))
-            if isinstance(segment, Thinned):
-                self.segments[at] = segment.without(some)
-            else:
-                segment.blank(some)
-                self.gone |= some
-                self._thin(at, segment)
-            at = self._join(at)
+            segment.blank(some)
+            self.gone |= some
+            if at < len(self.segments) - 1:
+                at = self._thin(at, segment)
 
-    def _thin(self, at: int, segment: Stretch) -> None:
+    def _thin(self, at: int, segment: Stretch | Thinned) -> int:
+        """Where most of it is gone. Returns where it is then."""
         gone = self.gone.count_within(segment.base, segment.end)
-        if at < len(self.segments) - 1 and 2 * gone > segment.end - segment.base:
-            self.segments[at] = thin(segment, self.gone)
-            self.gone.remove_span(segment.base, segment.end)
+        if 2 * gone <= len(segment):
+            return at
+        thinned = segment.without(self.gone) if isinstance(segment, Thinned) else thin(segment, self.gone)
+        self.segments[at] = thinned
+        self.gone.remove_span(segment.base, segment.end)
+        return self._join(at)
 
     def _join(self, at: int) -> int:
         """With the one before it, where both have little left. Returns where it is now."""
@@ -115,7 +116,7 @@ class _Log:
         return join_columns([part for part in parts if len(part)])
 
     def _there(self, segment: Stretch | Thinned, offsets: Sequence[int]) -> Sequence[int]:
-        if isinstance(segment, Thinned) or not self.gone.count_within(offsets[0], offsets[-1] + 1):
+        if not self.gone.count_within(offsets[0], offsets[-1] + 1):
             return offsets
         return [offset for offset in offsets if offset not in self.gone]
 

@@ -39,6 +39,9 @@ class Stretch:
     def end(self) -> int:
         return self.base + len(self.values)
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def append(self, record: Published) -> None:
         before = len(self.values)
         self.values.extend(record.batch.values)

@@ -36,13 +36,19 @@ class Thinned:
                 rows.append(at)
         return self.columns if len(rows) == len(found) else self.columns.pick(rows)
 
+    def blank(self, offsets: OffsetSet) -> None:
+        """What these messages said goes; their places stay."""
+        columns = self.columns
+        for offset in offsets:
+            row = bisect_left(columns.offsets, offset)
+            if row < len(columns) and columns.offsets[row] == offset:
+                columns.values[row] = b""
+                if columns.headers is not None:
+                    columns.headers[row] = None
+
     def without(self, gone: OffsetSet) -> Thinned:
-        return thinned(self.base, self.end, self.columns, gone)
-
-
-def thinned(base: int, end: int, columns: Columns, gone: OffsetSet) -> Thinned:
-    rows = [row for row, offset in enumerate(columns.offsets) if offset not in gone]
-    return Thinned(base, end, columns.pick(rows))
+        rows = [row for row, offset in enumerate(self.columns.offsets) if offset not in gone]
+        return Thinned(self.base, self.end, self.columns.pick(rows))
 
 
 def thin(stretch: Stretch, gone: OffsetSet) -> Thinned:
