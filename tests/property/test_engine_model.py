@@ -91,6 +91,8 @@ FEATURES: list[dict[str, Any]] = [
     {"partitions": 3, "allow_reorder": True},
     {"max_message_bytes": 3},
     {"lease": 2.0},
+    {"keep": "latest"},
+    {"keep": "all"},
 ]
 
 LIMITS = [
@@ -433,6 +435,7 @@ def check_keys(model: Model) -> None:
 
 class EngineMachine(RuleBasedStateMachine):
     main = "k"  # the name of the main topic, which tells its order
+    is_latest = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -471,6 +474,7 @@ class EngineMachine(RuleBasedStateMachine):
     ) -> None:
         """Two topics, which may share their dead letters; those of one may be secret."""
         self.lazy = lazy
+        chosen = [*chosen, {"keep": "latest"}] if self.is_latest else chosen
         for name, laid in (
             (MAIN, [*chosen, {"dlq_topic": "graves"}] if shared else chosen),
             ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves", "encrypted": secret}]),
@@ -578,7 +582,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.log(records)
             self.model_due(alarm, records)
         assert self.engine.tick(self.now) is None
-        assert self.model.overdue(self.now) == []
+        assert (overdue := self.model.overdue(self.now)) == [], overdue
 
     def model_due(self, alarm: a.Alarm, records: list[r.Record]) -> None:
         model, now = self.model, self.now
@@ -604,6 +608,8 @@ class EngineMachine(RuleBasedStateMachine):
                 return model.expiries_due(topic, alarm.partition, now)
             case a.WindowCloses():
                 return model.window_due(topic, now)
+            case a.LatestDue():
+                return model.latest_due(topic, alarm.partition)
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
@@ -616,11 +622,11 @@ class EngineMachine(RuleBasedStateMachine):
     def model_retention(self, topic: Topic, records: list[r.Record]) -> None:
         """Age must trim exactly; bytes and being done may trim more, if they are set and may."""
         trims = {(record.topic, record.partition): record.start for record in records if isinstance(record, r.Trimmed)}
-        told = {
-            (record.topic, record.group, record.partition): list(record.offsets)
-            for record in records
-            if isinstance(record, r.Skipped)
-        }
+        removals = {(one.topic, one.partition): list(one.offsets) for one in records if isinstance(one, r.Deleted)}
+        told: dict[tuple[int, int, int], list[int]] = {}
+        for record in records:
+            if isinstance(record, r.Skipped):
+                told.setdefault((record.topic, record.group, record.partition), []).extend(record.offsets)
         skips: dict[tuple[int, int, int], list[int]] = {}
         crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
         for partition in topic.partitions:
@@ -632,8 +638,17 @@ class EngineMachine(RuleBasedStateMachine):
             if topic.config.retention_waits_for_archive and start > partition.start:
                 assert start <= partition.archived, "trimmed what the archive does not have"
             if start > by_age:
-                assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
-            for group, offsets in self.model.trim(topic, partition.index, start).items():
+                superseded = all(one.deleted for offset, one in partition.messages.items() if offset < start)
+                may = crowded or superseded or self.may_be_done(topic, partition.index, start)
+                assert may, "trimmed without a reason"
+            lost = self.model.trim(topic, partition.index, start)
+            removed = removals.get((topic.id, partition.index), [])
+            allowed = self.model.old_empties(topic, partition.index, self.now)
+            assert set(removed) <= set(allowed), "removed without a reason"
+            assert removed == allowed or topic.is_trimmed_early or start < partition.end, "keeps what deleted its key"
+            for group, offsets in self.model.remove_empties(topic, partition.index, removed).items():
+                lost.setdefault(group, []).extend(offsets)
+            for group, offsets in lost.items():
                 skips[topic.id, group, partition.index] = offsets
         assert told == skips
 
@@ -692,6 +707,8 @@ class EngineMachine(RuleBasedStateMachine):
         return TopicName(DEFAULT_NAMESPACE, name.replace(MAIN, self.main))
 
     def outgoing(self, rows: list[dict[str, Any]]) -> Outgoing:
+        if self.is_latest:
+            rows = [{"key": "k3"} | row for row in rows]
         return outgoing(rows, self.now, self.numbers)
 
     def position(self, position: c.Position) -> c.Position:
@@ -1116,6 +1133,20 @@ class StrictOrder(EngineMachine):
     main = "s"
 
 
+class Latest(EngineMachine):
+    """The main topic keeps the latest message of each key, mostly."""
+
+    is_latest = True
+
+
+class LatestInPartitions(Latest):
+    main = "p"
+
+
+class LatestWithoutOrder(Latest):
+    main = "n"
+
+
 class Limited(EngineMachine):
     """What the namespace may hold is bounded, now and then."""
 
@@ -1132,7 +1163,9 @@ class Limited(EngineMachine):
         self.do(c.DeleteNamespace(DEFAULT_NAMESPACE), lambda m, cmd, _: m.delete_namespace())
 
 
-every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder])
+every_order = pytest.mark.parametrize(
+    "machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder, Latest, LatestInPartitions, LatestWithoutOrder]
+)
 
 
 @every_order
