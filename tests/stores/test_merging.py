@@ -47,7 +47,9 @@ async def fill(queue: Queue, rounds: int = 7, start: int = 0) -> None:
 
 
 async def kept(queue: Queue) -> dict[str | None, bytes]:
-    return {message.key: message.value async for message in queue.read("state")}
+    found = [(message.key, message.value) async for message in queue.read("state")]
+    assert len(dict(found)) == len(found)
+    return dict(found)
 
 
 def expected(rounds: int) -> dict[str, bytes]:
@@ -182,6 +184,38 @@ async def test_dedup_ids_outlive_what_was_superseded(site: Site) -> None:
         assert (await queue.publish("state", b"again", key="hot 0", dedup_id="once")).id == first.id
         await queue.publish("state", b"more", key="hot 1")
     assert (await kept(queue))["hot 0"] == expected(COLD)["hot 0"]
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+async def test_which_message_is_the_latest_is_known_after_a_restart(site: Site, has_checkpoint: bool) -> None:
+    queue = await make(site, partitions=3)
+    await fill(queue, 2)
+    if has_checkpoint:
+        await site.checkpoint()
+    queue = await site.open()
+    broker = site.broker
+    assert broker is not None
+    [topic] = [one for one in broker.state.topics.values() if one.latest is not None]
+    assert topic.latest is not None
+    assert len(topic.latest.places) == len(expected(2))
+    await queue.publish("state", b"new", key="cold 0")
+    await queue.publish("state", b"newer", key="hot 3")
+    assert await kept(queue) == expected(2) | {"cold 0": b"new", "hot 3": b"newer"}
+    queue = await site.open()
+    assert await kept(queue) == expected(2) | {"cold 0": b"new", "hot 3": b"newer"}
+
+
+async def test_a_crash_between_a_message_and_what_it_supersedes_is_made_good(site: Site) -> None:
+    queue = await make(site)
+    await queue.publish("state", b"1", key="k")
+    await queue.publish("state", b"2", key="k")
+    site.disk.plan = lambda *_: "crash before"  # what it superseded is not written any more
+    assert site.broker is not None
+    site.broker._commits.pending.records.clear()
+    site.disk.power_off()
+    site.disk.plan = lambda *_: "none"
+    queue = await site.open()
+    assert await kept(queue) == {"k": b"2"}
 
 
 async def test_a_deleted_message_is_removed_from_the_disk_in_any_topic(site: Site) -> None:
