@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ import pytest
 
 import ortoo
 from ortoo import Message, OrtooError, Queue
+from ortoo.app.repair import repair_directory
 from ortoo.broker import Broker
 from ortoo.model.names import TopicId
 from ortoo.stores.disk import DiskStore, merging, new_frames
@@ -256,3 +258,36 @@ async def test_a_reader_from_outside_finds_what_was_merged(tmp_path: Path) -> No
             assert {o: v for o, v in names.items() if o >= start}.items() <= found.items()
             assert min(found) >= start
         assert outside.first_at(topic, 0, 1 << 50) == 7 * 101
+
+
+async def test_a_repair_brings_nothing_back_and_calls_nothing_lost(tmp_path: Path) -> None:
+    """Neither with the state, nor without it: history tells what was superseded, too."""
+    async with ortoo.open(tmp_path / "data") as queue:
+        await queue.create_topic("state", partitions=1, keep="latest", retention_seconds=None)
+        await fill(queue, COLD)
+        broker = queue._link
+        assert isinstance(broker, Broker)
+        store = broker.store
+        assert isinstance(store, DiskStore)
+        store._flush_bytes = 0
+        await store.checkpoint(broker.engine.snapshot(), broker.now())
+        assert store._checkpointing is not None
+        await store._checkpointing
+    for name, damage in (("with", False), ("without", True)):
+        shutil.copytree(tmp_path / "data", tmp_path / name)
+        if damage:
+            for path in (tmp_path / name).glob("checkpoint/*"):
+                path.unlink()
+        done = repair_directory(tmp_path / name, None)
+        assert [loss for loss in done.losses if loss.certain] == []
+        async with ortoo.open(tmp_path / name) as queue:
+            found = {
+                message.offset: message.value
+                async for message in queue.read("state" if not damage else await only(queue))
+            }
+            assert sorted(found.values()) == sorted(expected(COLD).values())
+
+
+async def only(queue: Queue) -> str:
+    [topic] = await queue.topics()
+    return topic.name
