@@ -1,22 +1,33 @@
-"""What MQTT costs before anything is sent: reading packets."""
+"""What MQTT costs before anything is sent: reading packets, finding who gets a message, finding retained ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
+from time import process_time
 
+from ortoo.doors.mqtt.routing.retained import RetainedIndex
+from ortoo.doors.mqtt.routing.subscriptions import Recipient, SubscriptionIndex
 from ortoo.doors.mqtt.wire.codes import V5, V311
 from ortoo.doors.mqtt.wire.decoder import Decoder
 from ortoo.doors.mqtt.wire.encoding import encode
 from ortoo.doors.mqtt.wire.packets import Publish
 from ortoo.doors.mqtt.wire.properties import NONE, Properties
 from ortoo.doors.mqtt.wire.properties import encode as encode_properties
+from ortoo.doors.mqtt.wire.topics import Filter, parse_filter
 
 from .figures import Figure, rates
 from .settings import Settings
 from .timing import Rates, Stopwatch, best_of
 
 PACKETS = "MQTT, packets"
+SUBSCRIPTIONS = "MQTT, 100,000 subscriptions"
+RETAINED = "MQTT, 100,000 retained"
+_MANY = 100_000
+_SOME = 20_000  # topics that are matched for the first time
 _READ_BYTES = 64 * 1024  # of a connection, at once
 _PAYLOAD = b"x" * 100
 
@@ -69,3 +80,91 @@ def _rate(version: int, reads: list[bytes], total: int, each: int) -> float:
     assert decoder.error is None
     assert taken % each == 0
     return taken / watch.seconds
+
+
+_KINDS: dict[str, Callable[[int], str]] = {
+    "without wildcards": lambda n: f"plant/{n % 100}/line/{n}/temperature",
+    "with +": lambda n: f"plant/{n % 100}/line/+/{n}/+",
+    "with #": lambda n: f"plant/{n % 100}/line/{n}/#",
+}
+
+
+def subscriptions(settings: Settings) -> list[Figure]:
+    """The cost of one subscription, of a topic that is asked for the first time, and again; and the memory of one."""
+    return [figure for kind in _KINDS for figure in _subscriptions(kind, settings.repetitions)]
+
+
+def _subscriptions(kind: str, repetitions: int) -> list[Figure]:
+    texts = [_KINDS[kind](number) for number in range(_MANY)]
+    filters = list(map(parse_filter, texts))
+    topics = [f"plant/{n % 100}/line/{n}/{n}/temperature" for n in range(0, _MANY, _MANY // _SOME)]
+    spent: dict[str, list[float]] = {"subscribe": [], "match first": [], "match again": []}
+    for _ in range(repetitions):
+        index = _index([])
+        spent["subscribe"].append(_each(_MANY, partial(_add, index, filters)))
+        spent["match first"].append(_each(_SOME, partial(_match, index, topics)))
+        spent["match again"].append(_each(1_000, partial(_match, index, topics[-1_000:])))
+    memory = Figure(SUBSCRIPTIONS, f"memory, {kind}", _bytes_each(lambda: _index(texts)), "bytes")
+    return [
+        *(Figure(SUBSCRIPTIONS, f"{what}, {kind}", min(some), "µs/message") for what, some in spent.items()),
+        memory,
+    ]
+
+
+def retained(settings: Settings) -> list[Figure]:
+    """The cost of one topic that a filter finds, and what the first one takes."""
+    index: RetainedIndex[bytes] = RetainedIndex()
+    found = [Figure(RETAINED, "store", _each(_MANY, partial(_store, index)), "µs/message")]
+    for text in ("site/7/#", "+/+/+/+/temp", "#"):
+        levels = parse_filter(text).levels
+        matched = sum(one is not None for one in index.matching(levels))
+        spent = min(_each(matched, partial(_walk, index, levels)) for _ in range(settings.repetitions))
+        found.append(Figure(RETAINED, f"find {text}", spent, "µs/message"))
+    first = min(_each(1, lambda: next(index.matching(("#",)))) for _ in range(settings.repetitions))
+    return [*found, Figure(RETAINED, "the first of #", first / 1000, "ms")]
+
+
+def _store(index: RetainedIndex[bytes]) -> None:
+    for number in range(_MANY):
+        index.set(f"site/{number % 1000}/room/{number}/temp", b"21")
+
+
+def _walk(index: RetainedIndex[bytes], levels: tuple[str, ...]) -> None:
+    for _ in index.matching(levels):
+        pass
+
+
+def _index(texts: Iterable[str]) -> SubscriptionIndex[int]:
+    index: SubscriptionIndex[int] = SubscriptionIndex()
+    for number, text in enumerate(texts):
+        index.add(parse_filter(text), Recipient(number, 1))
+    return index
+
+
+def _add(index: SubscriptionIndex[int], filters: list[Filter]) -> None:
+    for number, filter in enumerate(filters):
+        index.add(filter, Recipient(number, 1))
+
+
+def _match(index: SubscriptionIndex[int], topics: list[str]) -> None:
+    for topic in topics:
+        index.match(topic)
+
+
+def _each(many: int, work: Callable[[], object]) -> float:
+    """Microseconds of processor time."""
+    gc.collect()
+    began = process_time()
+    work()
+    return (process_time() - began) * 1e6 / many
+
+
+def _bytes_each(make: Callable[[], object]) -> float:
+    gc.collect()
+    tracemalloc.start()
+    kept = make()
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del kept
+    return used / _MANY
