@@ -90,7 +90,10 @@ USER: Final = 0x26
 SUBSCRIPTION_ID: Final = 0x0B
 _MESSAGE_EXPIRY: Final = 0x02
 _TOPIC_ALIAS: Final = 0x23
-_PER_HOP: Final = frozenset({_MESSAGE_EXPIRY, SUBSCRIPTION_ID, _TOPIC_ALIAS})  # written anew for each receiver
+_WILL_DELAY: Final = 0x18
+_PER_HOP: Final = frozenset(
+    {_MESSAGE_EXPIRY, SUBSCRIPTION_ID, _TOPIC_ALIAS, _WILL_DELAY}
+)  # written anew, or not at all
 
 _Read = Callable[[bytes, int, int], tuple[Any, int]]
 
