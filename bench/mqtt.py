@@ -1,4 +1,5 @@
-"""What MQTT costs before anything is sent: reading packets, finding who gets a message, finding retained ones."""
+"""What MQTT costs before anything is sent: reading packets, the rules of sessions, finding who gets a message,
+finding retained ones."""
 
 from __future__ import annotations
 
@@ -11,10 +12,14 @@ from time import process_time
 
 from ortoo.doors.mqtt.routing.retained import RetainedIndex
 from ortoo.doors.mqtt.routing.subscriptions import Recipient, SubscriptionIndex
+from ortoo.doors.mqtt.rules.actions import Action, Incoming
+from ortoo.doors.mqtt.rules.messages import deliver_to, message_of
+from ortoo.doors.mqtt.rules.session import Session
+from ortoo.doors.mqtt.rules.terms import Terms
 from ortoo.doors.mqtt.wire.codes import V5, V311
 from ortoo.doors.mqtt.wire.decoder import Decoder
 from ortoo.doors.mqtt.wire.encoding import encode
-from ortoo.doors.mqtt.wire.packets import Publish
+from ortoo.doors.mqtt.wire.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from ortoo.doors.mqtt.wire.properties import NONE, Properties
 from ortoo.doors.mqtt.wire.properties import encode as encode_properties
 from ortoo.doors.mqtt.wire.topics import Filter, parse_filter
@@ -25,6 +30,7 @@ from .timing import Rates, Stopwatch, best_of
 
 PACKETS = "MQTT, packets"
 SUBSCRIPTIONS = "MQTT, 100,000 subscriptions"
+SESSIONS = "MQTT, sessions"
 RETAINED = "MQTT, 100,000 retained"
 _MANY = 100_000
 _SOME = 20_000  # topics that are matched for the first time
@@ -55,6 +61,78 @@ def packets(settings: Settings) -> list[Figure]:
         return found
 
     return rates(PACKETS, best_of(settings.repetitions, measure))
+
+
+def sessions(settings: Settings) -> list[Figure]:
+    """From the bytes of a publisher to those of a subscriber and back, with all but sockets; messages in a second."""
+    total = settings.messages[1000]
+
+    async def measure() -> Rates:
+        return {
+            f"{name}, 1 to 1, QoS {qos}": _one_to_one(version, qos, total)
+            for version, name in ((V311, "3.1.1"), (V5, "5"))
+            for qos in (0, 1, 2)
+        }
+
+    return rates(SESSIONS, best_of(settings.repetitions, measure))
+
+
+_WINDOW = 1_000
+
+
+class _Party:
+    """A client's side of a session that is not kept, as bytes."""
+
+    def __init__(self, version: int) -> None:
+        self.session, self.decoder = Session(Terms(), 0), Decoder(1 << 20)
+        self.hear(encode(Connect("c", version), version))
+        self.session.take_actions()
+        self.session.accept("c", None, 0)
+        self.session.take()
+
+    def hear(self, data: bytes) -> list[Action]:
+        self.session.receive(self.decoder.feed(data), self.decoder.error, 0)
+        return self.session.take_actions()
+
+
+def _one_to_one(version: int, qos: int, total: int) -> float:
+    """What the clients would send back is made up beforehand: only the server's work is measured."""
+    watch, done, ref = Stopwatch(), 0, 0
+    index = _index([])
+    index.add(parse_filter("plant/+/line/#"), Recipient(1, qos))
+    publisher, subscriber = _Party(version), _Party(version)
+    ids = range(1, _WINDOW + 1)
+    sent = b"".join(encode(_publish(n, qos, NONE), version) for n in range(_WINDOW))
+    releases = b"".join(encode(Pubrel(n), version) for n in ids)
+    reader = Decoder(1 << 20, side="client", version=version)
+    while done < total:
+        with watch:
+            deliveries = []
+            for action in publisher.hear(sent):
+                assert isinstance(action, Incoming)
+                message = message_of(action.topic, action.publish, 0)
+                for recipient in index.match(action.topic).recipients:
+                    ref += 1
+                    delivery = deliver_to(recipient, message, ref)
+                    if delivery is not None:
+                        deliveries.append(delivery)
+                if action.ticket:
+                    publisher.session.settled(action.ticket)
+            subscriber.session.deliver(deliveries, 0)
+            publisher.session.take()
+            got = subscriber.session.take()
+            if qos == 2:
+                publisher.hear(releases)
+                publisher.session.take()
+        done += _WINDOW
+        answers = [each.packet_id for each in reader.feed(got) if isinstance(each, Publish)]
+        for kind in ((), (Puback,), (Pubrec, Pubcomp))[qos]:
+            back = b"".join(encode(kind(number), version) for number in answers)
+            with watch:
+                subscriber.hear(back)
+                subscriber.session.take()
+        assert len(answers) == _WINDOW
+    return done / watch.seconds
 
 
 def _differing(number: int) -> Properties:

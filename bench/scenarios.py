@@ -45,6 +45,7 @@ def scenarios(race: Race) -> list[Scenario]:
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
         Scenario(mqtt.PACKETS, mqtt.packets),
+        Scenario(mqtt.SESSIONS, mqtt.sessions),
         Scenario(mqtt.SUBSCRIPTIONS, mqtt.subscriptions),
         Scenario(mqtt.RETAINED, mqtt.retained),
         Scenario(LIVE, race.scenario),

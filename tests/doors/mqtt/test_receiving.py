@@ -97,6 +97,13 @@ def test_a_repetition_waits_for_the_first_one(version: int) -> None:
     assert wire.got() == [p.Pubrec(7), p.Pubrec(7)]
 
 
+def test_a_repetition_of_what_was_refused_is_refused() -> None:
+    wire = opened()
+    wire.send(publish(7, 2), p.Publish("t", b"x", 2, dup=True, packet_id=7))
+    wire.session.settled(taken(wire)[0].ticket, Code.QUOTA_EXCEEDED)
+    assert wire.got() == [p.Pubrec(7, 0x97), p.Pubrec(7, 0x80)]
+
+
 @BOTH
 def test_qos_2_is_taken_once_across_connections(version: int) -> None:
     """5:[MQTT-4.3.3-10] 3:[MQTT-4.3.3-2] 5:[MQTT-4.1.0-1] 3:[MQTT-4.1.0-1]"""

@@ -77,6 +77,14 @@ class Inbound:
         if not 0 <= place < len(self._answers) or self._answers[place].reason is not None:
             raise ValueError(f"there is no publish {ticket} that waits")
         answer = self._answers[place]
+        if place == 0 and reason == 0 and answer.qos == 1:  # nearly always
+            self._answers.popleft()
+            self._first += 1
+            self._open_qos_1 -= 1
+            self._output.send(b"\x40\x02" + answer.packet_id.to_bytes(2, "big"))
+            if self._answers:
+                self._flush()
+            return
         answer.reason, answer.text = reason if reason in PUBACK_CODES else Code.UNSPECIFIED, text
         if answer.qos == 2:
             self._unsettled_qos_2.discard(answer.packet_id)

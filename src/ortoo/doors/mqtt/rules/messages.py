@@ -34,13 +34,11 @@ class Message:
         self.retain = retain
         self.raw = raw
         self.expires_at = expires_at  # milliseconds
-        self._parts: dict[tuple[bool, int, bool], tuple[bytes, bytes]] | None = None
+        self._parts: dict[int, tuple[bytes, bytes]] = {}
 
     def parts(self, version: int, qos: int, retain: bool) -> tuple[bytes, bytes]:
         """Before and after the packet identifier, for whoever needs nothing of its own."""
-        key = (version == V5, qos, retain)
-        if self._parts is None:
-            self._parts = {}
+        key = (version == V5) << 3 | qos << 1 | retain
         found = self._parts.get(key)
         if found is None:
             found = publish_parts(self.topic, self.payload, version, qos, retain, raw=self.raw)

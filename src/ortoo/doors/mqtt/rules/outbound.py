@@ -66,12 +66,13 @@ class Outbound:
             self._output.act(Redeliver(tuple(awaited)))
 
     def deliver(self, deliveries: Iterable[Delivery], now: int) -> None:
+        in_flight, most = self._state.in_flight, self._agreement.receive_maximum
         for delivery in deliveries:
             if delivery.qos == 0:
                 self._send(delivery, 0, False, now)
             elif delivery.ref in self._ids:
                 self._deliver_again(delivery, now)
-            elif self.credit > 0:
+            elif len(in_flight) < most and not self._queue and not self._awaited:
                 self._begin(delivery, now)
             elif self._has_room(delivery):
                 self._queue.append(delivery)
@@ -91,6 +92,12 @@ class Outbound:
         """By the client."""
         kind, packet_id = packet.kind, packet.packet_id
         flight = self._state.in_flight.get(packet_id)
+        if type(packet) is Puback and flight is not None and flight.stage is Stage.PUBACK and not self._awaited:
+            del self._state.in_flight[packet_id], self._ids[flight.ref]  # nearly always
+            self._output.act(Acked(flight.ref, packet.reason))
+            if self._queue:
+                self._drain(now)
+            return
         if flight is None:
             if kind == Kind.PUBREC:  # an answer to what we do not know any more
                 reason = Code.PACKET_ID_NOT_FOUND if self._version == V5 else 0

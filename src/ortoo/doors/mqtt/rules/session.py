@@ -16,7 +16,7 @@ from typing import Any, Final
 from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.codes import CONNACK_CODES, SERVER_DISCONNECT_CODES, V5, Code, MqttError, protocol_error
 from ortoo.doors.mqtt.wire.encoding import PINGRESP, encode
-from ortoo.doors.mqtt.wire.properties import NONE, Kind, Properties
+from ortoo.doors.mqtt.wire.properties import NONE, Properties
 
 from . import actions as a
 from .inbound import Inbound
@@ -99,17 +99,15 @@ class Session:
             self._early_error = error
             return
         try:
+            handlers = _TABLE[self.phase]
             for place, packet in enumerate(packets):
-                if self.phase is Phase.OPEN and type(packet) is p.Publish:
-                    self._inbound.publish(packet)
-                    continue
-                handle = _TABLE[self.phase].get(packet.kind)
+                handle = handlers.get(type(packet))
                 if handle is None:
                     raise protocol_error(f"{packet.kind.name} may not come now")
                 handle(self, packet)
-                if self._is_in(Phase.ADMITTING):
-                    self._early, self._early_error = list(packets[place + 1 :]), error
-                if not self._is_in(Phase.OPEN):
+                if handle in _TURNING:
+                    if self._is_in(Phase.ADMITTING):
+                        self._early, self._early_error = list(packets[place + 1 :]), error
                     return
             if error is not None:
                 raise error
@@ -224,6 +222,9 @@ class Session:
         self.phase = Phase.ADMITTING
         self._output.act(a.Admit(packet))
 
+    def _on_publish(self, packet: p.Publish) -> None:
+        self._inbound.publish(packet)
+
     def _on_answer(self, packet: p.Puback | p.Pubrec | p.Pubcomp) -> None:
         self._outbound.answered(packet, self._now)
 
@@ -302,19 +303,21 @@ def _is_alive(state: SessionState, now: int) -> bool:
     return state.expires_at is None or now < state.expires_at
 
 
-# What may come in which phase; all else is a protocol error. A PUBLISH in OPEN is handled before this is asked.
-_TABLE: Final[dict[Phase, dict[Kind, Callable[[Session, Any], None]]]] = {
-    Phase.WAITING: {Kind.CONNECT: Session._on_connect},
+# What may come in which phase; all else is a protocol error.
+_TABLE: Final[dict[Phase, dict[type[Any], Callable[[Session, Any], None]]]] = {
+    Phase.WAITING: {p.Connect: Session._on_connect},
     Phase.ADMITTING: {},
     Phase.OPEN: {
-        Kind.PUBACK: Session._on_answer,
-        Kind.PUBREC: Session._on_answer,
-        Kind.PUBCOMP: Session._on_answer,
-        Kind.PUBREL: Session._on_pubrel,
-        Kind.SUBSCRIBE: Session._on_subscribe,
-        Kind.UNSUBSCRIBE: Session._on_unsubscribe,
-        Kind.PINGREQ: Session._on_pingreq,
-        Kind.DISCONNECT: Session._on_disconnect,
+        p.Publish: Session._on_publish,
+        p.Puback: Session._on_answer,
+        p.Pubrec: Session._on_answer,
+        p.Pubcomp: Session._on_answer,
+        p.Pubrel: Session._on_pubrel,
+        p.Subscribe: Session._on_subscribe,
+        p.Unsubscribe: Session._on_unsubscribe,
+        p.Pingreq: Session._on_pingreq,
+        p.Disconnect: Session._on_disconnect,
     },
     Phase.CLOSED: {},
 }
+_TURNING: Final = frozenset({Session._on_connect, Session._on_disconnect})  # after these, another phase

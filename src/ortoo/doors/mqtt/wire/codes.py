@@ -15,6 +15,8 @@ V5: Final = 5
 class Code(IntEnum):
     """Those from 0x80 on are failures."""
 
+    __hash__ = int.__hash__  # quicker than that of an Enum
+
     SUCCESS = 0x00  # also: granted QoS 0, normal disconnection
     GRANTED_QOS_1 = 0x01
     GRANTED_QOS_2 = 0x02

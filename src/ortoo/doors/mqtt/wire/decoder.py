@@ -26,6 +26,8 @@ _PUBLISH: Final = {
     for dup in range(2 if qos else 1)
 }
 
+_ACKS: Final[dict[int, type[p.Ack]]] = {0x40: p.Puback, 0x50: p.Pubrec, 0x62: p.Pubrel, 0x70: p.Pubcomp}
+
 # Topic names that were checked already: most traffic is on few of them.
 _TOPICS: Final[dict[bytes, str]] = {}
 _TOPICS_MAX: Final = 8_192
@@ -98,7 +100,10 @@ class Decoder:
             if body > end:
                 break
             size = data[at + 1]
-            if size > 0x7F:
+            if size > 0x7F and body < end and 0 < data[body] < 0x80:  # two bytes
+                size = size & 0x7F | data[body] << 7
+                body += 1
+            elif size > 0x7F:
                 size, body = self._read_size(data, at, end)
                 if size < 0:
                     break
@@ -149,9 +154,13 @@ class Decoder:
         return p.Publish(topic, data[at:end], *form, packet_id, properties, raw)
 
     def _take_other(self, data: bytes, at: int, packets: list[p.Packet]) -> int:
-        """One packet that is no PUBLISH; the same place where it is not whole."""
-        head = self._check_head(data[at])
-        end = len(data)
+        """One packet that is no PUBLISH, or a run of acks; the same place where it is not whole."""
+        head, end = data[at], len(data)
+        if head in _ACKS and self.version is not None and self.bytes_max >= 4:
+            stop = _take_acks(data, at, end, packets)
+            if stop > at:
+                return stop
+        head = self._check_head(head)
         size, body = self._read_size(data, at, end)
         if size < 0:
             return at
@@ -212,6 +221,18 @@ class Decoder:
             if shift == 28:
                 raise malformed("the remaining length has more than four bytes")
         return -1, at
+
+
+def _take_acks(data: bytes, at: int, end: int, packets: list[p.Packet]) -> int:
+    """Those of a run that have an identifier and nothing else, as nearly all; tells where it ends."""
+    while at + 4 <= end and data[at + 1] == 2:
+        make = _ACKS.get(data[at])
+        packet_id = data[at + 2] << 8 | data[at + 3]
+        if make is None or packet_id == 0:
+            break
+        packets.append(make(packet_id))
+        at += 4
+    return at
 
 
 def _too_large(size: int, bytes_max: int) -> MqttError:

@@ -14,24 +14,35 @@ from .properties import encode as encode_properties
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 
+# Topic names that were written before: most traffic is on few of them.
+_NAMES: Final[dict[str, bytes]] = {}
+_NAMES_MAX: Final = 8_192
+_NAME_BYTES_MAX: Final = 256
+
 
 def encode(packet: p.Packet, version: int) -> bytes:
     return _ENCODE[packet.kind](packet, version)
-
-
-def puback(packet_id: int) -> bytes:
-    """A successful one; it is the same in all versions."""
-    return b"\x40\x02" + packet_id.to_bytes(2, "big")
 
 
 def publish_parts(
     topic: str, payload: bytes, version: int, qos: int, retain: bool, dup: bool = False, raw: bytes = b""
 ) -> tuple[bytes, bytes]:
     """What comes before the packet identifier, and what after it; at QoS 0 nothing comes between."""
-    after = with_length(raw) + payload if version == V5 else payload
-    name = string(topic)
+    after = payload
+    if version == V5:
+        after = with_length(raw) + payload if raw else b"\0" + payload
+    name = _NAMES.get(topic) or _to_name(topic)
     size = len(name) + len(after) + (2 if qos else 0)
     return bytes((0x30 | dup << 3 | qos << 1 | retain,)) + varint(size) + name, after
+
+
+def _to_name(topic: str) -> bytes:
+    name = string(topic)
+    if len(name) <= _NAME_BYTES_MAX:
+        if len(_NAMES) >= _NAMES_MAX:
+            _NAMES.clear()
+        _NAMES[topic] = name
+    return name
 
 
 def _publish(packet: p.Publish, version: int) -> bytes:

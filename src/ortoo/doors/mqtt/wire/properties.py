@@ -34,6 +34,8 @@ _REMEMBERED_MAX: Final = 2_048
 class Kind(IntEnum):
     """Packet types, and the will of a CONNECT, which has properties of its own."""
 
+    __hash__ = int.__hash__  # that of an Enum is a call in Python, and these are looked up for each packet
+
     WILL = 0
     CONNECT = 1
     CONNACK = 2
