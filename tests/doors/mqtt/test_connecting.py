@@ -8,16 +8,18 @@ import pytest
 
 from ortoo.doors.mqtt.rules import actions as a
 from ortoo.doors.mqtt.rules import lifetime
+from ortoo.doors.mqtt.rules.messages import message_of_will
 from ortoo.doors.mqtt.rules.session import Phase
 from ortoo.doors.mqtt.rules.state import SessionState, restore, save
 from ortoo.doors.mqtt.rules.terms import Terms
 from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.codes import V5, V31, V311, Code
 from ortoo.doors.mqtt.wire.encoding import encode
-from ortoo.doors.mqtt.wire.properties import Properties
+from ortoo.doors.mqtt.wire.properties import Kind, Properties, parse
 from ortoo.doors.mqtt.wire.properties import encode as encode_properties
 from tests.doors.mqtt.wiring import Wire, connect, opened, resumed
 
+WILL = p.Will("gone", b"bye", 1, True)
 BOTH = pytest.mark.parametrize("version", [V311, V5])
 
 
@@ -44,9 +46,49 @@ def test_a_client_is_greeted_before_anything_else(version: int) -> None:
     assert [type(packet) for packet in wire.got()] == [p.Connack, p.Pingresp, p.Puback]
 
 
+def test_what_comes_while_a_client_is_looked_at_waits() -> None:
+    wire = Wire()
+    wire.send(connect())
+    wire.send(p.Publish("t", b"1"))
+    wire.send_bytes(encode(p.Publish("t", b"2"), V5) + b"\x00")
+    assert [type(action) for action in wire.did()] == [a.Admit]
+    wire.session.accept("c", None, 0)
+    assert [type(action) for action in wire.did()] == [a.Incoming, a.Incoming, a.Close]
+    assert wire.closed().reason == 0x81
+
+
+def test_nobody_is_sent_away_before_they_were_greeted() -> None:
+    """5:[MQTT-3.14.0-1]"""
+    wire = Wire(saves=False)
+    wire.send(connect())
+    wire.did()
+    wire.session.accept("c", None, 0)
+    wire.session.take_over(0)
+    assert wire.got() == []
+    for action in wire.did():
+        if isinstance(action, a.Save):
+            wire.session.saved(action.ticket)
+    assert wire.got() == []
+
+
+def test_a_connection_ends_once() -> None:
+    wire = opened(will=WILL)
+    wire.send(p.Disconnect(), p.Publish("t", b"too late"))
+    wire.session.lost(5)
+    wire.session.take_over(6)
+    wire.session.tick(10**9)
+    wire.send_bytes(b"\0\0")
+    assert wire.closed().reason == 0
+    assert [type(action) for action in wire.log] == [a.Close]
+    assert wire.session.state is not None
+    assert wire.session.state.will_at is None
+    assert wire.got() == []
+
+
 @BOTH
 def test_nothing_of_a_client_that_is_refused_is_looked_at(version: int) -> None:
-    """5:[MQTT-3.1.4-6] 3:[MQTT-3.1.4-5] 5:[MQTT-3.2.2-7] 3:[MQTT-3.2.2-5] 5:[MQTT-3.2.2-6] 3:[MQTT-3.2.2-4] 5:[MQTT-3.1.4-2]"""
+    """5:[MQTT-3.1.4-6] 3:[MQTT-3.1.4-5] 5:[MQTT-3.2.2-7] 3:[MQTT-3.2.2-5] 5:[MQTT-3.2.2-6] 3:[MQTT-3.2.2-4] 5:[MQTT-3.1.4-2]
+    5:[MQTT-4.13.2-1]"""
     wire = Wire(version)
     wire.send(connect(version), p.Publish("t", b"1"))
     wire.did()
@@ -101,7 +143,6 @@ def test_a_malformed_connect_is_answered_in_mqtt_5_only() -> None:
 
 
 def test_the_terms_are_told() -> None:
-    """5:[MQTT-3.2.2-21] 5:[MQTT-3.1.2-21]"""
     terms = Terms(receive_maximum=10, packet_bytes_max=5_000, aliases_in=3, keep_alive_max=60, session_expiry_max=1_000)
     wire = Wire(V5, terms)
     [connack] = wire.connect(connect(V5, keep_alive=3_600))
@@ -143,6 +184,7 @@ def test_an_old_client_without_an_identifier_keeps_no_session() -> None:
 
 
 def test_enhanced_authentication_is_refused() -> None:
+    """5:[MQTT-4.12.0-1]"""
     wire = Wire()
     wire.send(connect(asked={"authentication_method": "SCRAM"}))
     assert wire.got_one(p.Connack).reason == 0x8C
@@ -152,7 +194,7 @@ def test_enhanced_authentication_is_refused() -> None:
 
 
 def test_a_client_that_takes_no_connack_gets_none() -> None:
-    """5:[MQTT-3.1.2-24]"""
+    """5:[MQTT-3.1.2-24] 5:[MQTT-3.2.2-19]"""
     wire = Wire()
     assert wire.connect(connect(asked={"maximum_packet_size": 10})) == []
     assert wire.closed().reason == 0x95
@@ -198,6 +240,7 @@ def test_a_clean_start_discards_the_session(version: int) -> None:
 
 
 def test_a_session_that_has_expired_is_not_resumed() -> None:
+    """5:[MQTT-4.1.0-2]"""
     wire = Wire(now=100_000)
     [connack] = wire.connect(connect(), kept())
     assert isinstance(connack, p.Connack)
@@ -206,14 +249,14 @@ def test_a_session_that_has_expired_is_not_resumed() -> None:
 
 
 def test_silence_ends_a_connection() -> None:
-    """5:[MQTT-3.1.2-22] 3:[MQTT-3.1.2-24]"""
+    """5:[MQTT-3.1.2-22] 3:[MQTT-3.1.2-24] 5:[MQTT-3.2.2-22] 5:[MQTT-3.12.4-1] 3:[MQTT-3.12.4-1]"""
     for version in (V5, V311):
         wire = opened(version, keep_alive=10)
         wire.now = 14_999
         wire.session.tick(wire.now)
         assert wire.session.phase is Phase.OPEN
         wire.send(p.Pingreq())
-        assert wire.got() == [p.Pingresp()]  # 5:[MQTT-3.12.4-1] 3:[MQTT-3.12.4-1]
+        assert wire.got() == [p.Pingresp()]
         assert wire.session.deadline == 29_999
         wire.session.tick(29_999)
         assert wire.closed().reason == 0x8D
@@ -243,7 +286,7 @@ def test_a_client_that_comes_again_ends_its_other_connection(version: int) -> No
 
 @BOTH
 def test_what_is_malformed_ends_the_connection(version: int) -> None:
-    """5:[MQTT-4.13.1-1] 3:[MQTT-4.8.0-1] 5:[MQTT-3.14.0-1]"""
+    """5:[MQTT-4.13.1-1] 3:[MQTT-4.8.0-1]"""
     wire = opened(version)
     wire.send_bytes(encode(p.Publish("t", b"1"), version) + b"\x36\0")
     assert [type(action) for action in wire.did()] == [a.Incoming, a.Close]
@@ -253,12 +296,10 @@ def test_what_is_malformed_ends_the_connection(version: int) -> None:
 
 
 def test_a_reason_in_words_is_left_out_where_there_is_no_room() -> None:
+    """5:[MQTT-3.14.2-3]"""
     wire = opened(asked={"maximum_packet_size": 30})
     wire.send_bytes(b"\x36\0")
     assert wire.session.take() == b"\xe0\x01\x81"
-
-
-WILL = p.Will("gone", b"bye", 1, True)
 
 
 def with_delay(delay: int) -> p.Will:
@@ -294,6 +335,16 @@ def test_goodbye_discards_a_will(version: int) -> None:
     assert lifetime.due(wire.session.state, 1) is None
 
 
+def test_what_a_will_says_is_published() -> None:
+    """5:[MQTT-3.1.2-14] 5:[MQTT-3.1.2-15] 3:[MQTT-3.1.2-16] 3:[MQTT-3.1.2-17] 5:[MQTT-3.1.3-10]"""
+    found = Properties(message_expiry=5, user=(("b", "1"), ("a", "2")), will_delay=9)
+    will = p.Will("gone", b"bye", 1, True, found, encode_properties(found))
+    sent = message_of_will(will, 1_000)
+    assert (sent.topic, sent.payload, sent.qos, sent.retain, sent.expires_at) == ("gone", b"bye", 1, True, 6_000)
+    assert parse(sent.raw, Kind.PUBLISH) == Properties(user=(("b", "1"), ("a", "2")))
+    assert not message_of_will(p.Will("gone", b"bye"), 0).retain
+
+
 def test_goodbye_with_a_will() -> None:
     wire = opened(will=WILL)
     wire.send(p.Disconnect(Code.DISCONNECT_WITH_WILL))
@@ -324,7 +375,7 @@ def test_a_will_waits_no_longer_than_its_session(delay: int, expiry: int, at: in
     assert lifetime.due(state, max(at, expiry * 1000)) == "will"  # first, if both are due
 
 
-def test_a_client_that_is_back_in_time_is_not_mourned() -> None:
+def test_no_will_is_sent_for_a_client_that_is_back_in_time() -> None:
     """5:[MQTT-3.1.3-9]"""
     wire = opened(will=with_delay(10))
     again = resumed(wire)

@@ -158,7 +158,8 @@ def test_identifiers_go_round() -> None:
 
 @BOTH
 def test_what_was_not_answered_is_sent_again(version: int) -> None:
-    """5:[MQTT-4.4.0-1] 3:[MQTT-4.4.0-1] 5:[MQTT-3.3.1-1] 3:[MQTT-3.3.1-1] 5:[MQTT-3.3.1-3] 3:[MQTT-3.3.1-3]"""
+    """5:[MQTT-4.4.0-1] 3:[MQTT-4.4.0-1] 5:[MQTT-3.3.1-1] 3:[MQTT-3.3.1-1] 5:[MQTT-3.3.1-3] 3:[MQTT-3.3.1-3]
+    5:[MQTT-4.3.2-3] 5:[MQTT-4.3.3-3]"""
     wire = opened(version)
     wire.deliver(*deliveries([1, 2]), *deliveries([3, 4, 5], qos=2), *deliveries([6]))
     ids = {packet.payload: packet.packet_id for packet in published(wire)}
@@ -196,7 +197,29 @@ def test_a_message_that_is_gone_is_not_waited_for() -> None:
     again.session.forget(1, 0)
     assert published(again) == []
     again.session.forget(2, 0)
-    assert [packet.payload for packet in published(again)] == [b"3"]
+    assert again.got_one(p.Publish).payload == b"3"
+    assert again.session.state is not None
+    assert [flight.ref for flight in again.session.state.in_flight.values()] == [3]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_an_identifier_that_a_client_may_remember_is_released_before_it_is_used_again(is_gone: bool) -> None:
+    """A QoS 2 message that cannot be sent again: it is gone, or too large for what the client takes now."""
+    wire = opened()
+    wire.deliver(*deliveries([1], qos=2))
+    [sent] = published(wire)
+    again = resumed(wire, asked={"maximum_packet_size": 30})
+    again.got()
+    if is_gone:
+        again.session.forget(1, 0)
+    else:
+        again.deliver(Delivery(message(b"x" * 30, 2), 2, 1))
+        assert again.did() == [a.Dropped(1, 0x95)]
+    assert again.got() == [p.Pubrel(sent.packet_id)]
+    assert again.session.state is not None
+    assert sent.packet_id in again.session.state.in_flight
+    again.send(p.Pubcomp(sent.packet_id, Code.PACKET_ID_NOT_FOUND))
+    assert again.session.state.in_flight == {}
 
 
 def test_an_early_answer_to_what_is_to_be_sent_again() -> None:
@@ -263,6 +286,18 @@ def test_messages_expire() -> None:
     old = opened(V311)
     old.deliver(Delivery(message(b"early", expires_at=7_500)))
     assert [packet.payload for packet in published(old)] == [b"early"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_begun_does_not_expire(qos: int) -> None:
+    """5:[MQTT-4.3.3-7]"""
+    wire = opened()
+    wire.deliver(Delivery(message(b"x", expires_at=1_000), qos, 1))
+    wire.now = 5_000
+    again = resumed(wire)
+    again.got()
+    again.deliver(Delivery(message(b"x", expires_at=1_000), qos, 1))
+    assert [packet.dup for packet in published(again)] == [True]
 
 
 def test_what_expires_while_it_waits_is_not_sent() -> None:

@@ -59,7 +59,9 @@ ILL_FORMED = {
 @pytest.mark.parametrize("raw", ILL_FORMED.values(), ids=ILL_FORMED)
 @pytest.mark.parametrize("version", [V311, V5])
 def test_strings_are_well_formed(raw: bytes, version: int) -> None:
-    """5:[MQTT-1.5.4-1] 5:[MQTT-1.5.4-2] 3:[MQTT-1.5.3-1] 3:[MQTT-1.5.3-2] 5:[MQTT-4.7.3-2] 3:[MQTT-4.7.3-2]"""
+    """5:[MQTT-1.5.4-1] 5:[MQTT-1.5.4-2] 3:[MQTT-1.5.3-1] 3:[MQTT-1.5.3-2] 5:[MQTT-4.7.3-2] 3:[MQTT-4.7.3-2]
+    5:[MQTT-3.1.3-4] 3:[MQTT-3.1.3-4] 5:[MQTT-3.1.3-12] 3:[MQTT-3.1.3-11] 5:[MQTT-3.1.3-11] 3:[MQTT-3.1.3-10] 5:[MQTT-3.3.2-1]
+    3:[MQTT-3.3.2-1] 5:[MQTT-3.8.3-1] 3:[MQTT-3.8.3-1] 5:[MQTT-3.10.3-1] 3:[MQTT-3.10.3-1]"""
     none = b"\0" if version == V5 else b""
     assert refused(publish(raw, properties=none), version) == MALFORMED
     assert refused(subscribe(raw, 0, none), version) == MALFORMED
@@ -198,7 +200,7 @@ def test_what_flags_do_not_announce_may_not_be_there() -> None:
 
 
 def test_the_topic_of_a_will() -> None:
-    """5:[MQTT-3.1.3-11] 5:[MQTT-4.7.0-1] 3:[MQTT-4.7.1-1] 5:[MQTT-4.7.3-1] 3:[MQTT-4.7.3-1]"""
+    """5:[MQTT-4.7.0-1] 3:[MQTT-4.7.1-1] 5:[MQTT-4.7.3-1] 3:[MQTT-4.7.3-1]"""
     for topic in (b"a/+", b"#", b""):
         assert refused(connect(0x06, V311, text(b"c") + text(topic) + text(b"")), None) == 0x90
 
@@ -211,11 +213,11 @@ def test_topic_names_have_no_wildcards() -> None:
 
 
 def test_a_publish_has_a_topic_or_an_alias() -> None:
-    """5:[MQTT-4.7.3-1] 3:[MQTT-4.7.3-1]"""
+    """5:[MQTT-4.7.3-1] 3:[MQTT-4.7.3-1] 5:[MQTT-3.3.2-8]"""
     assert refused(publish(b""), V5) == PROTOCOL
     assert refused(publish(b"", properties=b""), V311) == PROTOCOL
     assert refused(publish(b"", properties=b"\x03\x23\0\1"), V5) is None
-    assert refused(publish(b"", properties=b"\x03\x23\0\0"), V5) == 0x94  # 5:[MQTT-3.3.2-8]
+    assert refused(publish(b"", properties=b"\x03\x23\0\0"), V5) == 0x94
 
 
 def test_a_clients_publish_has_no_subscription_identifier() -> None:
@@ -294,9 +296,10 @@ def test_values_that_properties_may_not_have() -> None:
 
 
 def test_properties_reach_no_further_than_their_packet() -> None:
+    """5:[MQTT-2.2.2-1]"""
     for properties in (b"\x7e", b"\x04\x03\0\x09x", b"\x01\x02", b"\x02\x0b\x80", b"\xff\xff\xff\xff"):
         assert refused(publish(properties=properties), V5) == MALFORMED
-    assert refused(packet(0x30, text(b"t")), V5) == MALFORMED  # 5:[MQTT-2.2.2-1]: their length is not left out
+    assert refused(packet(0x30, text(b"t")), V5) == MALFORMED  # their length is not left out
 
 
 def test_user_properties_are_bounded() -> None:
@@ -322,7 +325,7 @@ def test_packets_end_where_they_say() -> None:
 
 
 def test_reason_codes_exist() -> None:
-    """5:[MQTT-3.4.2-1] 5:[MQTT-3.5.2-1] 5:[MQTT-3.6.2-1] 5:[MQTT-3.7.2-1] 5:[MQTT-3.14.2-1]"""
+    """5:[MQTT-3.4.2-1] 5:[MQTT-3.5.2-1] 5:[MQTT-3.6.2-1] 5:[MQTT-3.7.2-1] 5:[MQTT-3.14.2-1] 5:[MQTT-3.15.2-1]"""
     for head, reason in ((0x40, 0x92), (0x50, 0x01), (0x62, 0x10), (0x70, 0x80)):
         assert refused(packet(head, bytes((0, 1, reason))), V5) == MALFORMED
     for head, reason in ((0x40, 0x10), (0x50, 0x97), (0x62, 0x92), (0x70, 0x92)):

@@ -10,7 +10,7 @@ from ortoo.doors.mqtt.rules.terms import Terms
 from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.codes import V5, V311, Code
 from ortoo.doors.mqtt.wire.properties import Properties
-from tests.doors.mqtt.wiring import Wire, opened, resumed
+from tests.doors.mqtt.wiring import Wire, deliveries, opened, resumed
 
 BOTH = pytest.mark.parametrize("version", [V311, V5])
 
@@ -92,7 +92,7 @@ def test_unsubscribing(version: int) -> None:
 
 @BOTH
 def test_subscriptions_are_part_of_the_session(version: int) -> None:
-    """5:[MQTT-4.1.0-1] 3:[MQTT-4.1.0-1] 3:[MQTT-3.1.2-4]"""
+    """5:[MQTT-3.1.2-23] 3:[MQTT-4.1.0-1] 3:[MQTT-3.1.2-4]"""
     wire = opened(version)
     subscribe(wire, p.Subscription("a/+", 1), p.Subscription("b", 2))
     assert wire.session.state is not None
@@ -165,3 +165,16 @@ def test_an_answer_that_is_too_large_for_the_client() -> None:
     wire = opened(asked={"maximum_packet_size": 30})
     subscribe(wire, *(p.Subscription(f"t{number}") for number in range(40)))
     assert wire.got_one(p.Disconnect).reason == 0x95
+
+
+@BOTH
+def test_what_was_begun_before_unsubscribing_is_delivered(version: int) -> None:
+    """5:[MQTT-3.10.4-3] 3:[MQTT-3.10.4-3]"""
+    wire = opened(version)
+    subscribe(wire, p.Subscription("t", 1))
+    wire.deliver(*deliveries([1]))
+    wire.send(p.Unsubscribe(6, ("t",)))
+    again = resumed(wire)
+    assert a.Redeliver((1,)) in again.did()
+    again.deliver(*deliveries([1]))
+    assert [packet.payload for packet in again.got() if isinstance(packet, p.Publish)] == [b"1"]

@@ -83,9 +83,9 @@ class Outbound:
     def forget(self, ref: Ref, now: int) -> None:
         """The message is gone: what was under way of it ends."""
         packet_id = self._ids.get(ref)
-        if packet_id is not None and self._state.in_flight[packet_id].stage is not Stage.PUBCOMP:
+        if packet_id is not None and ref in self._awaited:
             self._awaited.discard(ref)
-            self._end(packet_id)
+            self._abandon(packet_id)
             self._drain(now)
 
     def answered(self, packet: Puback | Pubrec | Pubcomp, now: int) -> None:
@@ -143,7 +143,7 @@ class Outbound:
             self._awaited.discard(delivery.ref)
             # The QoS may have been another then, and the client would be confused by a change.
             if not self._send(delivery, packet_id, True, now, 1 if flight.stage is Stage.PUBACK else 2):
-                self._end(packet_id)
+                self._abandon(packet_id)
             self._drain(now)
 
     def _send(self, delivery: Delivery, packet_id: int, dup: bool, now: int, qos: int | None = None) -> bool:
@@ -189,6 +189,15 @@ class Outbound:
         if delivery.qos:
             self._output.act(Dropped(delivery.ref, reason))
         return False
+
+    def _abandon(self, packet_id: int) -> None:
+        """The client may remember the identifier: that of a QoS 2 message has to be released before it is used again."""
+        flight = self._state.in_flight[packet_id]
+        if flight.stage is Stage.PUBACK:
+            self._end(packet_id)
+            return
+        self._state.in_flight[packet_id] = InFlight(flight.ref, Stage.PUBCOMP)
+        self._output.send_after_save(encode(Pubrel(packet_id), self._version))
 
     def _end(self, packet_id: int) -> None:
         flight = self._state.in_flight.pop(packet_id)
