@@ -28,7 +28,9 @@ from ortoo.doors.mqtt.wire.encoding import encode
 from ortoo.doors.mqtt.wire.properties import Properties
 from ortoo.doors.mqtt.wire.topics import matches, parse_filter
 
-TERMS = Terms(receive_maximum=5, in_flight_max=4)
+TERMS = Terms(receive_maximum=5, in_flight_max=4, aliases_in=2)
+TOPICS = ["t/x", "t/y", "t/z"]
+Sent = tuple[int, bytes, str]  # QoS, payload, topic
 
 
 class Wires:
@@ -49,19 +51,29 @@ class Client:
         self.reader = Decoder(1 << 20, side="client", version=version)
         self.is_open = False
         self.had_session = False
-        self.unsent: deque[tuple[int, bytes]] = deque()  # QoS and payload
-        self.under_way: dict[int, tuple[int, bytes] | None] = {}  # by identifier; None once it is to be released
+        self.unsent: deque[Sent] = deque()
+        self.under_way: dict[int, Sent | None] = {}  # by identifier; None once it is to be released
         self.received: set[int] = set()
-        self.got: list[tuple[int, bytes]] = []  # by the application
-        self.acked: set[bytes] = set()
+        self.got: list[Sent] = []  # by the application
+        self.receive_maximum = 65_535
+        self.aliases_in: dict[int, str] = {}
+        self.aliases_out: dict[str, int] = {}
         self.subscription: str | None = None
         self.is_asking = self.is_subscribed = False
         self.mistakes: list[str] = []
 
-    def connect(self) -> Wires:
+    def connect(self, random: Random) -> Wires:
         self.wires, self.is_open = Wires(), False
+        self.aliases_in, self.aliases_out = {}, {}
         self.reader = Decoder(1 << 20, side="client", version=self.version)
-        asked = Properties(session_expiry=100_000) if self.version == V5 else Properties()
+        asked = Properties()
+        if self.version == V5:
+            self.receive_maximum = random.choice([1, 2, 3, 65_535])
+            asked = Properties(
+                session_expiry=100_000,
+                topic_alias_maximum=random.choice([0, 1, 2]),
+                receive_maximum=self.receive_maximum,
+            )
         self._send(p.Connect(self.name, self.version, clean_start=False, properties=asked))
         return self.wires
 
@@ -79,8 +91,17 @@ class Client:
             self._send(p.Subscribe(60_000, (p.Subscription(self.subscription, 2),)))
         while self.unsent and len(self.under_way) < TERMS.receive_maximum and random.random() < 0.8:
             packet_id = next(number for number in range(1, 20) if number not in self.under_way)
-            qos, payload = self.under_way[packet_id] = self.unsent.popleft()
-            self._send(p.Publish("t/x", payload, qos, packet_id=packet_id))
+            self.under_way[packet_id] = sent = self.unsent.popleft()
+            self._publish(packet_id, sent, dup=False)
+
+    def _publish(self, packet_id: int, sent: Sent, *, dup: bool) -> None:
+        """With an alias for the first topics, in MQTT 5."""
+        qos, payload, topic = sent
+        properties, name = Properties(), topic
+        if self.version == V5 and (topic in self.aliases_out or len(self.aliases_out) < TERMS.aliases_in):
+            name = "" if topic in self.aliases_out else topic
+            properties = Properties(topic_alias=self.aliases_out.setdefault(topic, len(self.aliases_out) + 1))
+        self._send(p.Publish(name, payload, qos, dup=dup, packet_id=packet_id, properties=properties))
 
     def hear(self, data: bytes) -> None:
         for packet in self.reader.feed(data):
@@ -121,16 +142,19 @@ class Client:
             if sent is None:
                 self._send(p.Pubrel(packet_id))
             else:
-                self._send(p.Publish("t/x", sent[1], sent[0], dup=True, packet_id=packet_id))
+                self._publish(packet_id, sent, dup=True)
 
     def _take(self, packet: p.Publish) -> None:
+        topic, alias = packet.topic, packet.properties.topic_alias
+        if alias is not None:
+            topic = self.aliases_in[alias] = topic or self.aliases_in[alias]
         if packet.qos == 1:
-            self.got.append((1, packet.payload))
+            self.got.append((1, packet.payload, topic))
             self._send(p.Puback(packet.packet_id))
             return
         if packet.packet_id not in self.received:
             self.received.add(packet.packet_id)
-            self.got.append((2, packet.payload))
+            self.got.append((2, packet.payload, topic))
         self._send(p.Pubrec(packet.packet_id))
 
     def _done(self, packet_id: int, qos: int) -> None:
@@ -152,11 +176,29 @@ class Link:
         self.decoder = Decoder(TERMS.packet_bytes_max)
         self.name: str | None = None
         self.delivered: set[Ref] = set()  # on this connection
+        self.spy: Decoder | None = None  # reads what the client is sent
+        self.receive_maximum = 65_535
+        self.open: set[int] = set()  # deliveries that the client has not answered
+
+    def sent(self, data: bytes) -> None:
+        """The client's window is never exceeded."""
+        if self.spy is not None:
+            for packet in self.spy.feed(data):
+                if isinstance(packet, p.Publish) and packet.qos:
+                    self.open.add(packet.packet_id)
+        assert len(self.open) <= self.receive_maximum, "more than the client takes"
+
+    def heard(self, packet: p.Packet) -> None:
+        if isinstance(packet, p.Connect):
+            self.spy = Decoder(1 << 20, side="client", version=packet.version)
+            self.receive_maximum = packet.properties.receive_maximum or 65_535
+        elif isinstance(packet, p.Puback | p.Pubcomp):
+            self.open.discard(packet.packet_id)
 
 
 class Commit(msgspec.Struct):
     link: Link
-    messages: list[tuple[str, Ref, int, bytes]]  # for whom
+    messages: list[tuple[str, Ref, Sent]]  # for whom
     acked: list[tuple[str, Ref]]
     saved: bytes | None
     tickets: list[int]
@@ -166,11 +208,11 @@ class Commit(msgspec.Struct):
 class Disk:
     def __init__(self) -> None:
         self.sessions: dict[str, bytes] = {}
-        self.inboxes: dict[str, dict[Ref, tuple[int, bytes]]] = {}
+        self.inboxes: dict[str, dict[Ref, Sent]] = {}
 
     def apply(self, commit: Commit) -> None:
-        for name, ref, qos, payload in commit.messages:
-            self.inboxes.setdefault(name, {})[ref] = qos, payload
+        for name, ref, sent in commit.messages:
+            self.inboxes.setdefault(name, {})[ref] = sent
         for name, ref in commit.acked:
             self.inboxes.get(name, {}).pop(ref, None)
         if commit.saved is not None and commit.link.name is not None:
@@ -203,6 +245,7 @@ class Server:
             if commit.messages or commit.acked or commit.saved is not None or commit.tickets:
                 self.pending.append(commit)
         sent = link.session.take()
+        link.sent(sent)
         if not link.wires.is_cut:
             link.wires.to_client += sent
 
@@ -235,7 +278,8 @@ class Server:
         for name, state in self.states.items():
             if any(matches(parse_filter(text).levels, incoming.topic) for text in state.subscriptions):
                 self.last_ref += 1
-                commit.messages.append((name, self.last_ref, incoming.publish.qos, incoming.publish.payload))
+                sent = (incoming.publish.qos, incoming.publish.payload, incoming.topic)
+                commit.messages.append((name, self.last_ref, sent))
 
     def _redeliver(self, link: Link, refs: tuple[Ref, ...]) -> None:
         inbox = self.disk.inboxes.get(link.name or "", {})
@@ -248,7 +292,9 @@ class Server:
     def _deliver(self, link: Link, refs: list[Ref]) -> None:
         inbox = self.disk.inboxes[link.name or ""]
         link.delivered.update(refs)
-        found = [Delivery(Message("t/x", inbox[ref][1], inbox[ref][0]), inbox[ref][0], ref) for ref in refs]
+        found = [
+            Delivery(Message(topic, payload, qos), qos, ref) for ref in refs for qos, payload, topic in [inbox[ref]]
+        ]
         link.session.deliver(found, self.now)
 
     def commit(self) -> None:
@@ -285,6 +331,8 @@ class Server:
 
     def hear(self, link: Link, data: bytes) -> None:
         packets = link.decoder.feed(data)
+        for packet in packets:
+            link.heard(packet)
         assert link.decoder.error is None, link.decoder.error
         link.session.receive(packets, None, self.now)
         self.turn(link)
@@ -306,9 +354,9 @@ class Simulation:
         self.server = Server(self.disk)
         self.publisher = Client("pub", random.choice([4, 5]))
         self.subscriber = Client("sub", random.choice([4, 5]))
-        self.subscriber.subscription = random.choice(["t/#", "t/x", "+/x"])
+        self.subscriber.subscription = random.choice(["t/#", "t/+", "+/+"])
         self.clients = [self.publisher, self.subscriber]
-        self.messages = [(random.choice([1, 2]), b"%04d" % number) for number in range(messages)]
+        self.messages = [(random.choice([1, 2]), b"%04d" % number, random.choice(TOPICS)) for number in range(messages)]
         self.restarts = self.cuts = 0
 
     def run(self, steps: int = 600) -> None:
@@ -346,7 +394,7 @@ class Simulation:
         self.server.now += random.choice([0, 1, 10])
         for client in self.clients:
             if client.wires is None:
-                self.server.links.append(Link(client.connect(), self.server.now))
+                self.server.links.append(Link(client.connect(random), self.server.now))
             client.work(random)
             if with_faults and random.random() < 0.02:
                 client.cut()
@@ -395,13 +443,13 @@ class Simulation:
     def judge(self) -> list[str]:
         found = [*self.publisher.mistakes, *self.subscriber.mistakes]
         for qos in (1, 2):
-            sent = [payload for one, payload in self.messages if one == qos]
-            got = [payload for one, payload in self.subscriber.got if one == qos]
-            found += [f"QoS {qos}: {payload!r} was lost" for payload in sent if payload not in got]
-            found += [f"{payload!r} came from nowhere" for payload in got if payload not in sent]
+            sent = [one for one in self.messages if one[0] == qos]
+            got = [one for one in self.subscriber.got if one[0] == qos]
+            found += [f"{one} was lost" for one in sent if one not in got]
+            found += [f"{one} came from nowhere" for one in got if one not in sent]
             if qos == 2 and len(got) != len(set(got)):
                 found.append(f"QoS 2 was doubled: {got}")
-            first = list(dict.fromkeys(got))
+            first = [payload for _, payload, _ in dict.fromkeys(got)]
             if first != sorted(first):
                 found.append(f"QoS {qos} is out of order: {first}")
         return found

@@ -180,6 +180,23 @@ def test_what_was_not_answered_is_sent_again(version: int) -> None:
     assert sent[3].packet_id not in {ids[b"1"], ids[b"3"], ids[b"5"], ids[b"6"]}
 
 
+def test_what_is_sent_again_keeps_to_the_window_of_the_new_connection() -> None:
+    """5:[MQTT-3.3.4-9]"""
+    wire = opened()
+    wire.deliver(*deliveries([1, 2, 3, 4]))
+    sent = published(wire)
+    again = resumed(wire, asked={"receive_maximum": 2})
+    again.got()
+    again.deliver(*deliveries([1, 2, 3, 4, 5]))
+    assert [packet.payload for packet in published(again)] == [b"1", b"2"]
+    again.send(p.Puback(sent[2].packet_id))  # an answer from before
+    assert published(again) == []
+    again.send(p.Puback(sent[0].packet_id))
+    assert [(packet.payload, packet.dup) for packet in published(again)] == [(b"4", True)]
+    again.send(p.Puback(sent[1].packet_id))
+    assert [(packet.payload, packet.dup) for packet in published(again)] == [(b"5", False)]
+
+
 def test_nothing_is_sent_again_while_connected() -> None:
     wire = opened()
     wire.deliver(*deliveries([1]))

@@ -242,6 +242,22 @@ def test_the_window_of_the_server() -> None:
     assert [packet.reason for packet in wire.got() if isinstance(packet, p.Disconnect)] == [0x93]
 
 
+@BOTH
+def test_identifiers_that_are_never_released_are_bounded(version: int) -> None:
+    wire = opened(version, terms=Terms(received_max=5, receive_maximum=3))
+    for start in (1, 4):
+        for packet_id in range(start, start + 3):
+            wire.send(publish(packet_id, 2))
+            for incoming in taken(wire):
+                wire.session.settled(incoming.ticket)
+        if start == 1:
+            wire = resumed(wire)
+            wire.got()
+    assert wire.closed().reason == 0x97
+    assert wire.session.state is not None
+    assert wire.session.state.received == {1, 2, 3, 4, 5}
+
+
 def test_a_refused_qos_2_message_frees_its_place() -> None:
     wire = opened(terms=Terms(receive_maximum=1))
     for packet_id in range(1, 5):

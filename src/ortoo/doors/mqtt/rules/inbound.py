@@ -65,6 +65,8 @@ class Inbound:
             if packet.packet_id in self._state.received:
                 self._answer(_Answer(packet.packet_id, 2, 0))
                 return
+            if len(self._state.received) >= self._terms.received_max:
+                raise MqttError(Code.QUOTA_EXCEEDED, "too many QoS 2 messages were sent and never released")
             self._state.received.add(packet.packet_id)
             self._unsettled_qos_2.add(packet.packet_id)
             self._output.changed()

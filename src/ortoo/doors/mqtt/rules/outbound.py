@@ -45,7 +45,8 @@ class Outbound:
         self._queue: deque[Delivery] = deque()
         self._queue_bytes = 0
         self._ids = {flight.ref: packet_id for packet_id, flight in state.in_flight.items()}
-        self._awaited: set[Ref] = set()  # under way when the last connection ended, and not delivered again yet
+        self._awaited: set[Ref] = set()  # under way when the last connection ended, and not sent again yet
+        self._again: deque[Delivery] = deque()  # those of them that the door has found, beyond what the client takes
 
     @property
     def credit(self) -> int:
@@ -140,11 +141,16 @@ class Outbound:
         if flight.stage is Stage.PUBCOMP:
             self._output.act(Acked(delivery.ref))  # the client has it; whoever delivers it did not hear of that
         elif delivery.ref in self._awaited:  # otherwise it is under way on this connection, and not sent twice
-            self._awaited.discard(delivery.ref)
-            # The QoS may have been another then, and the client would be confused by a change.
-            if not self._send(delivery, packet_id, True, now, 1 if flight.stage is Stage.PUBACK else 2):
-                self._abandon(packet_id)
+            self._again.append(delivery)
             self._drain(now)
+
+    def _send_again(self, delivery: Delivery, now: int) -> None:
+        """Under the same identifier. The QoS may have been another then, and the client would be confused by a change."""
+        self._awaited.discard(delivery.ref)
+        packet_id = self._ids[delivery.ref]
+        qos = 1 if self._state.in_flight[packet_id].stage is Stage.PUBACK else 2
+        if not self._send(delivery, packet_id, True, now, qos):
+            self._abandon(packet_id)
 
     def _send(self, delivery: Delivery, packet_id: int, dup: bool, now: int, qos: int | None = None) -> bool:
         """False where it cannot be sent to this client at all; the door has been told."""
@@ -204,9 +210,15 @@ class Outbound:
         del self._ids[flight.ref]
 
     def _drain(self, now: int) -> None:
+        """What is sent again goes first. What was not sent on this connection does not count in the client's window."""
+        in_flight, most = self._state.in_flight, self._agreement.receive_maximum
+        while self._again and len(in_flight) - len(self._awaited) < most:
+            delivery = self._again.popleft()
+            if delivery.ref in self._awaited:  # it may have been answered early, or forgotten
+                self._send_again(delivery, now)
         if self._awaited:
             return
-        while self._queue and len(self._state.in_flight) < self._agreement.receive_maximum:
+        while self._queue and len(in_flight) < most:
             delivery = self._queue.popleft()
             self._queue_bytes -= len(delivery.message.payload)
             self._begin(delivery, now)

@@ -23,6 +23,7 @@ class Terms(msgspec.Struct, frozen=True):
     aliases_out: int = 64  # that are used towards a client, if it allows as many
     keep_alive_max: int = 3_600  # seconds; clients that ask for more, or for none, are told this (MQTT 5)
     session_expiry_max: int = 7 * 86_400  # seconds
+    received_max: int = 10_000  # QoS 2 identifiers of one session that are not released, over all its connections
     subscriptions_max: int = 1_000  # of one session
     levels_max: int = 20_000  # of all filters of one session: each may be a node in an index
     connect_ms: int = 10_000  # until a CONNECT has to be there
