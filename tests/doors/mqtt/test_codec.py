@@ -57,7 +57,7 @@ def test_what_a_server_sends_is_read_as_it_was_meant(drawn: tuple[int, list[p.Pa
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=2),
     st.booleans(),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_reads_may_be_cut_anywhere(
     drawn: tuple[p.Connect, list[p.Packet]], places: list[int], mutations: list[tuple[int, int]], is_small: bool
 ) -> None:
@@ -72,7 +72,7 @@ def test_reads_may_be_cut_anywhere(
 
 
 @given(st.binary(max_size=60), st.sampled_from([None, *drawing.VERSIONS]), st.sampled_from(["server", "client"]))
-@settings(max_examples=1_000)
+@settings(max_examples=500)
 def test_any_bytes_are_packets_or_a_clean_error(data: bytes, version: int | None, side: Any) -> None:
     decoder = Decoder(1_000, side=side, version=version)
     decoder.feed(data)
@@ -85,7 +85,7 @@ def test_any_bytes_are_packets_or_a_clean_error(data: bytes, version: int | None
     st.sampled_from([None, *drawing.VERSIONS]),
     st.sampled_from(["server", "client"]),
 )
-@settings(max_examples=1_500)
+@settings(max_examples=600)
 def test_any_body_is_a_packet_or_a_clean_error(head: int, body: bytes, version: int | None, side: Any) -> None:
     decoder = Decoder(1_000, side=side, version=version)
     packets = decoder.feed(bytes((head, len(body))) + body)
@@ -112,7 +112,7 @@ def mutated(data: bytes, random: Random) -> bytes:
     versions.flatmap(lambda v: st.tuples(drawing.connects(v), st.lists(drawing.from_client(v), max_size=3))),
     st.integers(0, 2**32),
 )
-@settings(max_examples=600)
+@settings(max_examples=150)
 def test_what_was_damaged_is_told_cleanly(drawn: tuple[p.Connect, list[p.Packet]], seed: int) -> None:
     connect, others = drawn
     random = Random(seed)

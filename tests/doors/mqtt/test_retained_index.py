@@ -56,7 +56,7 @@ class Retaining(RuleBasedStateMachine):
 
 
 TestRetaining = Retaining.TestCase
-TestRetaining.settings = settings(max_examples=300, stateful_step_count=30)
+TestRetaining.settings = settings(max_examples=150, stateful_step_count=30)
 
 
 @given(st.sets(topics, max_size=12), st.lists(st.tuples(topics, st.booleans()), max_size=12), filters)

@@ -126,7 +126,7 @@ class Subscribing(RuleBasedStateMachine):
 
 
 TestSubscribing = Subscribing.TestCase
-TestSubscribing.settings = settings(max_examples=150, stateful_step_count=30)
+TestSubscribing.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def filled(*texts: str) -> Index:

@@ -61,8 +61,15 @@ def read_binary(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 
 def read_string(data: bytes, at: int, end: int) -> tuple[str, int]:
-    raw, at = read_binary(data, at, end)
-    return to_text(raw), at
+    """As `read_binary` and `to_text`, without the calls: properties are mostly strings."""
+    start = at + 2
+    if start > end:
+        raise cut_short()
+    at = start + (data[at] << 8 | data[at + 1])
+    if at > end:
+        raise cut_short()
+    raw = data[start:at]
+    return (raw.decode() if raw.isascii() and 0 not in raw else to_text(raw)), at
 
 
 def to_text(raw: bytes) -> str:

@@ -224,8 +224,6 @@ def parse(raw: bytes, kind: int) -> Properties:
 def _parse(raw: bytes, kind: int) -> Properties:
     allowed = _ALLOWED[kind]
     found: dict[str, Any] = {}
-    users: list[tuple[str, str]] = []
-    ids: list[int] = []
     at, end = 0, len(raw)
     while at < end:
         number = raw[at]
@@ -234,22 +232,21 @@ def _parse(raw: bytes, kind: int) -> Properties:
             raise malformed(f"the property 0x{number:02x} is unknown, or not one of this packet")
         name, read = place
         value, at = read(raw, at + 1, end)
-        if number == USER:
-            users.append(value)
-            if len(users) > COUNT_MAX:
-                raise MqttError(Code.QUOTA_EXCEEDED, f"a packet has more than {COUNT_MAX} user properties")
-        elif number == SUBSCRIPTION_ID:
-            ids.append(value)
-            if len(ids) > COUNT_MAX or (len(ids) > 1 and kind == Kind.SUBSCRIBE):
-                raise protocol_error("a packet has too many subscription identifiers")
+        if number in _REPEATING:
+            several = found.setdefault(name, [])
+            several.append(value)
+            if len(several) > COUNT_MAX:
+                raise MqttError(Code.QUOTA_EXCEEDED, f"a packet has more than {COUNT_MAX} of the property {name}")
         elif name in found:
             raise protocol_error(f"the property {name} comes twice")
         else:
             found[name] = value
-    if users:
-        found["user"] = tuple(users)
-    if ids:
-        found["subscription_ids"] = tuple(ids)
+    if "user" in found:
+        found["user"] = tuple(found["user"])
+    if "subscription_ids" in found:
+        found["subscription_ids"] = ids = tuple(found["subscription_ids"])
+        if len(ids) > 1 and kind == Kind.SUBSCRIBE:
+            raise protocol_error("a SUBSCRIBE has two subscription identifiers")
     return Properties(**found)
 
 
