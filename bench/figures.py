@@ -94,6 +94,15 @@ TARGETS = {
     ("disk, 10,000,000 pending plain", "replay, as columns"): Target(4_000_000),
     ("disk, 10,000,000 pending plain", "first message by time"): Target(20, "at most"),
     ("disk, 1,000,000 pending keyed", "restart"): Target(5_000, "at most"),
+    ("MQTT, packets", "3.1.1, QoS 0"): Target(500_000),
+    ("MQTT, packets", "3.1.1, QoS 1"): Target(500_000),
+    ("MQTT, packets", "5, QoS 0"): Target(500_000),
+    ("MQTT, packets", "5, QoS 1"): Target(500_000),
+    **{
+        ("MQTT, 100,000 subscriptions", f"{what}, {kind}"): Target(10, "at most")
+        for what in ("subscribe", "match first", "match again")
+        for kind in ("without wildcards", "with +", "with #")
+    },
     ("server, live in 100s", "ortoo"): Target(250_000),
     ("server, live in 100s", "ortoo ÷ best synced rival"): Target(5),
     ("server, live in 1000s", "ortoo"): Target(500_000),

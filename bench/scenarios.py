@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, disk, flat, memory, paths, traffic, turns
+from . import delayed, disk, flat, memory, mqtt, paths, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live.race import NAME as LIVE
@@ -44,6 +44,10 @@ def scenarios(race: Race) -> list[Scenario]:
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
+        Scenario(mqtt.PACKETS, mqtt.packets),
+        Scenario(mqtt.SESSIONS, mqtt.sessions),
+        Scenario(mqtt.SUBSCRIPTIONS, mqtt.subscriptions),
+        Scenario(mqtt.RETAINED, mqtt.retained),
         Scenario(LIVE, race.scenario),
         *(
             Scenario(part.NAME, part.scenario)

@@ -1,0 +1,237 @@
+"""Messages to a client: packet identifiers, the window that the client allows, topic aliases, and what waits for its turn.
+
+    QoS 1   PUBLISH ─▶ PUBACK                          done
+    QoS 2   PUBLISH ─▶ PUBREC ─▶ PUBREL ─▶ PUBCOMP     done; the message itself is with the client at PUBREC
+
+In a session that outlives its connection the identifier of a QoS 2 message is saved before it is sent, and that it was received
+before it is released: so it is neither sent under another identifier, nor again after it was released. Either would double it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code, protocol_error
+from ortoo.doors.mqtt.wire.encoding import encode
+from ortoo.doors.mqtt.wire.packets import Puback, Pubcomp, Pubrec, Pubrel
+from ortoo.doors.mqtt.wire.properties import Kind
+
+from .actions import Acked, Dropped, Redeliver, Unsent
+from .messages import Delivery, extra_properties
+from .output import Output
+from .state import InFlight, Ref, SessionState, Stage
+from .terms import Agreement, Terms
+
+# What an answer does to a delivery that waits: the next stage, None for the end. Anything else is a protocol error.
+_NEXT: Final[dict[tuple[Stage, Kind], Stage | None]] = {
+    (Stage.PUBACK, Kind.PUBACK): None,
+    (Stage.PUBREC, Kind.PUBREC): Stage.PUBCOMP,
+    (Stage.PUBCOMP, Kind.PUBREC): Stage.PUBCOMP,  # it did not get our PUBREL
+    (Stage.PUBCOMP, Kind.PUBCOMP): None,
+}
+
+
+class Outbound:
+    def __init__(self, state: SessionState, agreement: Agreement, terms: Terms, output: Output) -> None:
+        self._state = state
+        self._agreement = agreement
+        self._terms = terms
+        self._output = output
+        self._version = agreement.version
+        self._bytes_max = agreement.packet_bytes_max
+        self._aliases: dict[str, int] = {}
+        self._queue: deque[Delivery] = deque()
+        self._queue_bytes = 0
+        self._ids = {flight.ref: packet_id for packet_id, flight in state.in_flight.items()}
+        self._awaited: set[Ref] = set()  # under way when the last connection ended, and not sent again yet
+        self._again: deque[Delivery] = deque()  # those of them that the door has found, beyond what the client takes
+
+    @property
+    def credit(self) -> int:
+        """Deliveries of QoS 1 and 2 that would be sent at once."""
+        if self._queue or self._awaited:
+            return 0
+        return max(0, self._agreement.receive_maximum - len(self._state.in_flight))
+
+    def resume(self) -> None:
+        """What the last connection left: PUBREL again at once, messages when the door has found them."""
+        for packet_id, flight in self._state.in_flight.items():
+            if flight.stage is Stage.PUBCOMP:
+                self._output.send(encode(Pubrel(packet_id), self._version))
+            else:
+                self._awaited.add(flight.ref)
+        if self._awaited:
+            awaited = (flight.ref for flight in self._state.in_flight.values() if flight.ref in self._awaited)
+            self._output.act(Redeliver(tuple(awaited)))
+
+    def deliver(self, deliveries: Iterable[Delivery], now: int) -> None:
+        in_flight, most = self._state.in_flight, self._agreement.receive_maximum
+        for delivery in deliveries:
+            if delivery.qos == 0:
+                self._send(delivery, 0, False, now)
+            elif delivery.ref in self._ids:
+                self._deliver_again(delivery, now)
+            elif len(in_flight) < most and not self._queue and not self._awaited:
+                self._begin(delivery, now)
+            elif self._has_room(delivery):
+                self._queue.append(delivery)
+                self._queue_bytes += len(delivery.message.payload)
+            else:
+                self._output.act(Dropped(delivery.ref, Code.QUOTA_EXCEEDED))
+
+    def forget(self, ref: Ref, now: int) -> None:
+        """The message is gone: what was under way of it ends."""
+        packet_id = self._ids.get(ref)
+        if packet_id is not None and ref in self._awaited:
+            self._awaited.discard(ref)
+            self._abandon(packet_id)
+            self._drain(now)
+
+    def answered(self, packet: Puback | Pubrec | Pubcomp, now: int) -> None:
+        """By the client."""
+        kind, packet_id = packet.kind, packet.packet_id
+        flight = self._state.in_flight.get(packet_id)
+        if type(packet) is Puback and flight is not None and flight.stage is Stage.PUBACK and not self._awaited:
+            del self._state.in_flight[packet_id], self._ids[flight.ref]  # nearly always
+            self._output.act(Acked(flight.ref, packet.reason))
+            if self._queue:
+                self._drain(now)
+            return
+        if flight is None:
+            if kind == Kind.PUBREC:  # an answer to what we do not know any more
+                reason = Code.PACKET_ID_NOT_FOUND if self._version == V5 else 0
+                self._output.send(encode(Pubrel(packet_id, reason), self._version))
+            return
+        if (flight.stage, kind) not in _NEXT:
+            raise protocol_error(f"{kind.name} does not answer what was sent under the identifier {packet_id}")
+        is_refused = packet.reason >= FAILURE
+        stage = None if is_refused and kind == Kind.PUBREC else _NEXT[flight.stage, kind]
+        if flight.stage is not Stage.PUBCOMP:
+            self._awaited.discard(flight.ref)
+            self._output.act(Acked(flight.ref, packet.reason))
+        if stage is None:
+            self._end(packet_id)
+            self._drain(now)
+            return
+        self._state.in_flight[packet_id] = InFlight(flight.ref, stage)
+        self._output.send_after_save(encode(Pubrel(packet_id), self._version))
+
+    def close(self) -> None:
+        """What waits for its turn goes back."""
+        if self._queue:
+            self._output.act(Unsent(tuple(delivery.ref for delivery in self._queue)))
+            self._queue.clear()
+
+    # -- sending
+
+    def _begin(self, delivery: Delivery, now: int) -> None:
+        """The identifier is taken even if nothing is sent, for a moment."""
+        packet_id = self._next_id()
+        stage = Stage.PUBACK if delivery.qos == 1 else Stage.PUBREC
+        self._state.in_flight[packet_id] = InFlight(delivery.ref, stage)
+        self._ids[delivery.ref] = packet_id
+        if not self._send(delivery, packet_id, False, now):
+            self._end(packet_id)
+
+    def _deliver_again(self, delivery: Delivery, now: int) -> None:
+        packet_id = self._ids[delivery.ref]
+        flight = self._state.in_flight[packet_id]
+        if flight.stage is Stage.PUBCOMP:
+            self._output.act(Acked(delivery.ref))  # the client has it; whoever delivers it did not hear of that
+        elif delivery.ref in self._awaited:  # otherwise it is under way on this connection, and not sent twice
+            self._again.append(delivery)
+            self._drain(now)
+
+    def _send_again(self, delivery: Delivery, now: int) -> None:
+        """Under the same identifier. The QoS may have been another then, and the client would be confused by a change."""
+        self._awaited.discard(delivery.ref)
+        packet_id = self._ids[delivery.ref]
+        qos = 1 if self._state.in_flight[packet_id].stage is Stage.PUBACK else 2
+        if not self._send(delivery, packet_id, True, now, qos):
+            self._abandon(packet_id)
+
+    def _send(self, delivery: Delivery, packet_id: int, dup: bool, now: int, qos: int | None = None) -> bool:
+        """False where it cannot be sent to this client at all; the door has been told."""
+        message, qos = delivery.message, delivery.qos if qos is None else qos
+        seconds = None
+        if message.expires_at is not None:
+            seconds = max(0, message.expires_at - now + 999) // 1000
+            if seconds == 0 and not dup:  # what may be there already is not taken back
+                return self._drop(delivery, 0)
+        is_saved_first = qos == 2 and self._output.is_durable and not dup  # what is sent again was saved with CONNACK
+        alias = topic = None
+        if self._version == V5 and self._agreement.aliases_out and not is_saved_first:
+            alias, topic = self._alias(message.topic)
+        if dup or alias is not None or (self._version == V5 and (seconds is not None or delivery.ids)):
+            extra = extra_properties(seconds, delivery.ids, alias) if self._version == V5 else b""
+            name = message.topic if topic is None else topic
+            before, after = message.own_parts(self._version, qos, delivery.retain, dup=dup, topic=name, extra=extra)
+        else:
+            before, after = message.parts(self._version, qos, delivery.retain)
+        if self._bytes_max is not None and len(before) + len(after) + (2 if qos else 0) > self._bytes_max:
+            return self._drop(delivery, Code.PACKET_TOO_LARGE)
+        if alias is not None and topic:
+            self._aliases[topic] = alias
+        if qos == 0:
+            self._output.send(before + after)
+        elif is_saved_first:
+            self._output.send_after_save(before + packet_id.to_bytes(2, "big") + after)
+        else:
+            self._output.send(before + packet_id.to_bytes(2, "big") + after)
+        return True
+
+    def _alias(self, topic: str) -> tuple[int | None, str | None]:
+        """An alias, and the topic to be sent with it: none once the client knows it."""
+        alias = self._aliases.get(topic)
+        if alias is not None:
+            return alias, ""
+        if len(self._aliases) < self._agreement.aliases_out:
+            return len(self._aliases) + 1, topic
+        return None, None
+
+    def _drop(self, delivery: Delivery, reason: int) -> bool:
+        if delivery.qos:
+            self._output.act(Dropped(delivery.ref, reason))
+        return False
+
+    def _abandon(self, packet_id: int) -> None:
+        """The client may remember the identifier: that of a QoS 2 message has to be released before it is used again."""
+        flight = self._state.in_flight[packet_id]
+        if flight.stage is Stage.PUBACK:
+            self._end(packet_id)
+            return
+        self._state.in_flight[packet_id] = InFlight(flight.ref, Stage.PUBCOMP)
+        self._output.send_after_save(encode(Pubrel(packet_id), self._version))
+
+    def _end(self, packet_id: int) -> None:
+        flight = self._state.in_flight.pop(packet_id)
+        del self._ids[flight.ref]
+
+    def _drain(self, now: int) -> None:
+        """What is sent again goes first. What was not sent on this connection does not count in the client's window."""
+        in_flight, most = self._state.in_flight, self._agreement.receive_maximum
+        while self._again and len(in_flight) - len(self._awaited) < most:
+            delivery = self._again.popleft()
+            if delivery.ref in self._awaited:  # it may have been answered early, or forgotten
+                self._send_again(delivery, now)
+        if self._awaited:
+            return
+        while self._queue and len(in_flight) < most:
+            delivery = self._queue.popleft()
+            self._queue_bytes -= len(delivery.message.payload)
+            self._begin(delivery, now)
+
+    def _has_room(self, delivery: Delivery) -> bool:
+        size = self._queue_bytes + len(delivery.message.payload)
+        return len(self._queue) < self._terms.queue_max and (not self._queue or size <= self._terms.queue_bytes_max)
+
+    def _next_id(self) -> int:
+        """The window is smaller than the number of identifiers, so that one is free."""
+        packet_id = self._state.last_packet_id
+        while True:
+            packet_id = packet_id % 65_535 + 1
+            if packet_id not in self._state.in_flight:
+                self._state.last_packet_id = packet_id
+                return packet_id

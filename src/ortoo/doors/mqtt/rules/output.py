@@ -1,0 +1,79 @@
+"""What leaves a session: bytes for the client and actions for the door, both taken once per turn.
+
+Some packets promise something: that an identifier is forgotten, that a subscription is kept. Those of a session that outlives its
+connection wait for the next `Save`; one `Save` serves all that a turn has changed.
+"""
+
+from __future__ import annotations
+
+from .actions import Action, Save
+
+
+class Output:
+    def __init__(self) -> None:
+        self.is_durable = False
+        self._out: list[bytes] = []
+        self._held: list[tuple[int, bytes]] = []  # by the save that they wait for
+        self._actions: list[Action] = []
+        self._saves = 0
+        self._saved = 0
+        self._is_changed = False  # since the last save was asked for
+        self._barrier = 0  # the save that everything waits for
+        self._is_closed = False
+
+    def act(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def send(self, data: bytes) -> None:
+        if self._barrier > self._saved:
+            self._held.append((self._barrier, data))
+        elif not self._is_closed:
+            self._out.append(data)
+
+    def send_after_save(self, data: bytes) -> None:
+        if self.is_durable:
+            self._held.append((self._save(), data))
+        else:
+            self.send(data)
+
+    def send_first(self, data: bytes) -> None:
+        """The CONNACK: nothing goes before it."""
+        if self.is_durable:
+            self._barrier = self._save()
+        self.send(data)
+
+    def changed(self) -> None:
+        """What is to be saved has changed, though no packet waits for it."""
+        if self.is_durable:
+            self._save()
+
+    def saved(self, ticket: int) -> None:
+        self._saved = max(self._saved, ticket)
+        if not self._is_closed:
+            self._out += [data for wanted, data in self._held if wanted <= ticket]
+        self._held = [(wanted, data) for wanted, data in self._held if wanted > ticket]
+
+    def close(self, last: bytes = b"") -> None:
+        """Nothing is sent after this. Before the client was greeted, not even this."""
+        if last and self._barrier <= self._saved and not self._is_closed:
+            self._out.append(last)
+        self._is_closed = True
+        self._held.clear()
+
+    def take(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def take_actions(self) -> list[Action]:
+        if self._is_changed:
+            self._is_changed = False
+            self._actions.append(Save(self._saves))
+        taken, self._actions = self._actions, []
+        return taken
+
+    def _save(self) -> int:
+        if not self._is_changed:
+            self._is_changed = True
+            self._saves += 1
+        return self._saves

@@ -1,0 +1,70 @@
+"""What a session is between connections: one value that can be saved, and read again after a restart.
+
+A message is not in it, only a reference by which the door finds it again (`Ref`): in a persistent session its place in the inbox.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from ortoo.doors.mqtt.wire.packets import Subscription, Will
+
+Ref = int | str
+
+
+class Stage(IntEnum):
+    """What a delivery waits for."""
+
+    __hash__ = int.__hash__  # quicker than that of an Enum
+
+    PUBACK = 1
+    PUBREC = 2
+    PUBCOMP = 3
+
+
+class InFlight(msgspec.Struct, frozen=True, array_like=True):
+    ref: Ref
+    stage: Stage
+
+
+class Subscribed(msgspec.Struct, frozen=True, array_like=True):
+    """A filter with its options; `qos` of these is the one that was granted."""
+
+    options: Subscription
+    id: int | None = None
+
+
+class SessionState(msgspec.Struct):
+    """`received` are identifiers of QoS 2 messages that were taken and not released; `in_flight` is in the order of sending.
+
+    `will_at` and `expires_at` are milliseconds, and None while it is connected, or where there is nothing to wait for.
+    """
+
+    client_id: str
+    expiry: int = 0  # seconds
+    is_connected: bool = True
+    subscriptions: dict[str, Subscribed] = msgspec.field(default_factory=dict)
+    received: set[int] = msgspec.field(default_factory=set)
+    in_flight: dict[int, InFlight] = msgspec.field(default_factory=dict)
+    last_packet_id: int = 0
+    will: Will | None = None
+    will_at: int | None = None
+    expires_at: int | None = None
+
+    @property
+    def levels(self) -> int:
+        return sum(text.count("/") + 1 for text in self.subscriptions)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(SessionState)
+
+
+def save(state: SessionState) -> bytes:
+    return _encoder.encode(state)
+
+
+def restore(saved: bytes) -> SessionState:
+    return _decoder.decode(saved)
