@@ -10,6 +10,7 @@ import ast
 import asyncio
 import inspect
 import re
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import CodeType
@@ -79,6 +80,7 @@ def test_the_snippet_runs_and_keeps_its_promises(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["snippet.py"])  # not what the tests were started with
     if "localhost:" in snippet.source:
         snippet = snippet._replace(source=request.getfixturevalue("served").at_home(snippet.source))
     run(snippet)
