@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from ortoo.engine.dedup import split
 from ortoo.engine.settle_by_id import DedupIds, leased_in
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
@@ -44,7 +45,7 @@ class _Index:
 
     def __init__(self) -> None:
         self.read: dict[int, OffsetSet] = {}  # by partition, of which messages the ids are here
-        self.ids: dict[str, tuple[MessageRef, ...]] = {}  # an id may have been used again, past its window
+        self.ids: dict[str, list[MessageRef]] = {}  # an id may have been used again: by another key, or past its window
         self.alone = asyncio.Lock()
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class _Index:
     def add(self, topic: TopicId, partition: int, columns: Columns) -> None:
         for offset, dedup_id in zip(columns.offsets, columns.dedup_ids or (), strict=False):
             if dedup_id is not None:
-                self.ids[dedup_id] = (*self.ids.get(dedup_id, ()), MessageRef(topic, partition, offset))
+                self.ids.setdefault(dedup_id, []).append(MessageRef(topic, partition, offset))
 
     def note_read(self, partition: int, offsets: OffsetSet) -> None:
         self.read[partition] = self.read[partition] | offsets if partition in self.read else offsets
@@ -64,7 +65,7 @@ class _Index:
             partition: read & leased[partition] for partition, read in self.read.items() if partition in leased
         }
         kept = {
-            dedup_id: tuple(ref for ref in refs if ref.offset in self.read.get(ref.partition, ()))
+            dedup_id: [ref for ref in refs if ref.offset in self.read.get(ref.partition, ())]
             for dedup_id, refs in self.ids.items()
         }
         self.ids = {dedup_id: refs for dedup_id, refs in kept.items() if refs}
@@ -101,13 +102,16 @@ class LeasedIds:
             finally:
                 self._kept += len(index) - before
             turns = Turns()
-            for dedup_id in missing & index.ids.keys():
-                for ref in index.ids[dedup_id]:
-                    wanted.add_leased(dedup_id, ref, topic)
-                await turns.worked(_FOUND_COST)
+            for name in missing:
+                for ref in index.ids.get(split(name)[0], ()):
+                    wanted.add_leased(name, ref, topic)
+                    await turns.worked(_FOUND_COST)
 
     async def _read_on(self, index: _Index, topic: Topic, group: str, missing: set[str], wanted: DedupIds) -> None:
         """What was leased since, and was not read yet."""
+        names: dict[str, list[str]] = {}
+        for name in missing:
+            names.setdefault(split(name)[0], []).append(name)
         leased = {partition: offsets.copy() for partition, offsets in leased_in(topic, group)}
         count = sum(map(len, leased.values()))
         if len(index) > 2 * count + _FEW:
@@ -124,8 +128,8 @@ class LeasedIds:
                     index.note_read(partition, some)
                 else:  # not kept: whoever asks next reads them again
                     for offset, dedup_id in zip(columns.offsets, columns.dedup_ids or (), strict=False):
-                        if dedup_id in missing:
-                            wanted.add_leased(dedup_id, MessageRef(topic.id, partition, offset), topic)
+                        for name in names.get(dedup_id or "", ()):
+                            wanted.add_leased(name, MessageRef(topic.id, partition, offset), topic)
                 await asyncio.sleep(0)
 
     def _make_room(self, index: _Index, count: int) -> None:

@@ -52,6 +52,16 @@ def without_key(name: str) -> str:
     return name[:-_SUFFIX_CHARS]
 
 
+def split(name: str) -> tuple[str, int | None]:
+    """An id, and the hash of the key that it is said to be of, if it is."""
+    if name[-_SUFFIX_CHARS : 1 - _SUFFIX_CHARS] != "\x1f":
+        return name, None
+    try:
+        return without_key(name), int(name[1 - _SUFFIX_CHARS :], 16)
+    except ValueError:
+        return name, None
+
+
 class DedupTable:
     """Of one topic; bounded by age and by count.
 
@@ -94,12 +104,12 @@ class DedupTable:
         return MessageRef(self._topic, known[1], known[2])
 
     def find_many(self, dedup_ids: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
-        """Those that are remembered; of ids that each key has for itself, the latest."""
-        if not self._latest:
-            return self._find_names(dedup_ids, now, window_ms)
-        names = {self._latest[dedup_id]: dedup_id for dedup_id in self._latest.keys() & dedup_ids}
-        found = self._find_names(names.keys(), now, window_ms)
-        return {names[name]: ref for name, ref in found.items()}
+        """Those that are remembered; of ids that each key has for itself, that of the key it is named with, or the latest."""
+        found = self._find_names(dedup_ids, now, window_ms)
+        if self._latest and len(found) < len(dedup_ids):
+            names = {self._latest[dedup_id]: dedup_id for dedup_id in self._latest.keys() & dedup_ids}
+            found |= {names[name]: ref for name, ref in self._find_names(names.keys(), now, window_ms).items()}
+        return found
 
     def _find_names(self, names: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
         over, seen = max(now - window_ms, self.outdated), self.seen

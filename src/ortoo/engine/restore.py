@@ -160,18 +160,18 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
 
 def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:
     found = [
-        (at, dedup_id, TopicId(topic_id), partition, offset)
+        (at, TopicId(topic_id), partition, offset, dedup_id)
         for topic_id, known in ids.items()
         for dedup_id, at, partition, offset in known
     ]
     for log in logs:
         names = _names(state, log)
         found += [
-            (at, name, log.topic, log.partition, offset)
+            (at, log.topic, log.partition, offset, name)
             for name, (_, at, offset) in zip(names, log.dedup_ids, strict=True)
         ]
-    found.sort()  # tables are ordered by age, and what topics share belongs to the last
-    for at, dedup_id, topic_id, partition, offset in found:
+    found.sort()  # as they came: tables are ordered by age, and the last with an id counts
+    for at, topic_id, partition, offset, dedup_id in found:
         topic = state.topics.get(topic_id)
         if topic is not None and not topic.dedup.is_forgotten((at, partition, offset)):
             state.remember_dedup_ids(topic, (dedup_id,), ((at, partition, offset),))

@@ -17,6 +17,7 @@ from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import IdState
 
 from .decision import Decision
+from .dedup import split
 from .group import Group
 from .leases import LeaseState
 from .publish import check_healthy
@@ -219,6 +220,7 @@ class DedupIds:
 
     def __init__(self, group: str | None, ids: Iterable[str], holder: Holder | None = None) -> None:
         self.wanted = set(ids)
+        self._have_keys = any(split(name)[1] is not None for name in self.wanted)
         self.refs: dict[str, MessageRef] = {}
         self._group = group
         self._holder = holder
@@ -230,12 +232,19 @@ class DedupIds:
 
     def look_into(self, topic: Topic, now: int) -> None:
         """What the topic remembers. It costs no more than what is wanted, or what there is."""
-        found = topic.dedup.find_many(self.wanted, now, topic.dedup_window_ms)
+        found = self._remembered(topic, now)
         if not self.refs:
             self.refs, self._homes = found, dict.fromkeys(found, topic)
             return
         for dedup_id, ref in found.items():
             self._add(dedup_id, ref, topic)
+
+    def _remembered(self, topic: Topic, now: int) -> dict[str, MessageRef]:
+        find, window_ms = topic.dedup.find_many, topic.dedup_window_ms
+        if topic.config.dedup_scope == "key" or not self._have_keys:
+            return find(self.wanted, now, window_ms)
+        plain = {split(name)[0]: name for name in self.wanted}  # an id is of one key there
+        return {plain[dedup_id]: ref for dedup_id, ref in find(plain.keys(), now, window_ms).items()}
 
     def _add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         before = self.refs.get(dedup_id)
@@ -244,12 +253,18 @@ class DedupIds:
             self._homes[dedup_id] = topic
 
     def add_leased(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
-        """Only if it is."""
-        if self._is_leased(topic, ref):
+        """Only if it is, and of the key that is named."""
+        if self._is_leased(topic, ref) and _has_key(topic, ref, split(dedup_id)[1]):
             self._add(dedup_id, ref, topic)
 
     def _is_leased(self, topic: Topic, ref: MessageRef) -> bool:
         return is_leased(topic, self._group, ref) if self._holder is None else self._holder.holds(ref)
+
+
+def _has_key(topic: Topic, ref: MessageRef, key: int | None) -> bool:
+    return (
+        key is None or topic.config.dedup_scope != "key" or topic.partitions[ref.partition].keys.at(ref.offset) == key
+    )
 
 
 def is_leased(topic: Topic, group: str | None, ref: MessageRef) -> bool:

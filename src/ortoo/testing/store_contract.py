@@ -110,6 +110,7 @@ class StoreContract:
             headers=[None, {}, {"a": "b", "ü": ""}],
             priorities=[0, 5, 9],
             json=[False, True, False],
+            dedup_ids=[None, "", "ид"],
         )
         await store.append([published(0, [b"plain"]), published(1, batch.values, batch=batch)])
         columns = await store.read(T1, 0, [0, 1, 2, 3])
@@ -118,6 +119,17 @@ class StoreContract:
         assert [headers or None for headers in columns.headers or []] == [None, None, None, {"a": "b", "ü": ""}]
         assert columns.priorities == [5, 0, 5, 9]
         assert columns.json == [False, False, True, False]
+        assert columns.dedup_ids == [None, None, "", "ид"]
+        await store.close()
+
+    async def test_keeps_every_column_of_many_at_once(self) -> None:
+        """Which may be kept in another way than few."""
+        store, count = await self._opened(), 1_000
+        texts = [f"{number}" for number in range(count)]
+        batch = Batch([text.encode() for text in texts], keys=list(texts), dedup_ids=list(texts), json=[True] * count)
+        await store.append([published(0, batch.values, batch=batch)])
+        columns = await store.read(T1, 0, range(count))
+        assert (columns.keys, columns.dedup_ids, columns.json) == (texts, texts, [True] * count)
         await store.close()
 
     async def test_keeps_who_published_each_message(self) -> None:

@@ -325,3 +325,48 @@ async def test_clearing_a_partition_takes_a_commit_for_many(tmp_path: Path, monk
         assert (answer["count"], answer["partition"]) == (1_000, "A")
         assert len(commits) <= 20
         assert [message["partition"] for message in await home.pop("q", batch=1)] == ["B"]
+
+
+async def two_partitions(home: Home) -> dict[str, dict[str, Any]]:
+    """The same id in both, popped together."""
+    for partition in ("one", "two"):
+        await home.push("q", partition, partition=partition, transactionId="same")
+    popped = await home.pop("q", batch=10, partitions=2)
+    assert len({message["leaseId"] for message in popped}) == 1
+    return {message["partition"]: message for message in popped}
+
+
+async def in_state(home: Home, status: str) -> list[Any]:
+    return sorted(data(await home.get("/messages", queue="q", status=status)))
+
+
+def named(message: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: message[name] for name in ("transactionId", "partitionId", *names)}
+
+
+@pytest.mark.parametrize("has_lease", [True, False])
+async def test_an_ack_is_of_the_partition_that_it_names(home: Home, has_lease: bool) -> None:
+    messages = await two_partitions(home)
+    names = ["leaseId"] if has_lease else []
+    acks = [
+        named(messages["one"], *names) | {"status": "completed"},
+        named(messages["two"], *names) | {"status": "failed"},
+    ]
+    results = await home.post("/ack/batch", {"acknowledgments": acks})
+    assert [result["success"] for result in results] == [True, True]
+    assert await in_state(home, "completed") == ["one"]
+    assert await in_state(home, "pending") == ["two"]
+
+
+async def test_a_transaction_acks_in_the_partition_that_it_names(home: Home) -> None:
+    messages = await two_partitions(home)
+    step = {"type": "ack", "status": "completed", **named(messages["one"], "leaseId")}
+    assert (await home.post("/transaction", {"operations": [step]}))["success"] is True
+    assert await in_state(home, "completed") == ["one"]
+    assert await in_state(home, "processing") == ["two"]
+
+
+async def test_a_trace_is_of_the_partition_that_it_names(home: Home) -> None:
+    messages = await two_partitions(home)
+    traces = [await home.get(f"/traces/{one['partitionId']}/same") for one in messages.values()]
+    assert len({trace[0]["id"] for trace in traces}) == 2

@@ -24,11 +24,11 @@ from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Extend, SettleById
 from ortoo.model.errors import InvalidError, NotFoundError
-from ortoo.model.names import LeaseRef, MessageRef, TopicId
+from ortoo.model.names import LeaseRef, MessageRef
 from ortoo.model.queries import FindMessages
 from ortoo.model.replies import IdState
 
-from .places import LeaseName, queue_of
+from .places import LeaseName, name_in, queue_of
 from .popping import group_name
 from .shapes import Ack, AckBatchBody, ExtendBody
 
@@ -43,7 +43,6 @@ _OUTCOMES: dict[str, Literal["ack", "nack", "reject"]] = {
 }
 _transaction_id, _status_sent = attrgetter("transaction_id"), attrgetter("status")
 _beside = attrgetter("status", "lease_id", "partition_id", "consumer_group")
-_NO_PLACE = MessageRef(TopicId(0), 0, 0)
 _NOWHERE = ""  # in the place of a queue that is not there
 _NO_LEASE = "Invalid or expired lease: the message is not leased any more"
 _NO_MESSAGE = "There is no message with this transactionId"
@@ -177,10 +176,12 @@ class Finder:
             raise NotFoundError("there is no queue with this partition or lease any more")
         return queue
 
-    async def refs(self, ids: Sequence[str], queue: str | None, group: str | None) -> list[MessageRef | None]:
+    async def refs(
+        self, ids: Sequence[str], partition: str | None, queue: str | None, group: str | None
+    ) -> list[MessageRef | None]:
         """None where there is no such message, as far as is remembered."""
         refs = from_uuids(ids)
-        named = [text for text, ref in zip(ids, refs, strict=True) if ref is None]
+        named = [name_in(partition, text) for text, ref in zip(ids, refs, strict=True) if ref is None]
         if not named:
             return refs
         places = await self._link.ask(FindMessages(self.namespace, named, queue, group))
@@ -190,7 +191,7 @@ class Finder:
         return [next(found) if ref is None else ref for ref in refs]
 
 
-Bucket = tuple[str | None, str | None, str]  # the lease, the queue and the group that acks name alike
+Bucket = tuple[str | None, str | None, str | None, str]  # lease, partition, queue and group that acks name alike
 
 
 class Acks:
@@ -224,7 +225,7 @@ class Acks:
                 if lease:
                     LeaseName(lease)
                 continue
-            bucket = lease or None, queues[place], group_name(group or self._group)
+            bucket = lease or None, partition or None, queues[place], group_name(group or self._group)
             (completed if _outcome(status) == "ack" else failed).setdefault(bucket, []).extend(some)
         for bucket, some in completed.items():
             await self._complete(bucket, some)
@@ -251,9 +252,9 @@ class Acks:
         return [self._acks[row].transaction_id or "" for row in rows]
 
     async def _complete(self, bucket: Bucket, rows: Sequence[int]) -> None:
-        lease, queue, group = bucket
+        lease, partition, queue, group = bucket
         ids = self._ids(rows)
-        named = [ref or text for ref, text in zip(from_uuids(ids), ids, strict=True)]
+        named = [ref or name_in(partition, text) for ref, text in zip(from_uuids(ids), ids, strict=True)]
         ref = None if lease is None else LeaseName(lease).ref
         command = SettleById("ack", named, group, self._find.namespace, queue, lease=ref)
         states: list[IdState] = await self._link.call(command)
@@ -265,25 +266,30 @@ class Acks:
 
     async def _fail(self, bucket: Bucket, rows: Sequence[int]) -> None:
         """Each by itself, the last one first; they are asked for one behind the other, and become durable together."""
-        lease, queue, group = bucket
-        refs = await self._find.refs(self._ids(rows), queue, group)
+        lease, partition, queue, group = bucket
+        names = [name_in(partition, text) for text in self._ids(rows)]
+        refs = await self._find.refs(self._ids(rows), partition, queue, group)
         held = None if lease is None else LeaseName(lease).ref
-        found = [(ref or _NO_PLACE, row) for ref, row in zip(refs, rows, strict=True)]
-        found.sort(key=lambda pair: pair[0][1:], reverse=True)
+        found = [(ref, name, row) for ref, name, row in zip(refs, names, rows, strict=True) if ref is not None]
+        found.sort(key=lambda one: one[0][1:], reverse=True)
         left = iter(found)
         while some := list(islice(left, _AT_ONCE)):
-            works = [self._fail_one(held, queue, group, row) for _, row in some]
+            works = [self._fail_one(held, queue, group, *one) for one in some]
             for answer in await asyncio.gather(*works, return_exceptions=True):
                 if isinstance(answer, BaseException):
                     raise answer
 
-    async def _fail_one(self, lease: LeaseRef | None, queue: str | None, group: str, row: int) -> None:
+    async def _fail_one(
+        self, lease: LeaseRef | None, queue: str | None, group: str, ref: MessageRef, name: str, row: int
+    ) -> None:
         one = self._acks[row]
-        outcome, text = outcome_of(one), transaction_id_of(one)
+        outcome = outcome_of(one)
         delay_ms = 0 if outcome == "nack" else None
-        named = from_uuid(text) or text
-        command = SettleById(outcome, [named], group, self._find.namespace, queue, one.error, delay_ms, lease)
-        [self._states[row]] = await self._link.call(command)
+        command = SettleById(outcome, [ref], group, self._find.namespace, queue, one.error, delay_ms, lease)
+        [state] = await self._link.call(command)
+        if state == "lost" and from_uuid(one.transaction_id or "") is None:  # another of that name may be leased
+            [state] = await self._link.call(msgspec.structs.replace(command, ids=[name]))
+        self._states[row] = state
 
 
 async def extend(call: Call) -> Extended:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ortoo.client.dead_letters import DeadLetters
 from ortoo.client.dead_letters import Letter as BriefLetter
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.ids import from_uuid, to_uuid
+from ortoo.dialects.ids import to_uuid
 from ortoo.dialects.rendering import in_parts, write_list
 from ortoo.dialects.times import instant_text, parse_instant, to_count
 from ortoo.doors.http.answers import Streaming
@@ -32,7 +32,7 @@ from .acking import Finder
 from .options import DEFAULT_PARTITION, options_of, shown
 from .places import partition_id
 from .popping import group_name, shown_value, transaction_ids
-from .scanning import each_page, keys_of
+from .scanning import keys_of
 from .shapes import DlqQuery, GroupQuery, MessagesQuery
 
 LIST_MAX = 1_000
@@ -225,10 +225,8 @@ async def _find(call: Call) -> MessageRef:
         queue = finder.queue_named(partition, None)
     except NotFoundError:
         raise NotFoundError("Message not found") from None
-    [ref] = await finder.refs([given], queue, None)
-    if ref is not None and partition is not None and queue is not None and not await _is_in(call, ref, partition):
-        ref = None if from_uuid(given) else await _search(call, TopicName(finder.namespace, queue), partition, given)
-    if ref is None:
+    [ref] = await finder.refs([given], partition, queue, None)
+    if ref is None or (partition is not None and not await _is_in(call, ref, partition)):
         raise NotFoundError("Message not found")
     return ref
 
@@ -236,20 +234,6 @@ async def _find(call: Call) -> MessageRef:
 async def _is_in(call: Call, ref: MessageRef, partition: str) -> bool:
     page = (await call.link.ask(GetMessage(ref))).page
     return partition_id(page.topic_id, keys_of(page)[0]) == partition
-
-
-async def _search(call: Call, topic: TopicName, partition: str, given: str) -> MessageRef | None:
-    """Another partition has a message of this name, too: the newest of this one, of as many as are looked through."""
-    found, looked = None, 0
-    async for page in each_page(call.link, topic):
-        names = page.columns.dedup_ids or []
-        for row in [row for row, name in enumerate(names) if name == given]:
-            if partition_id(page.topic_id, keys_of(page)[row]) == partition:
-                found = MessageRef(page.topic_id, page.partition, page.columns.offsets[row])
-        looked += len(page.columns)
-        if looked >= _SEARCHED_MAX:
-            break
-    return found
 
 
 async def _look(call: Call) -> tuple[MessageFound, TopicConfig]:

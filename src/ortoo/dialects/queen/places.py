@@ -29,6 +29,11 @@ def partition_id(topic: TopicId, key: str) -> str:
     return f"{topic}.{xxh3_64_hexdigest(key.encode())}"
 
 
+def name_in(partition: str | None, transaction_id: str) -> str:
+    """What the heart calls a transactionId, which is of its partition: with the hash of the key."""
+    return f"{transaction_id}\x1f{partition.rpartition('.')[2]}" if partition else transaction_id
+
+
 def queue_of(link: AuthorizedLink, partition: str, namespace: str) -> str | None:
     """The queue of a partition; None when it is not known, which is also what others' are."""
     found = _PARTITION_ID.fullmatch(partition)

@@ -68,7 +68,7 @@ async def of_message(call: Call) -> bytes:
     queue = queue_of(call.link, partition, namespace_of(call.link))
     if queue is None:
         return _encode([])
-    [ref] = await Finder(call.link).refs([given], queue, None)
+    [ref] = await Finder(call.link).refs([given], partition, queue, None)
     name = None if ref is None else call.link.name_of(ref.topic)
     if ref is None or name is None or name.name != queue:
         return _encode([])

@@ -105,7 +105,7 @@ async def _runs(link: AuthorizedLink, acks: Sequence[Ack], required: Sequence[st
     for (_, group), some in by_place.items():
         await turns.worked(_PLACE_COST)
         queue = find.queue_of(some[0])
-        refs = await find.refs([transaction_id_of(one) for one in some], queue, group)
+        refs = await find.refs([transaction_id_of(one) for one in some], some[0].partition_id, queue, group)
         for one, ref in zip(some, refs, strict=True):
             await turns.worked(_ACK_COST)
             if ref is None:

@@ -56,7 +56,7 @@ class RecentStretch(Stretch):
         batch = record.batch
         self.values, self.timestamps = batch.values, [record.at] * record.count
         self.keys, self.headers, self.priorities, self.json = batch.keys, batch.headers, batch.priorities, batch.json
-        self.publishers = record.publishers
+        self.dedup_ids, self.publishers = batch.dedup_ids, record.publishers
         self.is_full = True
 
 
