@@ -4,6 +4,7 @@ else is told, and nothing is lost.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -49,8 +50,10 @@ class Mistakes:
             return
         left, traced = self._random.randrange(15), sys.gettrace()
 
-        def count(_frame: FrameType, _event: str, _argument: object) -> None:
+        def count(frame: FrameType, _event: str, _argument: object) -> None:
             nonlocal left
+            if frame.f_code.co_flags & inspect.CO_GENERATOR:  # perhaps it is thrown away: then nobody would hear of the mistake
+                return
             left -= 1
             if left < 0:
                 self.made += 1
