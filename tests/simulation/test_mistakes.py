@@ -52,7 +52,9 @@ class Mistakes:
 
         def count(frame: FrameType, _event: str, _argument: object) -> None:
             nonlocal left
-            if frame.f_code.co_flags & inspect.CO_GENERATOR:  # perhaps it is thrown away: then nobody would hear of the mistake
+            if (
+                frame.f_code.co_flags & inspect.CO_GENERATOR
+            ):  # perhaps it is thrown away: then nobody would hear of the mistake
                 return
             left -= 1
             if left < 0:

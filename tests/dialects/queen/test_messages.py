@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from ortoo.dialects.queen.popping import transaction_ids
 from ortoo.model.records import Record
+from ortoo.model.replies import Columns
 from ortoo.stores.disk import open_directory
 from tests.dialects.queen.home import Home, serving
 
@@ -370,3 +372,9 @@ async def test_a_trace_is_of_the_partition_that_it_names(home: Home) -> None:
     messages = await two_partitions(home)
     traces = [await home.get(f"/traces/{one['partitionId']}/same") for one in messages.values()]
     assert len({trace[0]["id"] for trace in traces}) == 2
+
+
+def test_a_name_that_was_used_again_is_popped_once() -> None:
+    """Else an ack of the one would settle the other."""
+    columns = Columns(range(4), [b""] * 4, [0] * 4, keys=["a", "b", "a", "a"], dedup_ids=["x", "x", "y", "x"])
+    assert transaction_ids(columns, ["0", "1", "2", "3"]) == ["0", "x", "y", "x"]

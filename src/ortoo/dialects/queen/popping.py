@@ -243,10 +243,19 @@ def transaction_ids(columns: Columns, ids: list[str]) -> list[str]:
     if columns.dedup_ids is None:
         return ids
     given = [name or made for name, made in zip(columns.dedup_ids, ids, strict=True)]
+    if len(set(given)) < len(given):
+        given = _told_apart(given, columns.keys or [None] * len(given), ids)
     if not any(name[14:15] == "8" for name in given):
         return given
     places = from_uuids(given)
     return [name if place is None else made for name, place, made in zip(given, places, ids, strict=True)]
+
+
+def _told_apart(given: list[str], keys: list[str | None], ids: list[str]) -> list[str]:
+    """A name that a partition has twice, past the time that it is remembered, is that of the last."""
+    lasts = {place: row for row, place in enumerate(zip(keys, given, strict=True))}
+    pairs = enumerate(zip(keys, given, strict=True))
+    return [place[1] if lasts[place] == row else ids[row] for row, place in pairs]
 
 
 def shown_values(values: list[bytes], json: list[bool] | None) -> list[Raw]:
