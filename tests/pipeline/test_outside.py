@@ -15,7 +15,7 @@ import ortoo
 from ortoo import SyncQueue
 from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from ortoo.stores.disk import log as disk_log
-from ortoo.stores.disk import merging, new_frames
+from ortoo.stores.disk import new_frames
 
 pytest.importorskip("pyspark")
 
@@ -174,28 +174,6 @@ def test_times_mean_the_same_as_to_the_queue(data: Path, queue: SyncQueue, flush
     times = {message.timestamp for message in queue.read("orders")}
     for time in {time + step for time in times for step in (-0.001, 0, 0.001)} | {0.0, 9e9}:
         assert files.at("orders", time) == queue.offsets("orders", time=time)
-
-
-@pytest.mark.usefixtures("small_segments")
-def test_what_was_superseded_is_left_out_also_when_its_segments_are_merged(
-    data: Path, queue: SyncQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merging, "FEW", 2)
-    queue.create_topic("state", partitions=1, keep="latest")
-    for number in range(60):
-        queue.publish_many("state", [ortoo.Message(str(number).encode(), key=key) for key in ("a", f"k{number % 7}")])
-        if number % 15 == 14:
-            checkpoint(queue)
-            live = {message.offset: message.value for message in queue.read("state")}
-            assert len(live) == 8
-            rows = read(path=str(data), subscribe="state")
-            assert {row["offset"]: row["value"] for row in rows} == live
-            some = sorted(live)[3]
-            assert [
-                row["offset"]
-                for row in read(path=str(data), subscribe="state", startingOffsets=f'{{"state":{{"0":{some}}}}}')
-            ] == [offset for offset in sorted(live) if offset >= some]
-    assert sum(path.stat().st_size for path in data.glob("logs/*/*/*.seg")) < 3_000
 
 
 def test_deleted_messages_are_left_out(data: Path, queue: SyncQueue) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -12,7 +11,6 @@ import pytest
 
 import ortoo
 from ortoo import Message, OrtooError, Queue
-from ortoo.app.repair import repair_directory
 from ortoo.broker import Broker
 from ortoo.model.names import TopicId
 from ortoo.stores.disk import DiskStore, merging, new_frames
@@ -49,9 +47,7 @@ async def fill(queue: Queue, rounds: int = 7, start: int = 0) -> None:
 
 
 async def kept(queue: Queue) -> dict[str | None, bytes]:
-    found = [(message.key, message.value) async for message in queue.read("state")]
-    assert len(dict(found)) == len(found)
-    return dict(found)
+    return {message.key: message.value async for message in queue.read("state")}
 
 
 def expected(rounds: int) -> dict[str, bytes]:
@@ -188,38 +184,6 @@ async def test_dedup_ids_outlive_what_was_superseded(site: Site) -> None:
     assert (await kept(queue))["hot 0"] == expected(COLD)["hot 0"]
 
 
-@pytest.mark.parametrize("has_checkpoint", [False, True])
-async def test_which_message_is_the_latest_is_known_after_a_restart(site: Site, has_checkpoint: bool) -> None:
-    queue = await make(site, partitions=3)
-    await fill(queue, 2)
-    if has_checkpoint:
-        await site.checkpoint()
-    queue = await site.open()
-    broker = site.broker
-    assert broker is not None
-    [topic] = [one for one in broker.state.topics.values() if one.latest is not None]
-    assert topic.latest is not None
-    assert len(topic.latest.places) == len(expected(2))
-    await queue.publish("state", b"new", key="cold 0")
-    await queue.publish("state", b"newer", key="hot 3")
-    assert await kept(queue) == expected(2) | {"cold 0": b"new", "hot 3": b"newer"}
-    queue = await site.open()
-    assert await kept(queue) == expected(2) | {"cold 0": b"new", "hot 3": b"newer"}
-
-
-async def test_a_crash_between_a_message_and_what_it_supersedes_is_made_good(site: Site) -> None:
-    queue = await make(site)
-    await queue.publish("state", b"1", key="k")
-    await queue.publish("state", b"2", key="k")
-    site.disk.plan = lambda *_: "crash before"  # what it superseded is not written any more
-    assert site.broker is not None
-    site.broker._commits.pending.records.clear()
-    site.disk.power_off()
-    site.disk.plan = lambda *_: "none"
-    queue = await site.open()
-    assert await kept(queue) == {"k": b"2"}
-
-
 async def test_a_deleted_message_is_removed_from_the_disk_in_any_topic(site: Site) -> None:
     queue = await site.open()
     await queue.create_topic("orders", partitions=1)
@@ -258,36 +222,3 @@ async def test_a_reader_from_outside_finds_what_was_merged(tmp_path: Path) -> No
             assert {o: v for o, v in names.items() if o >= start}.items() <= found.items()
             assert min(found) >= start
         assert outside.first_at(topic, 0, 1 << 50) == 7 * 101
-
-
-async def test_a_repair_brings_nothing_back_and_calls_nothing_lost(tmp_path: Path) -> None:
-    """Neither with the state, nor without it: history tells what was superseded, too."""
-    async with ortoo.open(tmp_path / "data") as queue:
-        await queue.create_topic("state", partitions=1, keep="latest", retention_seconds=None)
-        await fill(queue, COLD)
-        broker = queue._link
-        assert isinstance(broker, Broker)
-        store = broker.store
-        assert isinstance(store, DiskStore)
-        store._flush_bytes = 0
-        await store.checkpoint(broker.engine.snapshot(), broker.now())
-        assert store._checkpointing is not None
-        await store._checkpointing
-    for name, damage in (("with", False), ("without", True)):
-        shutil.copytree(tmp_path / "data", tmp_path / name)
-        if damage:
-            for path in (tmp_path / name).glob("checkpoint/*"):
-                path.unlink()
-        done = repair_directory(tmp_path / name, None)
-        assert [loss for loss in done.losses if loss.certain] == []
-        async with ortoo.open(tmp_path / name) as queue:
-            found = {
-                message.offset: message.value
-                async for message in queue.read("state" if not damage else await only(queue))
-            }
-            assert sorted(found.values()) == sorted(expected(COLD).values())
-
-
-async def only(queue: Queue) -> str:
-    [topic] = await queue.topics()
-    return topic.name
