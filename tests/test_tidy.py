@@ -46,7 +46,6 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/stores/disk/flushing.py",
     "src/ortoo/stores/disk/log.py",  # undoes half a flush and raises on
     "src/ortoo/stores/disk/history_rewriting.py",  # removes what it wrote and raises on
-    "src/ortoo/stores/disk/merging.py",  # the same
     "src/ortoo/stores/disk/segment.py",  # removes a draft and raises on
     "src/ortoo/stores/disk/store.py",  # a checkpoint that fails for any reason is told, and tried again
     "src/ortoo/testing/folded.py",  # hands a crash to the one who waits

@@ -15,7 +15,6 @@ import ortoo
 from ortoo import SyncQueue
 from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from ortoo.stores.disk import log as disk_log
-from ortoo.stores.disk import new_frames
 
 pytest.importorskip("pyspark")
 
@@ -40,7 +39,7 @@ def queue(data: Path) -> Iterator[SyncQueue]:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_log, "SEGMENT_BYTES", 500)
-    monkeypatch.setattr(new_frames, "FRAME_MESSAGES", 7)
+    monkeypatch.setattr(disk_log, "FRAME_MESSAGES", 7)
 
 
 def fill(queue: SyncQueue, topic: str, rounds: int = 6, start: int = 0, flush: bool = True) -> None:

@@ -91,8 +91,6 @@ FEATURES: list[dict[str, Any]] = [
     {"partitions": 3, "allow_reorder": True},
     {"max_message_bytes": 3},
     {"lease": 2.0},
-    {"keep": "latest"},
-    {"keep": "all"},
 ]
 
 LIMITS = [
@@ -435,7 +433,6 @@ def check_keys(model: Model) -> None:
 
 class EngineMachine(RuleBasedStateMachine):
     main = "k"  # the name of the main topic, which tells its order
-    is_latest = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -474,7 +471,6 @@ class EngineMachine(RuleBasedStateMachine):
     ) -> None:
         """Two topics, which may share their dead letters; those of one may be secret."""
         self.lazy = lazy
-        chosen = [*chosen, {"keep": "latest"}] if self.is_latest else chosen
         for name, laid in (
             (MAIN, [*chosen, {"dlq_topic": "graves"}] if shared else chosen),
             ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves", "encrypted": secret}]),
@@ -582,7 +578,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.log(records)
             self.model_due(alarm, records)
         assert self.engine.tick(self.now) is None
-        assert (overdue := self.model.overdue(self.now)) == [], overdue
+        assert self.model.overdue(self.now) == []
 
     def model_due(self, alarm: a.Alarm, records: list[r.Record]) -> None:
         model, now = self.model, self.now
@@ -608,8 +604,6 @@ class EngineMachine(RuleBasedStateMachine):
                 return model.expiries_due(topic, alarm.partition, now)
             case a.WindowCloses():
                 return model.window_due(topic, now)
-            case a.LatestDue():
-                return model.latest_due(topic, alarm.partition)
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
@@ -622,11 +616,11 @@ class EngineMachine(RuleBasedStateMachine):
     def model_retention(self, topic: Topic, records: list[r.Record]) -> None:
         """Age must trim exactly; bytes and being done may trim more, if they are set and may."""
         trims = {(record.topic, record.partition): record.start for record in records if isinstance(record, r.Trimmed)}
-        removals = {(one.topic, one.partition): list(one.offsets) for one in records if isinstance(one, r.Deleted)}
-        told: dict[tuple[int, int, int], list[int]] = {}
-        for record in records:
-            if isinstance(record, r.Skipped):
-                told.setdefault((record.topic, record.group, record.partition), []).extend(record.offsets)
+        told = {
+            (record.topic, record.group, record.partition): list(record.offsets)
+            for record in records
+            if isinstance(record, r.Skipped)
+        }
         skips: dict[tuple[int, int, int], list[int]] = {}
         crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
         for partition in topic.partitions:
@@ -638,17 +632,8 @@ class EngineMachine(RuleBasedStateMachine):
             if topic.config.retention_waits_for_archive and start > partition.start:
                 assert start <= partition.archived, "trimmed what the archive does not have"
             if start > by_age:
-                superseded = all(one.deleted for offset, one in partition.messages.items() if offset < start)
-                may = crowded or superseded or self.may_be_done(topic, partition.index, start)
-                assert may, "trimmed without a reason"
-            lost = self.model.trim(topic, partition.index, start)
-            removed = removals.get((topic.id, partition.index), [])
-            allowed = self.model.old_empties(topic, partition.index, self.now)
-            assert set(removed) <= set(allowed), "removed without a reason"
-            assert removed == allowed or topic.is_trimmed_early or start < partition.end, "keeps what deleted its key"
-            for group, offsets in self.model.remove_empties(topic, partition.index, removed).items():
-                lost.setdefault(group, []).extend(offsets)
-            for group, offsets in lost.items():
+                assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
+            for group, offsets in self.model.trim(topic, partition.index, start).items():
                 skips[topic.id, group, partition.index] = offsets
         assert told == skips
 
@@ -707,8 +692,6 @@ class EngineMachine(RuleBasedStateMachine):
         return TopicName(DEFAULT_NAMESPACE, name.replace(MAIN, self.main))
 
     def outgoing(self, rows: list[dict[str, Any]]) -> Outgoing:
-        if self.is_latest:
-            rows = [{"key": "k3"} | row for row in rows]
         return outgoing(rows, self.now, self.numbers)
 
     def position(self, position: c.Position) -> c.Position:
@@ -1133,20 +1116,6 @@ class StrictOrder(EngineMachine):
     main = "s"
 
 
-class Latest(EngineMachine):
-    """The main topic keeps the latest message of each key, mostly."""
-
-    is_latest = True
-
-
-class LatestInPartitions(Latest):
-    main = "p"
-
-
-class LatestWithoutOrder(Latest):
-    main = "n"
-
-
 class Limited(EngineMachine):
     """What the namespace may hold is bounded, now and then."""
 
@@ -1163,9 +1132,7 @@ class Limited(EngineMachine):
         self.do(c.DeleteNamespace(DEFAULT_NAMESPACE), lambda m, cmd, _: m.delete_namespace())
 
 
-every_order = pytest.mark.parametrize(
-    "machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder, Latest, LatestInPartitions, LatestWithoutOrder]
-)
+every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder])
 
 
 @every_order

@@ -53,7 +53,6 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_messages_retried_total": "failed deliveries that are retried: nacks and expired leases",
                 "ortoo_messages_released_total": "deliveries returned, not counted as attempts: released, revoked, consumer left",
                 "ortoo_messages_skipped_total": "messages that retention removed before a group had settled them",
-                "ortoo_messages_superseded_total": "messages that a later one of their key superseded",
             },
         ),
         *_counters(

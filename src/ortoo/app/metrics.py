@@ -85,7 +85,6 @@ def _read_topic(readings: Readings, topic: TopicFigures) -> None:
         (("ortoo_messages_duplicate_total",), counters.duplicates),
         (("ortoo_messages_released_total",), counters.released),
         (("ortoo_messages_skipped_total",), counters.skipped),
-        (("ortoo_messages_superseded_total",), counters.superseded),
     ):
         for metric in metrics:
             readings.add(metric, value, *topic.name)

@@ -15,7 +15,6 @@ from .alarms import (
     ConsumersUnparked,
     DelaysDue,
     ExpiriesDue,
-    LatestDue,
     LeasesRunOut,
     MembersDue,
     RetentionDue,
@@ -28,7 +27,6 @@ from .alarms import (
 from .bury import Death, bury, how_many_expire
 from .decision import Draft
 from .group import Group
-from .latest import look, supersede
 from .leases import LeaseState
 from .picker import Budget
 from .retention import retain
@@ -56,7 +54,7 @@ def _is_unusable(topic: Topic, alarm: TopicAlarm) -> bool:
     """Nothing is decided of a partition that the store cannot vouch for."""
     if topic.suspended is not None:
         return True
-    if isinstance(alarm, DelaysDue | RetriesDue | ExpiriesDue | LatestDue):
+    if isinstance(alarm, DelaysDue | RetriesDue | ExpiriesDue):
         return topic.partitions[alarm.partition].quarantine_reason is not None
     return not isinstance(alarm, RetentionDue) and topic.quarantine_reason is not None
 
@@ -75,8 +73,6 @@ def _delays(draft: Draft, topic: Topic, alarm: DelaysDue, budget: Budget) -> Non
     due, upto = _look(partition.delays, draft, alarm, budget, 1 + len(topic.groups))
     if due:
         draft.records.append(CameDue(draft.now, topic.id, partition.index, None, upto))
-    if due and topic.latest is not None:
-        supersede(draft, topic, partition, [offset for _, offset in due if offset in partition.delayed])
 
 
 def _retries(draft: Draft, topic: Topic, alarm: RetriesDue, budget: Budget) -> None:
@@ -101,9 +97,6 @@ def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) ->
         return
     expired, evicted = partition.expiring(due)
     draft.records.append(Expired(draft.now, topic.id, partition.index, upto))
-    if topic.latest is not None:  # what came due meanwhile takes effect all the same
-        over = partition.delayed & expired
-        supersede(draft, topic, partition, dict.fromkeys(item >> 1 for _, item in due if item >> 1 in over))
     deaths: list[Death] = []
     for group in topic.groups.values():
         feed = group.feeds.look(partition.index)
@@ -273,7 +266,6 @@ _OF_TOPIC: dict[type, Callable[[Draft, Topic, Any, Budget], None]] = {
     DelaysDue: _delays,
     RetriesDue: _retries,
     ExpiriesDue: _expiries,
-    LatestDue: look,
     MembersDue: _members,
     WindowCloses: _window,
     RetentionDue: _retention,

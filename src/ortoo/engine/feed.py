@@ -152,11 +152,10 @@ class Feed:
         self.offer(offsets - (self.partition.delayed - self.due_early) if self.partition.delayed else offsets)
 
     def begin_again(self, start: int, end: int) -> None:
-        """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages,
-        and superseded ones, do not return: only who held them might have finished them."""
+        """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages
+        do not return: only who held them might have finished them."""
         partition = self.partition
         self.close(self.leased & partition.expired)
-        self.close(self.leased & partition.deleted)  # superseded
         back = self.leased | self.retrying.within(start, end)
         self.leased = NOTHING
         self.retrying.subtract(back)
@@ -173,7 +172,7 @@ class Feed:
     def begin_with(self, kept: OffsetSet) -> None:
         """Of a feed that begins: those from the cursor on that are deliverable, too, although they count as evicted."""
         partition, start = self.partition, max(self.cursor, self.partition.start)
-        kept = kept.within(start, partition.end) - partition.expired - partition.deleted
+        kept = kept.within(start, partition.end) - partition.expired
         if not kept:
             return
         self.cursor = kept.last() + 1

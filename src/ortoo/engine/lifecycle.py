@@ -38,10 +38,6 @@ LIFE: dict[type, Changes] = {
     r.Redriven: {**dict.fromkeys(("dead", "done"), (*_LINE, "delayed")), "unseen": _LINE},
     r.Hastened: {**dict.fromkeys(("delayed", "leased", "done", "dead", "unseen"), _LINE), **_MADE_WAY},
     r.Deleted: {**_REMOVED, "blocked": ("ready", "unseen")},
-    r.Superseded: {
-        **{state: change for state, change in _REMOVED.items() if state != "leased"},
-        "blocked": ("ready", "unseen"),
-    },
     r.Expired: dict.fromkeys(("ready", "blocked", "done"), ("unseen",)),
     r.Trimmed: {**_REMOVED, "blocked": ("ready", "unseen")},
     r.TopicPurged: _REMOVED,

@@ -34,9 +34,7 @@ class Partition:
     windowed           with a window buffer, messages from here on wait for the window to close
     delayed            not due yet; `delays` knows when
     expired            outlived their time to live; evicted: waited longer than max_wait before their first delivery
-    deleted            removed one by one, or superseded; private: seen by one group only
-    bytes_gone         about what those had that were superseded
-    empties            messages without a value, which delete their keys, where the topic keeps the latest only
+    deleted            removed one by one; private: seen by one group only
     lanes              offsets by priority, for priorities other than the usual one
     keys               key hashes, kept only where the order asks for them
     quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
@@ -49,14 +47,12 @@ class Partition:
 
     __slots__ = (
         "archived",
-        "bytes_gone",
         "bytes_total",
         "confirmed",
         "delayed",
         "delayed_then_due",
         "delays",
         "deleted",
-        "empties",
         "end",
         "evicted",
         "expired",
@@ -85,14 +81,12 @@ class Partition:
         self.held: int | None = None
         self.windowed: int | None = None
         self.bytes_total = 0  # of all messages ever appended
-        self.bytes_gone = 0
         self.delayed: OffsetSet = NOTHING
         self.delays: Wheel = NO_WHEEL
         self.expired: OffsetSet = NOTHING
         self.evicted: OffsetSet = NOTHING
         self.expiries: Wheel = NO_WHEEL
         self.deleted: OffsetSet = NOTHING
-        self.empties: OffsetSet = NOTHING
         self.private: dict[int, GroupId] = _NONE
         self.lanes: dict[int, OffsetSet] = _NONE
         self.keys: KeyColumn = NO_KEYS
@@ -123,19 +117,14 @@ class Partition:
     @property
     def bytes_held(self) -> int:
         if self.start == 0:
-            return max(0, self.bytes_total - self.bytes_gone)
+            return self.bytes_total
         if self.start == self.end:  # the timeline keeps the last instant, whose messages are gone
             return 0
-        return max(0, self.bytes_total - self.timeline.bytes_at(self.start) - self.bytes_gone)
+        return self.bytes_total - self.timeline.bytes_at(self.start)
 
     def instant_of(self, offset: int) -> tuple[int, int, int]:
         """(first offset, offset behind the last, bytes) of what was published at the same instant."""
         return self.timeline.instant_of(offset, self.end, self.bytes_total)
-
-    def mean_of(self, offset: int) -> tuple[int, int, int]:
-        """(first offset, offset behind the last, bytes of one of them) of what was published at the same instant."""
-        first, end, size = self.instant_of(offset)
-        return first, end, -(-size // max(1, end - first))
 
     def lane_of(self, offset: int) -> int:
         for lane, offsets in self.lanes.items():
@@ -165,10 +154,8 @@ class Partition:
         if record.origins and not record.size:
             self.unsized = {**self.unsized, base: likely}
         self.end = end
-        if config.ordering == "key" or config.keep == "latest":
+        if config.ordering == "key":
             self.append_keys(base, record.count, record.key_hashes)
-        if config.keep == "latest" and b"" in batch.values and not record.origins:
-            self.empties |= OffsetSet([offset for offset, value in enumerate(batch.values, base) if not value])
         if record.only_group is not None:
             if not self.private:
                 self.private = {}
@@ -263,20 +250,6 @@ class Partition:
         self.evicted |= evicted
         self.delayed.subtract(expired)
 
-    def _gone_before(self, start: int) -> int:
-        """About how many bytes those had of `bytes_gone` that lie there."""
-        gone, size = self.deleted.within(self.start, start), 0
-        while gone:
-            _, end, mean = self.mean_of(gone.first())
-            size += mean * gone.count_within(0, end)
-            gone.remove_span(0, end)
-        return size
-
-    def supersede(self, offsets: OffsetSet, size: int) -> None:
-        self.deleted |= offsets
-        self.empties.subtract(offsets)
-        self.bytes_gone += size
-
     def unripe_before(self, cutoff: int) -> int:
         """No offset from here on may be trimmed by an age limit: not due yet, or due only after `cutoff`."""
         bound = self.delayed_then_due.first_since(cutoff)
@@ -286,16 +259,12 @@ class Partition:
     def trim(self, start: int) -> None:
         if start > self.start:
             self.trimmed_at = max(self.trimmed_at, self.timeline.time_of(start - 1))
-        if self.bytes_gone:
-            self.bytes_gone = max(0, self.bytes_gone - self._gone_before(start)) if start < self.end else 0
         self.start = start
         self.timeline.trim(start)
         if self.keys:
             self.keys.trim(start)
-        for offsets in (self.delayed, self.expired, self.evicted, self.deleted, self.empties, *self.lanes.values()):
+        for offsets in (self.delayed, self.expired, self.evicted, self.deleted, *self.lanes.values()):
             offsets.remove_span(0, start)
-        if not self.deleted:
-            self.bytes_gone = 0
         if self.lanes:
             self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         if self.private:

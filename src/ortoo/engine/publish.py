@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from itertools import repeat
 
 from ortoo.model import limits
@@ -44,9 +43,7 @@ def place(
     began = len(draft.records)
     batch = _to_batch(outgoing, topic.config, draft.now)
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
-    keyed = hashes if topic.config.ordering == "key" or topic.latest is not None else None
-    if topic.latest is not None and hashes is not None and not is_checked:
-        check_keys_fit(topic, hashes)
+    keyed = hashes if topic.config.ordering == "key" else None
     if len(rows) == 1 and not firsts:  # as mostly: nothing to be told apart
         [index] = rows
         size = content_bytes(batch.values, batch.keys, batch.headers, values_bytes)
@@ -156,22 +153,6 @@ def check_fits(topic: Topic, outgoing: Outgoing, values_bytes: int) -> None:
             _check_partition(topic, partition)
     if outgoing.priorities:
         check_lanes(topic, set(outgoing.priorities))
-    if topic.latest is not None and (outgoing.keys is None or None in outgoing.keys):
-        raise _needs_key(topic)
-
-
-def _needs_key(topic: Topic) -> InvalidError:
-    return InvalidError(
-        f"topic {str(topic.name)!r} keeps the latest message of each key (keep=latest), so each message needs a key"
-    )
-
-
-def check_keys_fit(topic: Topic, hashes: Sequence[int]) -> None:
-    """Where the latest message of each key lies is in memory."""
-    assert topic.latest is not None
-    known, most = topic.latest.places, limits.LATEST_KEYS_MAX
-    if len(known) + len(hashes) > most and len(known) + len({key for key in hashes if key not in known}) > most:
-        raise FullError(f"topic {str(topic.name)!r} keeps the latest message of each key, and has {most} keys already")
 
 
 def check_share(state: State, topic: Topic, share: Share) -> None:
@@ -180,10 +161,6 @@ def check_share(state: State, topic: Topic, share: Share) -> None:
     if share.partition >= 0:
         _check_partition(topic, share.partition)
     check_lanes(topic, share.priorities)
-    if topic.latest is not None and share.has_keyless:
-        raise _needs_key(topic)
-    if topic.latest is not None:
-        check_keys_fit(topic, [NO_KEY])
     for partition in topic.partitions if share.is_placed or topic.quarantine_reason is not None else ():
         check_healthy(topic, partition.index)
     check_depth(state, topic, share.count)

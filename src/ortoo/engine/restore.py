@@ -10,22 +10,12 @@ from ortoo.model.names import GroupId, TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
-from .alarms import (
-    DelaysDue,
-    ExpiriesDue,
-    LatestDue,
-    MembersDue,
-    RetentionDue,
-    RetriesDue,
-    TransactionsTimeOut,
-    WindowCloses,
-)
+from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, TransactionsTimeOut, WindowCloses
 from .dedup import with_keys
 from .due_dates import DueDates
 from .dumps import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .feed import Failure, Feed
 from .group import Group
-from .latest import rebuild
 from .leases import load_lease
 from .partition import Partition
 from .producers import Producer
@@ -54,8 +44,6 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
         state.soft.alarms.set(TransactionsTimeOut(), until)
     for commit in dumped.commits:
         _load_commit(state, commit)
-    for topic in state.topics.values():
-        _load_latest(state, topic)
     state.namespaces.update(dumped.namespaces)
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
@@ -63,16 +51,6 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
         producer = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
         state.producers[name] = producer
-
-
-def _load_latest(state: State, topic: Topic) -> None:
-    for partition in topic.partitions:
-        if partition.deleted:
-            state.soft.discards.add(topic, partition.index, partition.deleted)
-    if topic.latest is not None:
-        rebuild(topic)
-        for partition in topic.partitions:
-            state.soft.alarms.set(LatestDue(topic.id, partition.index), state.now)
 
 
 def _load_commit(state: State, dumped: CommitDump) -> None:
@@ -140,9 +118,6 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     for due, *offsets in dumped.delayed_then_due:
         partition.delayed_then_due.add_span(due, offsets[0], offsets[-1])
     partition.archived = dumped.archived
-    partition.bytes_gone = dumped.bytes_gone
-    if dumped.empties is not None:
-        partition.empties = _load_offsets(dumped.empties)
     if dumped.trimmed_at is not None:
         partition.trimmed_at = dumped.trimmed_at
     elif dumped.start:

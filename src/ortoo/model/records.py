@@ -12,7 +12,6 @@ import msgspec
 
 from .batch import Batch
 from .decoding import decode_stored
-from .latest import Superseded as Superseded  # noqa: PLC0414 - given on
 from .names import GroupId, LeaseId, MessageRef, TopicId
 from .namespaces import NamespaceChanged as NamespaceChanged  # noqa: PLC0414 - given on
 from .namespaces import NamespaceDeleted as NamespaceDeleted  # noqa: PLC0414 - given on
@@ -27,7 +26,7 @@ from .transactions import TransactionEnded as TransactionEnded  # noqa: PLC0414 
 
 RetryReason = Literal["nack", "expired"]
 ReleaseReason = Literal["release", "revoked", "left"]
-DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved", "superseded"]
+DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved"]
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -336,7 +335,6 @@ Record = (
     | Redriven
     | Hastened
     | Deleted
-    | Superseded
     | CameDue
     | Expired
     | WindowClosed
@@ -354,12 +352,8 @@ Record = (
 )
 
 # What happened to single messages in a partition: what a store's history answers with.
-HISTORY_RECORDS = (
-    Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Superseded, Skipped
-)  # fmt: skip
-HistoryRecord = (
-    Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Superseded | Skipped
-)
+HistoryRecord = Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Skipped
+HISTORY_RECORDS = (Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Skipped)
 
 
 def _to_plain(value: object) -> object:
