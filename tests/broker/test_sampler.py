@@ -447,7 +447,7 @@ async def test_a_thousand_topics_hold_nobody_up() -> None:
         assert len(here.sampler.topics) == 1_000
         assert here.sampler.groups == 2_000
         assert min(longest) < TURN_SECONDS_MAX
-        assert here.sampler.spent > 20 * min(longest), "it takes many turns"
+        assert here.sampler.spent > 5 * min(longest), "it takes many turns"
 
 
 async def test_it_looks_less_often_when_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
