@@ -435,7 +435,7 @@ async def test_a_thousand_topics_hold_nobody_up() -> None:
         gc.collect()
         gc.disable()
         try:
-            longest = []
+            longest: list[float] = []
             while len(longest) < 3 or (
                 len(longest) < 20 and min(longest) >= TURN_SECONDS_MAX
             ):  # a machine has bad moments
