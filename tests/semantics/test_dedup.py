@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from ortoo import ConfigError, Message, Queue
 from ortoo.testing import ManualClock
@@ -56,8 +57,19 @@ async def test_dedup_may_be_per_key(queue: Queue) -> None:
         again = await queue.publish("orders", b"", key=key, dedup_id="x")
         assert (again.duplicate, again.id) == (True, one.id)
     assert await queue.find_messages("x", topic="orders") == [sent[2].id]
+    names = [f"x\x1f{xxh3_64_hexdigest(key)}" for key in (b"a", b"b")]
+    assert await queue.find_messages([*names, "x\x1f" + "0" * 15 + "1"], topic="orders") == [
+        sent[0].id,
+        sent[1].id,
+        None,
+    ]
     await take(queue, "orders")
+    assert await queue.ack_by_id(dedup_ids=[names[1]]) == ["settled"]
+    assert (await queue.message(sent[1].id)).states == {"default": "done"}
     assert await queue.ack_by_id(dedup_ids=["x", "x"]) == ["settled", "done"]
+    await queue.publish("plain", b"", key="a", dedup_id="y")
+    [found, same] = await queue.find_messages(["y\x1f" + names[0][-16:], "y"], topic="plain")
+    assert found == same is not None, "an id is one message where keys have none of their own"
     with pytest.raises(ConfigError, match='needs ordering="key"'):
         await queue.create_topic("others", ordering="none", dedup_scope="key")
 

@@ -241,8 +241,11 @@ class DedupIds:
         find, window_ms = topic.dedup.find_many, topic.dedup_window_ms
         if topic.config.dedup_scope == "key" or not self._have_keys:
             return find(self.wanted, now, window_ms)
-        plain = {split(name)[0]: name for name in self.wanted}  # an id is of one key there
-        return {plain[dedup_id]: ref for dedup_id, ref in find(plain.keys(), now, window_ms).items()}
+        plain = {
+            name: split(name)[0] for name in self.wanted
+        }  # an id is one message there, whatever key it is named with
+        found = find(set(plain.values()), now, window_ms)
+        return {name: found[dedup_id] for name, dedup_id in plain.items() if dedup_id in found}
 
     def _add(self, dedup_id: str, ref: MessageRef, topic: Topic) -> None:
         before = self.refs.get(dedup_id)

@@ -40,7 +40,6 @@ _SKIPPED_MAX = limits.BATCH_MESSAGES_MAX - LIST_MAX
 _LETTERS_MAX = limits.BATCH_MESSAGES_MAX  # that are looked through
 _LETTERS_BYTES = 16 * 1024 * 1024  # of values that are answered together
 _TOPICS_MAX = 1_000  # that one list looks into
-_SEARCHED_MAX = 100_000
 _RELATED_MAX, _RELATED_MS, _RELATED_LOOK = 10, 3_600_000, 500
 _STATUSES: dict[str, tuple[MessageState, ...]] = {
     "pending": ("ready", "delayed", "blocked"),
