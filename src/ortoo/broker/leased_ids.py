@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Protocol
 
 from ortoo.engine.dedup import split
@@ -71,6 +72,17 @@ class _Index:
         self.ids = {dedup_id: refs for dedup_id, refs in kept.items() if refs}
 
 
+Names = dict[str, list[str]]
+
+
+def _by_id(names: Iterable[str]) -> Names:
+    """Names as they were given, by the ids that they have; an id may be named with several keys."""
+    found: Names = {}
+    for name in names:
+        found.setdefault(split(name)[0], []).append(name)
+    return found
+
+
 class LeasedIds:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -79,18 +91,17 @@ class LeasedIds:
 
     async def find(self, topics: Sequence[Topic], group: str, wanted: DedupIds) -> None:
         """Looks for those that are missing. A topic that cannot be read is left out."""
-        turns = Turns()
+        turns, names = Turns(), _by_id(wanted.missing)
         for topic in topics:
-            missing = wanted.missing
-            if not missing:
+            if not wanted.missing:
                 return
             try:
-                await self._find_in(topic, group, missing, wanted)
+                await self._find_in(topic, group, names, wanted)
             except (OrtooError, OSError) as error:
                 _log.warning("dedup ids could not be read", extra={"topic": str(topic.name), "error": str(error)})
             await turns.worked(len(topic.partitions))
 
-    async def _find_in(self, topic: Topic, group: str, missing: set[str], wanted: DedupIds) -> None:
+    async def _find_in(self, topic: Topic, group: str, names: Names, wanted: DedupIds) -> None:
         found = topic.group_names.get(group)
         if found is None or not found.leases:
             return
@@ -98,20 +109,17 @@ class LeasedIds:
         async with index.alone:
             before = len(index)
             try:
-                await self._read_on(index, topic, group, missing, wanted)
+                await self._read_on(index, topic, group, names, wanted)
             finally:
                 self._kept += len(index) - before
             turns = Turns()
-            for name in missing:
-                for ref in index.ids.get(split(name)[0], ()):
+            for dedup_id in names.keys() & index.ids.keys():
+                for name, ref in product(names[dedup_id], index.ids[dedup_id]):
                     wanted.add_leased(name, ref, topic)
                     await turns.worked(_FOUND_COST)
 
-    async def _read_on(self, index: _Index, topic: Topic, group: str, missing: set[str], wanted: DedupIds) -> None:
+    async def _read_on(self, index: _Index, topic: Topic, group: str, names: Names, wanted: DedupIds) -> None:
         """What was leased since, and was not read yet."""
-        names: dict[str, list[str]] = {}
-        for name in missing:
-            names.setdefault(split(name)[0], []).append(name)
         leased = {partition: offsets.copy() for partition, offsets in leased_in(topic, group)}
         count = sum(map(len, leased.values()))
         if len(index) > 2 * count + _FEW:

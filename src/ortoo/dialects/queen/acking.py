@@ -22,7 +22,7 @@ from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import from_uuid, from_uuids
 from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
-from ortoo.model.commands import Extend, SettleById
+from ortoo.model.commands import Extend, MessageId, SettleById
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import LeaseRef, MessageRef
 from ortoo.model.queries import FindMessages
@@ -270,7 +270,7 @@ class Acks:
         names = [name_in(partition, text) for text in self._ids(rows)]
         refs = await self._find.refs(self._ids(rows), partition, queue, group)
         held = None if lease is None else LeaseName(lease).ref
-        found = [(ref, name, row) for ref, name, row in zip(refs, names, rows, strict=True) if ref is not None]
+        found = [(ref, row) for ref, row in zip(refs, rows, strict=True) if ref is not None]
         found.sort(key=lambda one: one[0][1:], reverse=True)
         left = iter(found)
         while some := list(islice(left, _AT_ONCE)):
@@ -278,18 +278,30 @@ class Acks:
             for answer in await asyncio.gather(*works, return_exceptions=True):
                 if isinstance(answer, BaseException):
                     raise answer
+        lost = {row: name for row, name in zip(rows, names, strict=True) if self._states[row] == "lost"}
+        await self._fail_others(held, queue, group, lost)
 
-    async def _fail_one(
-        self, lease: LeaseRef | None, queue: str | None, group: str, ref: MessageRef, name: str, row: int
-    ) -> None:
+    async def _fail_one(self, lease: LeaseRef | None, queue: str | None, group: str, ref: MessageRef, row: int) -> None:
+        [self._states[row]] = await self._link.call(self._failing([ref], row, queue, group, lease))
+
+    def _failing(
+        self, ids: list[MessageId], row: int, queue: str | None, group: str, lease: LeaseRef | None
+    ) -> SettleById:
         one = self._acks[row]
         outcome = outcome_of(one)
         delay_ms = 0 if outcome == "nack" else None
-        command = SettleById(outcome, [ref], group, self._find.namespace, queue, one.error, delay_ms, lease)
-        [state] = await self._link.call(command)
-        if state == "lost" and from_uuid(one.transaction_id or "") is None:  # another of that name may be leased
-            [state] = await self._link.call(msgspec.structs.replace(command, ids=[name]))
-        self._states[row] = state
+        return SettleById(outcome, ids, group, self._find.namespace, queue, one.error, delay_ms, lease)
+
+    async def _fail_others(self, lease: LeaseRef | None, queue: str | None, group: str, lost: dict[int, str]) -> None:
+        """A name may have been used again while its first message is leased. Those that say the same are looked for at once."""
+        alike: dict[tuple[str | None, str | None], list[int]] = {}
+        for row in lost:
+            if from_uuid(transaction_id_of(self._acks[row])) is None:
+                alike.setdefault((self._acks[row].status, self._acks[row].error), []).append(row)
+        for rows in alike.values():
+            command = self._failing([lost[row] for row in rows], rows[0], queue, group, lease)
+            for row, state in zip(rows, await self._link.call(command), strict=True):
+                self._states[row] = state
 
 
 async def extend(call: Call) -> Extended:
