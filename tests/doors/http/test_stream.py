@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
+from ortoo.doors.http.websocket import Socket
 from ortoo.model.settings import HttpSettings
 from ortoo.testing.clock import settle
 from tests.doors.http.home import Home, serving, until
@@ -147,14 +148,28 @@ async def test_a_socket_that_breaks_returns_what_could_not_be_sent(home: Home) -
     assert (await home.queue.group("t", "g")).backlog == 100
 
 
-async def test_what_waits_to_be_sent_returns_when_the_client_unsubscribes(home: Home) -> None:
+async def test_what_waits_to_be_sent_returns_when_the_client_unsubscribes(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = done = 0
+    send = Socket.send
+
+    async def counted(socket: Socket, message: Any) -> None:
+        nonlocal begun, done
+        begun += 1
+        await send(socket, message)
+        done += 1
+
+    monkeypatch.setattr(Socket, "send", counted)
     await home.queue.publish_many("t", [b"x" * 500_000] * 100)
     async with talking(home, max_queue=1) as client:
         await client.say("subscribe", id="s", topic="t", group="g", credit=100, max_messages=10)
         await client.hear("subscribed")
-        leased = -1
-        while leased != (leased := (await home.queue.group("t", "g")).leased) or leased == 0:
-            await settle(1000)  # until the socket is full and nothing more is leased
+        sent = -1
+        while begun == done or sent != done:  # until one waits, and goes on waiting: the socket is full
+            sent = done
+            await settle(1000)
+        leased = (await home.queue.group("t", "g")).leased
         assert leased < 100
         await client.say("unsubscribe", id="s")
         await until(lambda: not home.broker.waiters)
