@@ -103,6 +103,12 @@ TARGETS = {
         for what in ("subscribe", "match first", "match again")
         for kind in ("without wildcards", "with +", "with #")
     },
+    **{(f"MQTT live, {row} QoS 0", "ortoo ÷ mosquitto"): Target(1.5) for row in ("1→1", "5→5")},
+    **{(f"MQTT live, {row} QoS 1, window 1000", "ortoo ÷ mosquitto"): Target(2.5) for row in ("1→1", "5→5")},
+    ("MQTT live, 50→50 QoS 1, window 1", "ortoo ÷ mosquitto"): Target(0.7),
+    ("MQTT live, $queue, publish to ack", "ortoo"): Target(60_000),
+    ("MQTT live, latency", 'p99, $queue, "interval"'): Target(10, "at most"),
+    ("MQTT live, 10,000 idle connections", "memory, ortoo"): Target(200, "at most"),
     ("server, live in 100s", "ortoo"): Target(250_000),
     ("server, live in 100s", "ortoo ÷ best synced rival"): Target(5),
     ("server, live in 1000s", "ortoo"): Target(500_000),

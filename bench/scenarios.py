@@ -12,6 +12,8 @@ from .figures import Figure, rates
 from .live.race import NAME as LIVE
 from .live.race import Race
 from .loads import LOADS, Load, plain
+from .mqtt_live import latency as mqtt_latency
+from .mqtt_live import scenario as mqtt_live
 from .server import dialects_goqueue, dialects_mqueue, dialects_queen, http, idle, latency, tcp, tenants
 from .settings import Settings
 from .timing import Rates, best_of
@@ -48,6 +50,8 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario(mqtt.SESSIONS, mqtt.sessions),
         Scenario(mqtt.SUBSCRIPTIONS, mqtt.subscriptions),
         Scenario(mqtt.RETAINED, mqtt.retained),
+        Scenario(mqtt_live.NAME, mqtt_live.scenario),
+        Scenario(mqtt_latency.NAME, mqtt_latency.scenario),
         Scenario(LIVE, race.scenario),
         *(
             Scenario(part.NAME, part.scenario)

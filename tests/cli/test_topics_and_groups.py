@@ -179,3 +179,12 @@ def test_the_login_and_the_path_of_a_webhook_are_not_shown(place: Place) -> None
         assert "hooks.example/******" in done.out
     changed = place("topics", "set", "orders", "lease=5s", "--json")
     assert "pa55" not in changed.out + changed.err
+
+
+def test_a_topic_that_keeps_the_latest_of_each_key(place: Place) -> None:
+    place.ok("topics", "create", "positions", "partitions=1", "--keep", "latest")
+    place.ok("publish", "positions", "here", "--key", "ship")
+    place.ok("publish", "positions", "there", "--key", "ship")
+    assert place.ok("topics", "show", "positions", "--json").json["messages"] == 1
+    assert "needs a key" in place("publish", "positions", "nowhere").err
+    assert "keep must be one of" in place("topics", "create", "other", "--keep", "some").err

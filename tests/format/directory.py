@@ -21,7 +21,7 @@ from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.publishers import spread
 from ortoo.model.records import encode_records
 from ortoo.model.replies import Columns, MessageState
-from ortoo.stores.disk import DiskStore, KeyRing
+from ortoo.stores.disk import DiskStore, KeyRing, new_frames
 from ortoo.stores.disk import history as history_module
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.files import Disk
@@ -41,7 +41,7 @@ Truth = dict[MessageRef, Value]  # of every message that was published
 def small_files() -> Iterator[None]:
     """Frames and segments of a few messages, so that there are many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_module, "FRAME_MESSAGES", 3)
+        patch.setattr(new_frames, "FRAME_MESSAGES", 3)
         patch.setattr(log_module, "SEGMENT_BYTES", 400)
         patch.setattr(history_module, "FRAME_RECORDS", 4)
         patch.setattr(history_module, "FILE_BYTES", 600)

@@ -14,6 +14,7 @@ async def everything(disk: Disk, clock: ManualClock) -> None:
     the write-ahead log."""
     async with opened(disk, clock=clock) as one:
         await _forget(one.queue)
+        await _supersede(one.queue)
         await clock.advance(1)
         await one.checkpoint(flush=False)  # so that some of it has blocks
         await _commit(one.queue)
@@ -22,6 +23,7 @@ async def everything(disk: Disk, clock: ManualClock) -> None:
         await _change(one.queue)
         await _end(one.queue)
         await _bury(one)
+        await one.queue.publish("states", b"later", key="k1")
 
 
 async def _forget(queue: Queue) -> None:
@@ -31,6 +33,14 @@ async def _forget(queue: Queue) -> None:
     await queue.publish_many("forgetful", [Message(b"%d" % number, dedup_id=f"d{number}") for number in range(4)])
     await queue.update_topic("forgetful", dedup_scope="namespace")
     await queue.publish("forgetful", b"again", dedup_id="d0")
+
+
+async def _supersede(queue: Queue) -> None:
+    """And a message that deletes its key."""
+    await queue.create_topic("states", partitions=1, keep="latest")
+    for number in range(4):
+        await queue.publish("states", b"%d" % number if number else b"", key=f"k{number % 3}")
+    await queue.publish("states", b"", key="k2")
 
 
 async def _commit(queue: Queue) -> None:

@@ -45,8 +45,10 @@ def _partition(dump: PartitionDump) -> dict[str, Any]:
 
 
 def _feed(dump: FeedDump, partition: PartitionDump) -> dict[str, Any]:
-    """With what is done in the place of what was looked at."""
+    """With what is done in the place of what was looked at, in its turn or before it."""
     done = OffsetSet.span(partition.start, max(dump.cursor, partition.start))
+    if dump.ahead is not None:
+        done.update(OffsetSet.from_bytes(dump.ahead))
     for gone in (partition.expired, partition.evicted, partition.deleted, dump.dead, dump.open):
         done.subtract(OffsetSet.from_bytes(gone))
     for offset in partition.private:

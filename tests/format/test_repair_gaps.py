@@ -13,9 +13,8 @@ from ortoo import Message
 from ortoo.app.losses import Repair
 from ortoo.app.repair import repair_directory
 from ortoo.model.names import TopicId
-from ortoo.stores.disk import KeyRing, RealDisk
+from ortoo.stores.disk import KeyRing, RealDisk, new_frames
 from ortoo.stores.disk import draft as draft_module
-from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.check import check_directory
 from ortoo.stores.disk.frame import SIZE, Frame, scan_frames
 from ortoo.stores.disk.saved_log import SavedLog
@@ -295,7 +294,7 @@ async def test_a_frame_is_taken_in_part_where_the_write_ahead_log_has_the_other(
         Message(b"%d" % number, key=f"k{number}", headers={"n": str(number)}, priority=number, dedup_id=f"d{number}")
         for number in range(9)
     ]
-    monkeypatch.setattr(log_module, "FRAME_MESSAGES", 100)
+    monkeypatch.setattr(new_frames, "FRAME_MESSAGES", 100)
     async with opened(RealDisk(path), clock=ManualClock(START)) as one:
         await one.queue.create_topic("orders", partitions=1, encrypted=True)
         await one.queue.publish_many("orders", messages[:3])

@@ -25,7 +25,7 @@ from ortoo.model.names import TopicId
 from ortoo.model.publishers import spread
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
-from ortoo.stores.disk import KeyRing
+from ortoo.stores.disk import KeyRing, new_frames
 from ortoo.stores.disk import log as log_module
 from ortoo.stores.disk.commit import encode_commit
 from ortoo.stores.disk.log import DiskLog, LogEntry, Shared
@@ -232,7 +232,7 @@ class LogMachine(RuleBasedStateMachine):
 
 def run(examples: int, steps: int, derandomize: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_module, "FRAME_MESSAGES", 4)
+        patch.setattr(new_frames, "FRAME_MESSAGES", 4)
         patch.setattr(log_module, "SEGMENT_BYTES", 500)
         run_machine(LogMachine, examples, steps, derandomize)
 

@@ -15,6 +15,7 @@ import ortoo
 from ortoo import SyncQueue
 from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError, UnavailableError
 from ortoo.stores.disk import log as disk_log
+from ortoo.stores.disk import merging, new_frames
 
 pytest.importorskip("pyspark")
 
@@ -39,7 +40,7 @@ def queue(data: Path) -> Iterator[SyncQueue]:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_log, "SEGMENT_BYTES", 500)
-    monkeypatch.setattr(disk_log, "FRAME_MESSAGES", 7)
+    monkeypatch.setattr(new_frames, "FRAME_MESSAGES", 7)
 
 
 def fill(queue: SyncQueue, topic: str, rounds: int = 6, start: int = 0, flush: bool = True) -> None:
@@ -175,6 +176,28 @@ def test_times_mean_the_same_as_to_the_queue(data: Path, queue: SyncQueue, flush
         assert files.at("orders", time) == queue.offsets("orders", time=time)
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_what_was_superseded_is_left_out_also_when_its_segments_are_merged(
+    data: Path, queue: SyncQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "FEW", 2)
+    queue.create_topic("state", partitions=1, keep="latest")
+    for number in range(60):
+        queue.publish_many("state", [ortoo.Message(str(number).encode(), key=key) for key in ("a", f"k{number % 7}")])
+        if number % 15 == 14:
+            checkpoint(queue)
+            live = {message.offset: message.value for message in queue.read("state")}
+            assert len(live) == 8
+            rows = read(path=str(data), subscribe="state")
+            assert {row["offset"]: row["value"] for row in rows} == live
+            some = sorted(live)[3]
+            assert [
+                row["offset"]
+                for row in read(path=str(data), subscribe="state", startingOffsets=f'{{"state":{{"0":{some}}}}}')
+            ] == [offset for offset in sorted(live) if offset >= some]
+    assert sum(path.stat().st_size for path in data.glob("logs/*/*/*.seg")) < 3_000
+
+
 def test_deleted_messages_are_left_out(data: Path, queue: SyncQueue) -> None:
     queue.publish_many("orders", [b"1", b"2", b"3"])
     (second,) = [message for message in queue.read("orders") if message.value == b"2"]
@@ -291,7 +314,7 @@ def test_what_is_not_a_data_directory(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "FORMAT").write_text("ortoo data directory, format 99\n")
-    with pytest.raises(UnavailableError, match="reads formats 1 to 4"):
+    with pytest.raises(UnavailableError, match="reads formats 1 to 5"):
         read(path=str(tmp_path), subscribe="orders")
 
 

@@ -44,7 +44,10 @@ class Message:
     delayed: bool = False
     expired: bool = False
     evicted: bool = False
-    deleted: bool = False
+    deleted: bool = False  # or superseded
+    has_known_key: bool = False  # the log remembers keys where the order, or what is kept, asks for them
+    empty: bool = False  # it deletes its key, where the topic keeps the latest only
+    effect: tuple[int, int] | None = None  # when it became the latest of its key, where the topic keeps these only
 
     @property
     def place(self) -> Place:
@@ -73,7 +76,8 @@ class Delivery:
     @property
     def came_in_time(self) -> bool:
         """Delivered before its longest wait was over, and not settled."""
-        return self.state in UNSETTLED and self.message.evicted and not self.message.expired
+        message = self.message
+        return self.state in UNSETTLED and message.evicted and not message.expired and not message.deleted
 
     def reset(self, state: str) -> None:
         self.state, self.failures, self.first, self.due = state, 0, 0, 0
@@ -137,6 +141,12 @@ class Partition:
     end: int = 0
     windowed: int | None = None
     messages: dict[int, Message] = field(default_factory=dict)  # by offset, of those not trimmed
+    cut: list[Message] = field(
+        default_factory=list
+    )  # trimmed, but published at one instant with the first that is there
+
+    def is_in_window(self, offset: int) -> bool:
+        return self.windowed is not None and offset >= self.windowed
 
     def resolve(self, position: c.Position) -> int:
         if position.offset is not None:
@@ -167,15 +177,18 @@ class Topic:
         return dedup_id, key if self.config.dedup_scope == "key" else None
 
     def latest(self, dedup_id: str, now: int) -> MessageRef | None:
-        """Of whatever key."""
-        found = [ref for (known, _), (_, ref) in self.live_dedup(now).items() if known == dedup_id]
-        return found[-1] if found else None
+        """Of whatever key; of those of one instant, that which lies last."""
+        found = [(at, ref) for (known, _), (at, ref) in self.live_dedup(now).items() if known == dedup_id]
+        return max(found)[1] if found else None
 
     def live_dedup(self, now: int) -> dict[DedupName, tuple[int, MessageRef]]:
         window = self.config.dedup_window * 1000
         return {dedup_id: (at, ref) for dedup_id, (at, ref) in self.dedup.items() if now - at < window}
 
     def change(self, config: TopicConfig) -> None:
+        if config.keep != self.config.keep:
+            for message in self.messages():
+                message.effect = None
         self.config = config
         while len(self.partitions) < config.partitions:
             self.partitions.append(Partition(len(self.partitions)))
@@ -196,6 +209,17 @@ class Topic:
     def messages(self) -> list[Message]:
         return [message for partition in self.partitions for message in partition.messages.values()]
 
+    def unlooked(self) -> list[Message]:
+        """Messages that should have taken effect: there, due, with a key that is known, and for everybody."""
+        return [
+            message
+            for message in self.messages()
+            if self.config.keep == "latest"
+            and message.effect is None
+            and message.has_known_key
+            and not (message.deleted or message.delayed or message.only)
+        ]
+
     def kept(self) -> int:
         return sum(not message.deleted for message in self.messages())
 
@@ -208,13 +232,8 @@ class Topic:
 
     def is_hidden(self, delivery: Delivery) -> bool:
         """New messages become leasable when the window closes; redeliveries bypass it."""
-        windowed = self.partitions[delivery.message.partition].windowed
-        return (
-            windowed is not None
-            and delivery.message.offset >= windowed
-            and delivery.state == PENDING
-            and not delivery.let_out
-        )
+        is_in_window = self.partitions[delivery.message.partition].is_in_window(delivery.message.offset)
+        return is_in_window and delivery.state == PENDING and not delivery.let_out
 
     def same_line(self, one: Message, other: Message) -> bool:
         """Whether the order ties these two to each other."""
@@ -317,6 +336,7 @@ class Model:
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}
         self.counters = Counters()
+        self.effects = 0  # how many messages became the latest of their keys
         self.quota: Quota | None = None  # of the namespace, where it is registered
         self.stored = 0  # bytes before the command, as the records tell; counted by whoever asks
         self.copies: dict[MessageRef, Origin] = {}  # every dead letter and redriven copy, and where it came from
@@ -486,14 +506,19 @@ class Model:
             for place in in_time:
                 if group.deliveries[place].state == GONE:
                     group.deliveries[place].state = PENDING
+                    group.deliveries[place].let_out = True  # it was delivered before
             return cursors
         for place in held:
             delivery = group.deliveries[place]
-            delivery.state = GONE if delivery.message.expired else PENDING
+            delivery.state = PENDING
+            if delivery.message.expired or delivery.message.deleted:
+                delivery.reset(GONE)
         untils = [partition.resolve(command.until) for partition in topic.partitions]
         for (partition, offset), delivery in group.deliveries.items():
             if cursors[partition] <= offset < untils[partition]:
                 again = delivery.state in (DONE, DEAD) and not delivery.message.is_gone_for(group)
+                if again and topic.partitions[partition].is_in_window(offset):
+                    delivery.let_out = delivery.due_early = False  # as if it never had been delivered
                 if again or delivery.state in (PENDING, RETRYING):
                     delivery.reset(PENDING)
         return cursors
@@ -522,6 +547,8 @@ class Model:
             raise InvalidError("size")
         if any(partition is not None and partition >= len(topic.partitions) for partition in batch.partitions or ()):
             raise InvalidError("partition")
+        if topic.config.keep == "latest" and (batch.keys is None or None in batch.keys):
+            raise InvalidError("a key is needed")
 
     def _check_publish(self, topic: Topic, batch: Outgoing, now: int, shared: Collection[str] = ()) -> int:
         """How many bytes it would publish. `shared`: dedup ids that the same command has published elsewhere."""
@@ -615,6 +642,8 @@ class Model:
     def _fill(self, topic: Topic, message: Message, batch: Outgoing, row: int) -> None:
         config, now = topic.config, message.time
         message.key = batch.keys[row] if batch.keys else None
+        message.has_known_key = message.key is not None and (config.ordering == "key" or config.keep == "latest")
+        message.empty = config.keep == "latest" and not batch.values[row]
         message.lane = batch.priorities[row] if batch.priorities else DEFAULT_PRIORITY
         headers = batch.headers[row] if batch.headers else None
         message.size = message_sizes([batch.values[row]], [message.key], [headers])[0]
@@ -874,7 +903,9 @@ class Model:
         deaths: list[Death] = []
         for place in places:
             delivery = held.group.deliveries[place]
-            if delivery.message.expired:
+            if delivery.message.deleted:
+                deaths.append(Death(held.group, place, "superseded", delivery.failures, None))
+            elif delivery.message.expired:
                 deaths.append(Death(held.group, place, "ttl", delivery.failures, None))
             else:
                 held.lease.held.discard(place)
@@ -892,7 +923,9 @@ class Model:
             attempt = delivery.failures + 1
             first = delivery.first or held.lease.at
             reason: DeathReason | None = None
-            if delivery.message.expired:
+            if delivery.message.deleted:
+                reason = "superseded"
+            elif delivery.message.expired:
                 reason = "ttl"
             elif attempt >= config.max_attempts:
                 reason = "attempts"
@@ -915,8 +948,8 @@ class Model:
         copied: list[Death] = []
         for death in deaths:
             death.group.unhold(death.place)
-            expired = death.reason in ("ttl", "max_wait")
-            if topic.config.dlq and not is_dlq and (not expired or topic.config.on_expire == "dlq"):
+            expired, superseded = death.reason in ("ttl", "max_wait"), death.reason == "superseded"
+            if topic.config.dlq and not is_dlq and not superseded and (not expired or topic.config.on_expire == "dlq"):
                 death.group.deliveries[death.place].reset(DEAD)
                 copied.append(death)
             else:
@@ -966,11 +999,16 @@ class Model:
         if topic is None or command.topic not in (None, topic.name.name) or ref.partition >= len(topic.partitions):
             return "unknown"
         message = topic.partitions[ref.partition].messages.get(ref.offset)
-        if message is None or message.deleted:
-            return "unknown"
         if isinstance(command, c.SettleById) and command.lease is not None:
-            return self._find_held(command.lease, ref, runs)
+            return self._find_held(command.lease, message, ref, runs)
         group = topic.groups.get(command.group)
+        is_held = (
+            group is not None and any(message.place in lease.held for lease in group.live_leases())
+            if message
+            else False
+        )
+        if message is None or (message.deleted and not is_held):
+            return "unknown"
         if group is None:
             return "lost"
         for lease in group.live_leases():
@@ -983,11 +1021,18 @@ class Model:
         return "lost" if group.deliveries[message.place].state in UNSETTLED else "done"
 
     def _find_held(
-        self, named: LeaseRef, ref: MessageRef, runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]]
+        self,
+        named: LeaseRef,
+        message: Message | None,
+        ref: MessageRef,
+        runs: dict[tuple[TopicId, GroupId, LeaseId, int], list[int]],
     ) -> IdState:
         """By that lease, and no other."""
         held, lost = self._find(c.Run(*named, ref.partition, [ref.offset]))
-        if named.topic != ref.topic or lost:
+        is_other = named.topic != ref.topic
+        if message is None or (message.deleted and (is_other or held is None)):
+            return "unknown"
+        if is_other or lost:
             return "lost"
         offsets = runs.get((*named, ref.partition), [])
         if held is None or ref.offset in offsets:
@@ -1166,7 +1211,9 @@ class Model:
         return command.message
 
     def _delete(self, topic: Topic, message: Message) -> None:
-        message.deleted, message.delayed, message.due = True, False, 0
+        if message.delayed:  # it never comes due
+            message.delayed, message.due = False, 0
+        message.deleted = True
         for group in topic.groups.values():
             group.unhold(message.place)
             group.deliveries[message.place].reset(GONE)
@@ -1235,9 +1282,60 @@ class Model:
     # -- time
 
     def delays_due(self, topic: Topic, partition: int, now: int) -> None:
-        for message in topic.partitions[partition].messages.values():
-            if message.delayed and message.due <= now:
-                message.delayed = False
+        due = [one for one in topic.partitions[partition].messages.values() if one.delayed and one.due <= now]
+        for message in sorted(due, key=lambda message: (message.due, message.offset)):
+            message.delayed = False
+            self._take_effect(topic, message, message.due)
+
+    # -- the latest of each key
+
+    def latest_due(self, topic: Topic, partition: int) -> None:
+        """Once durable, a message supersedes the earlier ones of its key."""
+        for message in sorted(topic.unlooked(), key=lambda message: message.offset):
+            if message.partition == partition:
+                self._take_effect(topic, message, message.time)
+
+    def _take_effect(self, topic: Topic, message: Message, at: int) -> None:
+        if topic.config.keep != "latest" or not message.has_known_key or message.only:
+            return
+        self.effects += 1
+        message.effect = (at, self.effects)
+        same = [one for one in topic.messages() if one.key == message.key and one.effect and not one.deleted]
+        for other in sorted(same, key=lambda one: one.effect or (0, 0))[:-1]:
+            self._supersede(topic, other)
+
+    def _supersede(self, topic: Topic, message: Message) -> None:
+        """For every group: those not leased are done; a leased one stays with its holder."""
+        message.deleted = True
+        self.counters.superseded += 1
+        for group in topic.groups.values():
+            if group.deliveries[message.place].state != LEASED:
+                group.deliveries[message.place].reset(GONE)
+
+    def old_empties(self, topic: Topic, index: int, now: int) -> list[int]:
+        """A message that deletes its key is removed by retention, unless somebody holds it."""
+        cutoff = now - limits.EMPTY_VALUES_KEPT_MS
+        held = {place for group in topic.groups.values() for lease in group.leases.values() for place in lease.held}
+        return [
+            offset
+            for offset, message in sorted(topic.partitions[index].messages.items())
+            if message.empty and not message.deleted and not message.delayed and message.place not in held
+            if max(message.time, message.due) <= cutoff
+        ]
+
+    def remove_empties(self, topic: Topic, index: int, offsets: list[int]) -> dict[GroupId, list[int]]:
+        skipped: dict[GroupId, list[int]] = {}
+        for offset in offsets:
+            message = topic.partitions[index].messages[offset]
+            for group in topic.groups.values():
+                if group.deliveries[message.place].state in UNSETTLED:
+                    skipped.setdefault(group.id, []).append(offset)
+                    group.skipped_in[index] = group.skipped_in.get(index, 0) + 1
+                    self.counters.skipped += 1
+            self._delete(topic, message)
+        return skipped
+
+    # -- what else time brings
 
     def retries_due(self, group: Group, partition: int, now: int) -> None:
         for delivery in group.in_partition(partition):
@@ -1251,7 +1349,7 @@ class Model:
             if message.deleted:
                 continue
             if message.expires and message.expires <= now and not message.expired:
-                message.expired, message.delayed, message.due = True, False, 0
+                message.expired, message.delayed = True, False
                 deaths.extend(
                     Death(group, message.place, "ttl", delivery.failures, None)
                     for group in topic.groups.values()
@@ -1315,7 +1413,7 @@ class Model:
         partition = topic.partitions[index]
         skipped: dict[GroupId, list[int]] = {}
         for offset in [offset for offset in partition.messages if offset < start]:
-            del partition.messages[offset]
+            partition.cut.append(partition.messages.pop(offset))
             for group in topic.groups.values():
                 delivery = group.deliveries.pop((index, offset))
                 group.unhold((index, offset))
@@ -1324,6 +1422,8 @@ class Model:
                     group.skipped_in[index] = group.skipped_in.get(index, 0) + 1
                     self.counters.skipped += 1
         partition.start = start
+        first = min(partition.messages.values(), key=lambda one: one.offset, default=None)
+        partition.cut = [one for one in partition.cut if first is not None and one.time == first.time]
         return skipped
 
     def too_old(self, topic: Topic, index: int, now: int) -> int:
@@ -1352,6 +1452,8 @@ class Model:
         found: list[str] = []
         for topic in self.topics.values():
             for message in topic.messages():
+                if message in topic.unlooked():
+                    found.append(f"not superseding {topic.name} {message}")
                 if message.delayed and message.due <= now:
                     found.append(f"due {topic.name} {message}")
                 if not message.deleted and not message.expired and 0 < message.expires <= now:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -76,6 +76,8 @@ FEATURES: list[dict[str, Any]] = [
     {"dedup_window": 5.0},
     {"dedup_count": 2},
     {"dedup_scope": "namespace"},
+    {"dedup_scope": "key"},
+    {"dedup_scope": "key", "dedup_window": 5.0},
     {"retention_seconds": 30.0},
     {"retention_seconds": None},
     {"retention_bytes": 40},
@@ -89,6 +91,8 @@ FEATURES: list[dict[str, Any]] = [
     {"partitions": 3, "allow_reorder": True},
     {"max_message_bytes": 3},
     {"lease": 2.0},
+    {"keep": "latest"},
+    {"keep": "all"},
 ]
 
 LIMITS = [
@@ -431,6 +435,7 @@ def check_keys(model: Model) -> None:
 
 class EngineMachine(RuleBasedStateMachine):
     main = "k"  # the name of the main topic, which tells its order
+    always: Sequence[dict[str, Any]] = ()  # features that the main topic begins with, whatever is drawn
 
     def __init__(self) -> None:
         super().__init__()
@@ -470,7 +475,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Two topics, which may share their dead letters; those of one may be secret."""
         self.lazy = lazy
         for name, laid in (
-            (MAIN, [*chosen, {"dlq_topic": "graves"}] if shared else chosen),
+            (MAIN, [*chosen, *self.always, *([{"dlq_topic": "graves"}] if shared else [])]),
             ("other", [{"labels": {"task": "t"}, "dlq_topic": "graves", "encrypted": secret}]),
         ):
             config = merged(ORDERS.get(self.topic(name).name, "key"), laid)
@@ -576,7 +581,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.log(records)
             self.model_due(alarm, records)
         assert self.engine.tick(self.now) is None
-        assert self.model.overdue(self.now) == []
+        assert (overdue := self.model.overdue(self.now)) == [], overdue
 
     def model_due(self, alarm: a.Alarm, records: list[r.Record]) -> None:
         model, now = self.model, self.now
@@ -596,12 +601,16 @@ class EngineMachine(RuleBasedStateMachine):
         match alarm:
             case a.RetentionDue():
                 return self.model_retention(topic, records)
+            case a.DelaysDue() | a.ExpiriesDue() if not records:
+                return None  # after what has to happen before; that it did not at all would be found out
             case a.DelaysDue():
                 return model.delays_due(topic, alarm.partition, now)
             case a.ExpiriesDue():
                 return model.expiries_due(topic, alarm.partition, now)
             case a.WindowCloses():
                 return model.window_due(topic, now)
+            case a.LatestDue():
+                return model.latest_due(topic, alarm.partition)
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
@@ -614,13 +623,17 @@ class EngineMachine(RuleBasedStateMachine):
     def model_retention(self, topic: Topic, records: list[r.Record]) -> None:
         """Age must trim exactly; bytes and being done may trim more, if they are set and may."""
         trims = {(record.topic, record.partition): record.start for record in records if isinstance(record, r.Trimmed)}
-        told = {
-            (record.topic, record.group, record.partition): list(record.offsets)
-            for record in records
-            if isinstance(record, r.Skipped)
-        }
+        removals = {(one.topic, one.partition): list(one.offsets) for one in records if isinstance(one, r.Deleted)}
+        told: dict[tuple[int, int, int], list[int]] = {}
+        for record in records:
+            if isinstance(record, r.Skipped):
+                told.setdefault((record.topic, record.group, record.partition), []).extend(record.offsets)
         skips: dict[tuple[int, int, int], list[int]] = {}
-        crowded = sum(message.size for message in topic.messages()) > (topic.config.retention_bytes or 1 << 60)
+        cut = [
+            message for partition in topic.partitions for message in partition.cut
+        ]  # how much of an instant is left is unknown
+        held = sum(message.size for message in [*topic.messages(), *cut])
+        crowded = held > (topic.config.retention_bytes or 1 << 60)
         for partition in topic.partitions:
             start = trims.get((topic.id, partition.index), partition.start)
             by_age = self.model.too_old(topic, partition.index, self.now)
@@ -630,8 +643,17 @@ class EngineMachine(RuleBasedStateMachine):
             if topic.config.retention_waits_for_archive and start > partition.start:
                 assert start <= partition.archived, "trimmed what the archive does not have"
             if start > by_age:
-                assert crowded or self.may_be_done(topic, partition.index, start), "trimmed without a reason"
-            for group, offsets in self.model.trim(topic, partition.index, start).items():
+                superseded = all(one.deleted for offset, one in partition.messages.items() if offset < start)
+                may = crowded or superseded or self.may_be_done(topic, partition.index, start)
+                assert may, "trimmed without a reason"
+            lost = self.model.trim(topic, partition.index, start)
+            removed = removals.get((topic.id, partition.index), [])
+            allowed = self.model.old_empties(topic, partition.index, self.now)
+            assert set(removed) <= set(allowed), "removed without a reason"
+            assert removed == allowed or topic.is_trimmed_early or start < partition.end, "keeps what deleted its key"
+            for group, offsets in self.model.remove_empties(topic, partition.index, removed).items():
+                lost.setdefault(group, []).extend(offsets)
+            for group, offsets in lost.items():
                 skips[topic.id, group, partition.index] = offsets
         assert told == skips
 
@@ -690,6 +712,8 @@ class EngineMachine(RuleBasedStateMachine):
         return TopicName(DEFAULT_NAMESPACE, name.replace(MAIN, self.main))
 
     def outgoing(self, rows: list[dict[str, Any]]) -> Outgoing:
+        if {"keep": "latest"} in self.always:
+            rows = [{"key": "k3"} | row for row in rows]
         return outgoing(rows, self.now, self.numbers)
 
     def position(self, position: c.Position) -> c.Position:
@@ -809,6 +833,9 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.turn % 3 == 0)
     @rule(topic=topics, group=groups, start=positions, until=st.none() | positions)
     def seek(self, topic: str, group: str, start: c.Position, until: c.Position | None) -> None:
+        self.go_to(topic, group, start, until)
+
+    def go_to(self, topic: str, group: str, start: c.Position, until: c.Position | None) -> None:
         bound = self.position(until) if until else None
         self.do(c.Seek(self.topic(topic), group, self.position(start), bound), lambda m, cmd, _: m.seek(cmd))
 
@@ -952,9 +979,16 @@ class EngineMachine(RuleBasedStateMachine):
         group=groups,
         outcome=st.sampled_from(["ack", "nack", "reject", "release", "extend"]),
         is_named=st.booleans(),
+        is_held=st.booleans(),
     )
     def settle_by_id(
-        self, picked: list[tuple[int, int, bool]], dedup_ids: list[str], group: str, outcome: Any, is_named: bool
+        self,
+        picked: list[tuple[int, int, bool]],
+        dedup_ids: list[str],
+        group: str,
+        outcome: Any,
+        is_named: bool,
+        is_held: bool,
     ) -> None:
         def expected(model: Model, command: c.ById, _: Decision | None) -> list[IdState]:
             return model.settle_by_id(command, self.now)
@@ -963,7 +997,6 @@ class EngineMachine(RuleBasedStateMachine):
         ids: list[c.MessageId] = [
             MessageRef(run.topic, run.partition, offset) for run in runs for offset in run.offsets
         ]
-        is_held = is_named and self.turn % 2 == 0
         lease = LeaseRef(runs[0].topic, runs[0].group, runs[0].lease) if runs and is_held else None
         topic = self.main if is_named else None
         if topic is not None:
@@ -1108,6 +1141,20 @@ class StrictOrder(EngineMachine):
     main = "s"
 
 
+class Latest(EngineMachine):
+    """The main topic keeps the latest message of each key, mostly."""
+
+    always = ({"keep": "latest"},)
+
+
+class LatestInPartitions(Latest):
+    main = "p"
+
+
+class LatestWithoutOrder(Latest):
+    main = "n"
+
+
 class Limited(EngineMachine):
     """What the namespace may hold is bounded, now and then."""
 
@@ -1124,7 +1171,24 @@ class Limited(EngineMachine):
         self.do(c.DeleteNamespace(DEFAULT_NAMESPACE), lambda m, cmd, _: m.delete_namespace())
 
 
-every_order = pytest.mark.parametrize("machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder])
+class Windowed(EngineMachine):
+    """What waits in a window is asked for by name, and gone past and come back to, again and again."""
+
+    main = "k"
+    always = ({"window_seconds": 20.0, "window_count": 6, "partitions": 1},)
+
+    @rule(group=groups, start=positions, until=st.none() | positions)
+    def seek_main(self, group: str, start: c.Position, until: c.Position | None) -> None:
+        self.go_to(MAIN, group, start, until)
+
+    @rule(index=indexes)
+    def ask_for_one(self, index: int) -> None:
+        self.do(c.RetryNow(self.ref(index), "a"), lambda m, cmd, _: m.retry_now(cmd, self.now))
+
+
+every_order = pytest.mark.parametrize(
+    "machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder, Latest, LatestInPartitions, LatestWithoutOrder]
+)
 
 
 @every_order
@@ -1141,6 +1205,11 @@ def test_it_does_so_where_the_namespace_has_a_quota(monkeypatch: pytest.MonkeyPa
     for check in ("check_copies", "check_dlq"):
         monkeypatch.setattr(Draft, check, lambda *_: None)
     run_machine(Limited, examples=100, steps=50, derandomize=True)
+
+
+@pytest.mark.timeout(1800)
+def test_it_does_so_where_messages_wait_in_a_window() -> None:
+    run_machine(Windowed, examples=80, steps=50, derandomize=True)
 
 
 @pytest.mark.timeout(1800)

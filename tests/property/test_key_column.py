@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ortoo.engine import keys
 from ortoo.engine.keys import KeyColumn
+from ortoo.model.offsets import OffsetSet
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +25,23 @@ def _elsewhere(chunk: array[int]) -> memoryview:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(["append", "trim", "page out", "refuse"]), max_size=40), st.data())
+@given(st.lists(st.sampled_from(["append", "skip", "trim", "thin", "page out", "refuse"]), max_size=40), st.data())
 def test_it_has_what_was_appended(steps: list[str], data: st.DataObject) -> None:
-    column, model, start = KeyColumn(), list[int](), 0
+    """But for what is gone, of which it may have forgotten some."""
+    column, model, start, gone = KeyColumn(), list[int](), 0, OffsetSet()
     for step in steps:
         if step == "append":
             hashes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=20))
             column.append(len(model), len(hashes), array("Q", hashes))
             model += hashes
+        elif step == "skip" and model:
+            skipped = data.draw(st.integers(1, 40))
+            column.append(len(model) + skipped, 1, array("Q", [3]))
+            model += [0] * skipped + [3]
+        elif step == "thin" and model:
+            first = data.draw(st.integers(0, len(model)))
+            gone |= OffsetSet.span(first, len(model) - data.draw(st.integers(0, 3)))
+            column.thin(gone, data.draw(st.integers(1, 3)))
         elif step == "trim" and model:
             start = data.draw(st.integers(start, len(model)))
             column.trim(start)
@@ -40,10 +50,28 @@ def test_it_has_what_was_appended(steps: list[str], data: st.DataObject) -> None
         elif step == "refuse":
             assert not column.page_out(lambda _: None)
     end = len(model)
+    model = [0 if offset in gone and not column.at(offset) else key for offset, key in enumerate(model)]
     assert [column.at(offset) for offset in range(start, end)] == model[start:]
     assert list(column.span(start, end)) == model[start:]
     assert list(column.of(array("Q", range(start, end, 3)))) == model[start::3]
     assert column.find(3, start, end) == [offset for offset in range(start, end) if model[offset] == 3]
+
+
+def test_of_what_is_gone_nothing_stays_in_memory() -> None:
+    column, gone = KeyColumn(), OffsetSet.span(0, 60)
+    column.append(0, 64, array("Q", range(1, 65)))
+    gone.discard(17)
+    assert column.thin(gone, 100) == 7
+    assert sum(len(chunk) for chunk in column.chunks[:-1]) == 1
+    assert [offset for offset in range(64) if column.at(offset)] == [17, *range(56, 64)]
+
+
+def test_offsets_that_the_log_does_not_have_take_no_room() -> None:
+    column = KeyColumn()
+    column.append(0, 1, array("Q", [1]))
+    column.append(8_000_001, 1, array("Q", [2]))
+    assert sum(len(chunk) for chunk in column.chunks) < 20
+    assert (column.at(0), column.at(5_000_000), column.at(8_000_001)) == (1, 0, 2)
 
 
 def test_all_but_the_newest_chunk_leaves_memory() -> None:

@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.engine.keys import KeyOrder
+from ortoo.engine.keys import NO_KEY, KeyOrder
 
 KEYS = (7, 8)
 
@@ -29,10 +29,20 @@ class Twins:
         assert lines[0] == lines[1]
 
     def offer(self, key: int, count: int) -> None:
-        offsets, keys = self._columns(range(self.next, self.next + count), key)
-        self.next += count
+        self.offer_all([key] * count)
+
+    def offer_mixed(self, key: int, count: int) -> None:
+        """One behind the other: several of a key, one of the other, some of none."""
+        other = next(each for each in KEYS if each != key)
+        self.offer_all([key] * count + [other] + [NO_KEY] * (count % 3) + [key, key, other, other, other][: count % 6])
+
+    def offer_all(self, given: list[int]) -> None:
+        keys = array("Q", given)
+        offsets = array("Q", range(self.next, self.next + len(keys)))
+        self.next += len(keys)
         asides, behinds = self.whole.offer(offsets, keys)
-        singles = [self.single.offer(array("Q", [offset]), keys[:1]) for offset in offsets]
+        pairs = zip(offsets, keys, strict=True)
+        singles = [self.single.offer(array("Q", [offset]), array("Q", [key])) for offset, key in pairs]
         assert asides == [offset for aside, _ in singles for offset in aside]
         assert behinds == [offset for _, behind in singles for offset in behind]
 
@@ -69,7 +79,9 @@ class Twins:
         return array("Q", offsets), array("Q", [key] * len(offsets))
 
 
-steps = st.tuples(st.sampled_from(["offer", "hold", "release", "give_back"]), st.sampled_from(KEYS), st.integers(1, 9))
+steps = st.tuples(
+    st.sampled_from(["offer", "offer_mixed", "hold", "release", "give_back"]), st.sampled_from(KEYS), st.integers(1, 9)
+)
 
 
 @given(st.lists(steps, max_size=60))

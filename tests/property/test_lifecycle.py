@@ -12,7 +12,7 @@ from ortoo.engine.view import state_of
 from ortoo.model import records as r
 from ortoo.model.names import TopicId
 from tests.property.machines import run_machine
-from tests.property.test_engine_model import EngineMachine, KeyOrder, NoOrder, PartitionOrder
+from tests.property.test_engine_model import EngineMachine, KeyOrder, Latest, NoOrder, PartitionOrder
 
 Change = tuple[str, State, State]
 SELDOM = 55  # of the changes that the table has, so many at most are too rare for the runs here
@@ -54,7 +54,7 @@ class Watched(EngineMachine):
 
 def walk(examples: int, steps: int, derandomize: bool) -> set[Change]:
     seen: set[Change] = set()
-    for machine in (NoOrder, KeyOrder, PartitionOrder):
+    for machine in (NoOrder, KeyOrder, PartitionOrder, Latest):
         run_machine(type("Watched", (Watched, machine), {"seen": seen}), examples, steps, derandomize)
     return seen
 

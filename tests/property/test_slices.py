@@ -276,3 +276,31 @@ def _deliver(world: World, count: int, outcome: str) -> list[int]:
     if taken.taken and outcome != "hold":
         world.do(c.Settle(outcome, runs_of(taken.taken), delay_ms=3_600_000 if outcome == "nack" else None))  # type: ignore[arg-type]
     return [offset for run in taken.taken for offset in run.offsets]
+
+
+@given(
+    now=st.integers(0, 1 << 44),
+    distances=st.lists(
+        st.one_of(
+            st.integers(-100, 200), st.integers(0, 1 << 18), st.integers(0, 1 << 43), st.sampled_from([64, 4096])
+        ),
+        max_size=60,
+    ),
+)
+def test_pairs_that_are_added_together_are_where_each_would_be(now: int, distances: list[int]) -> None:
+    pairs = [(max(0, now + distance), item) for item, distance in enumerate(distances)]
+    one_by_one, together = Wheel(), Wheel()
+    one_by_one.now = together.now = now
+    for when, item in pairs:
+        one_by_one.add(when, item)
+    together.add_pairs(pairs)
+    assert len(together) == len(one_by_one)
+    assert together.slots.keys() == one_by_one.slots.keys()
+    assert sorted(together.heap) == sorted(one_by_one.heap)
+    for place in together.slots:
+        assert sorted(_pairs(together, place)) == sorted(_pairs(one_by_one, place))
+
+
+def _pairs(wheel: Wheel, place: tuple[int, int]) -> list[tuple[int, int]]:
+    slot = wheel.slots[place]
+    return list(zip(slot[::2], slot[1::2], strict=True))

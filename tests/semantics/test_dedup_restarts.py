@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import ortoo.testing
-from ortoo import Queue
+from ortoo import Message, Queue
 from ortoo.broker import Broker
+from ortoo.model import limits
 from ortoo.stores.disk import DiskStore, KeyRing, RealDisk
 
 from .actors import publish
@@ -105,3 +106,63 @@ async def test_an_id_published_in_the_instant_its_topic_changed_is_remembered(tm
         Broker(DiskStore(RealDisk(tmp_path), KeyRing({}), checkpoint_bytes=1, in_threads=False), clock)
     ) as queue:
         assert not (await queue.publish("orders", b"1", dedup_id="before")).duplicate
+
+
+def on_disk(path: Path, clock: ortoo.testing.ManualClock) -> Queue:
+    store = DiskStore(RealDisk(path), KeyRing({}), checkpoint_bytes=1, in_threads=False)
+    return Queue(Broker(store, clock))
+
+
+@pytest.mark.parametrize("last", range(6))
+async def test_an_id_that_several_keys_have_since_one_instant_means_the_same_message_after_a_restart(
+    tmp_path: Path, last: int
+) -> None:
+    clock, keys = ortoo.testing.ManualClock(), [f"key-{number}" for number in range(6)]
+    async with on_disk(tmp_path, clock) as queue:
+        await queue.create_topic("orders", partitions=6, dedup_scope="key")
+        for key in [*keys[last + 1 :], *keys[: last + 1]]:
+            await queue.publish("orders", b"", key=key, dedup_id="x")
+        before = await queue.find_messages("x", topic="orders")
+    async with on_disk(tmp_path, clock) as queue:
+        assert await queue.find_messages("x", topic="orders") == before
+        assert (await queue.publish("orders", b"", key=keys[last], dedup_id="x")).duplicate
+
+
+@pytest.mark.parametrize("scope", ["topic", "key", "namespace"])
+@pytest.mark.parametrize("count", range(1, 6))
+async def test_of_many_ids_of_one_instant_the_same_are_remembered_after_a_restart(
+    tmp_path: Path, scope: str, count: int
+) -> None:
+    clock, ids = ortoo.testing.ManualClock(), [f"id-{number}" for number in range(12)]
+    async with on_disk(tmp_path, clock) as queue:
+        await queue.create_topic("orders", partitions=6, dedup_scope=scope, dedup_count=count)
+    for some in (ids[:6], ids[6:7], ids[7:9], ids[9:]):
+        async with on_disk(tmp_path, clock) as queue:
+            for dedup_id in some:
+                await queue.publish("orders", b"", key=dedup_id, dedup_id=dedup_id)
+            before = await queue.find_messages(ids, topic="orders")
+            assert sum(found is not None for found in before) == count
+        async with on_disk(tmp_path, clock) as queue:
+            assert await queue.find_messages(ids, topic="orders") == before
+            await queue.update_topic("orders", dedup_count=100)  # what is forgotten does not come back
+        async with on_disk(tmp_path, clock) as queue:
+            assert await queue.find_messages(ids, topic="orders") == before
+            await queue.update_topic("orders", dedup_count=count)
+        await clock.advance(0.001)
+
+
+async def test_many_ids_that_are_too_many_are_forgotten_in_turns(
+    clock: ortoo.testing.ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DEDUP_IDS_AT_ONCE", 100)
+    async with ortoo.testing.open_manual(clock) as queue:
+        await queue.publish_many("orders", [Message(b"", dedup_id=f"{number}") for number in range(1_000)])
+        [topic] = queue._link.engine.state.topics.values()  # type: ignore[attr-defined]
+        for count in (0, 10):
+            await queue.update_topic("orders", dedup_count=count)
+        assert len(topic.dedup.seen) == 900
+        await clock.advance(60)
+        assert len(topic.dedup.seen) == 10
+        await queue.update_topic("orders", dedup_count=1_000)
+        assert not (await queue.publish("orders", b"", dedup_id="5")).duplicate
+        assert (await queue.publish("orders", b"", dedup_id="999")).duplicate

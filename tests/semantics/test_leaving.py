@@ -117,3 +117,32 @@ async def test_leaving_very_many_groups_lets_others_run(queue: Queue, monkeypatc
     assert len(left) == 50
     assert max(left.count(draft) for draft in left) <= 10
     assert not list(broker_of(queue).engine.state.soft.joined.namespaces("ann"))
+
+
+async def test_deciding_that_the_last_consumer_leaves_forgets_nobody_yet(queue: Queue) -> None:
+    """Deciding the same twice gives the same twice: an ephemeral group goes with the record, and its consumers with it."""
+    await queue.create_topic("t", partitions=1)
+    await queue.create_group("t", "eph", ephemeral=True)
+    await queue.lease("t", group="eph", consumer="x")
+    broker = broker_of(queue)
+    now = broker.engine.state.now
+    first, second = (broker.engine.decide(Leave("x"), now) for _ in range(2))
+    assert len(first.records) == 1
+    assert first.records == second.records
+
+
+async def test_deciding_that_a_consumer_leaves_gives_the_same_twice(queue: Queue) -> None:
+    """Whichever group it joined first, and took from first."""
+    await queue.create_topic("t", partitions=1)
+    await queue.publish("t", b"x")
+    for group in ("b", "a"):
+        await queue.create_group("t", group)
+    for group in ("a", "b"):
+        await queue.heartbeat("t", group, consumer="x")
+    for group in ("b", "a"):
+        await queue.lease("t", group=group, consumer="x")
+    broker = broker_of(queue)
+    now = broker.engine.state.now
+    first, second = (broker.engine.decide(Leave("x"), now) for _ in range(2))
+    assert len(first.records) == 2
+    assert first.records == second.records

@@ -355,10 +355,10 @@ async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, mo
     """Redriving and purging begin with that."""
     monkeypatch.setattr(dead_letters, "_PAGE", 20)
     seen: list[int] = []
-    scan = MemoryStore.scan
+    read = MemoryStore.read
 
     async def counted(store: MemoryStore, *args: Any) -> Any:
-        columns = await scan(store, *args)
+        columns = await read(store, *args)
         seen[-1] += len(columns)
         return columns
 
@@ -368,7 +368,7 @@ async def test_while_many_dead_letters_are_looked_at_others_run(queue: Queue, mo
         await queue.reject(await take(queue, "orders", 200))
         ticking = asyncio.create_task(tick(seen))
         await asyncio.sleep(0)
-        monkeypatch.setattr(MemoryStore, "scan", counted)
+        monkeypatch.setattr(MemoryStore, "read", counted)
         assert await queue.redrive("orders") == 200
         ticking.cancel()
     assert max(seen) <= 20

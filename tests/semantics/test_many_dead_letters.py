@@ -20,10 +20,10 @@ def happened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is read, in bytes of values, and which letters are redriven or deleted, in order."""
     monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 5 * SIZE, raising=False)
     found: list[Any] = []
-    scan, decide = MemoryStore.scan, Engine.decide
+    read, decide = MemoryStore.read, Engine.decide
 
-    async def scanned(store: MemoryStore, *args: Any) -> Any:
-        columns = await scan(store, *args)
+    async def reading(store: MemoryStore, *args: Any) -> Any:
+        columns = await read(store, *args)
         found.append(sum(map(len, columns.values)))
         return columns
 
@@ -32,7 +32,7 @@ def happened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             found.append(c.unwrap(command))
         return decide(engine, command, now)
 
-    monkeypatch.setattr(MemoryStore, "scan", scanned)
+    monkeypatch.setattr(MemoryStore, "read", reading)
     monkeypatch.setattr(Engine, "decide", decided)
     return found
 

@@ -1,5 +1,6 @@
 """A topic may have thousands of groups: what is asked for all of them keeps nobody else waiting for all of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -44,6 +45,17 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Engine, "decide", counted)
     return found
+
+
+async def test_many_that_retry_for_all_groups_share_the_turns(
+    queue: Queue, few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "GROUP_UNITS", 400)  # as much as one turn has, for as few as these
+    await make(queue)
+    sent = await queue.publish_many("orders", [b"1"] * 10)
+    async with counting_turns() as turns:
+        await asyncio.gather(*(queue.retry_now(one.id) for one in sent))
+    assert turns.count >= 10 * (GROUPS - 10) // 5
 
 
 async def test_retrying_for_all_groups_is_done_in_turns(

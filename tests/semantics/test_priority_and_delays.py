@@ -129,3 +129,18 @@ async def test_priority_beats_arrival_inside_a_partition(queue: Queue) -> None:
     await queue.publish("orders", b"first", key="a", priority=9)
     await queue.publish("orders", b"second", key="b", priority=0)
     assert values(await take(queue, "orders")) == [b"second", b"first"]
+
+
+async def test_after_a_pause_a_message_comes_due_before_it_expires(clock: ManualClock) -> None:
+    """Both are due at once; they happen in their order all the same."""
+    store = LastingStore()
+    async with queue_on(store, clock) as queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "default")
+        await queue.publish("orders", b"0", ttl=6)
+        await queue.publish("orders", b"1", delay=40, ttl=1)
+    clock.jump(100_000)
+    async with queue_on(store, clock):
+        await clock.advance(1)
+    kinds = [type(record).__name__ for records in store.commits for record in records]
+    assert [kind for kind in kinds if kind in ("CameDue", "Expired", "Dropped")] == ["CameDue", "Expired", "Dropped"]

@@ -165,3 +165,19 @@ async def test_it_is_made_in_pieces_however_much_there_is(monkeypatch: pytest.Mo
                 turns += 1
             assert snapshot.finish() == whole
     assert turns >= 3 * 9
+
+
+async def test_a_lease_that_finds_nothing_changes_none_of_what_was_asked_for_by_name() -> None:
+    """Deciding changes no hard state, whether a message was looked at in its turn or before it."""
+    clock = ManualClock()
+    async with open_manual(clock) as queue:
+        await queue.create_topic("t", partitions=1, window_seconds=60)
+        await queue.create_group("t", "default")
+        sent = await queue.publish("t", b"x")
+        await queue.retry_now(sent.id)
+        await queue.ack(await queue.lease("t"))
+        await clock.advance(61)
+        engine: Engine = queue._link.engine  # type: ignore[attr-defined]
+        then = meaning(engine.snapshot())
+        assert list(await queue.lease("t")) == []
+        assert meaning(engine.snapshot()) == then

@@ -109,3 +109,45 @@ async def test_giving_one_up_by_name_lets_none_out(queue: Queue) -> None:
     await queue.dead_letter(sent[1].id)
     assert await take(queue, "orders") == []
     assert (await queue.group("orders")).backlog == 2
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+async def test_coming_back_to_what_was_gone_past_lets_none_out(
+    queue: Queue, clock: ManualClock, is_bounded: bool
+) -> None:
+    """New messages become leasable when the window closes; a seek to the end and back is no reason to let them out."""
+    await queue.create_topic("orders", partitions=1, window_seconds=60)
+    await queue.create_group("orders", "default")
+    await publish(queue, "orders", b"0", b"1", b"2")
+    await queue.seek("orders", "default", "end")
+    if is_bounded:
+        await queue.seek("orders", "default", offset=0, to_offset=2)
+    else:
+        await queue.seek("orders", "default", "start")
+    assert await take(queue, "orders") == []
+    await clock.advance(60)
+    assert values(await take(queue, "orders")) == ([b"0", b"1"] if is_bounded else [b"0", b"1", b"2"])
+
+
+async def test_going_past_what_waits_in_a_window_is_for_good(queue: Queue, clock: ManualClock) -> None:
+    await queue.create_topic("orders", partitions=1, window_seconds=60)
+    await queue.create_group("orders", "default")
+    sent = await queue.publish("orders", b"0")
+    await queue.seek("orders", "default", "end")
+    assert (await queue.message(sent.id)).states == {"default": "done"}
+    await clock.advance(60)
+    assert await take(queue, "orders") == []
+
+
+async def test_a_seek_lets_none_out_that_lie_before_one_that_was_delivered(queue: Queue, clock: ManualClock) -> None:
+    """One that was asked for by name came in time, and returns; the others of its window still wait."""
+    await queue.create_topic("orders", partitions=1, window_seconds=60, max_wait=10)
+    await queue.publish("orders", b"0")
+    assert await take(queue, "orders") == []
+    await queue.publish("orders", b"1", delay=5)
+    early = await queue.publish("orders", b"2")
+    await queue.retry_now(early.id)
+    assert values(await take(queue, "orders", lease=600)) == [b"2"]
+    await clock.advance(11)  # too long for the first, and the second is due
+    await queue.seek("orders", "default", "start")
+    assert values(await take(queue, "orders")) == [b"2"]

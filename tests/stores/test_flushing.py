@@ -417,7 +417,7 @@ async def test_a_key_that_goes_during_a_flush_costs_nothing() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KeyRing, "seal", seal)
-        patch.setattr("ortoo.stores.disk.log.FRAME_MESSAGES", 2)
+        patch.setattr("ortoo.stores.disk.new_frames.FRAME_MESSAGES", 2)
         patch.setattr("ortoo.stores.disk.history.FRAME_RECORDS", 2)
         await site.checkpoint(flush=True)
     assert not [problem for problem in site.store.problems if "checkpoint failed" in problem]

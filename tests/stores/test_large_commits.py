@@ -12,8 +12,9 @@ from ortoo.model.names import TopicId
 from ortoo.model.records import Published
 from ortoo.stores.disk.crypto import KeyRing
 from ortoo.stores.disk.files import RealDisk
-from ortoo.stores.disk.log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, Shared
+from ortoo.stores.disk.log import DiskLog, Shared
 from ortoo.stores.disk.logged import CommitReader, LoggedPublish, PublishPlace, as_logged
+from ortoo.stores.disk.new_frames import FRAME_BYTES, FRAME_MESSAGES
 from ortoo.stores.disk.wal import Wal
 
 

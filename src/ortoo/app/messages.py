@@ -206,7 +206,7 @@ class Messages:
             self._lost.setdefault(place, OffsetSet()).update(missing)
             self._engine.apply(r.Deleted(self._engine.state.now, *place, missing))
 
-    def delete(self, record: r.Deleted) -> None:
+    def delete(self, record: r.Deleted | r.Superseded) -> None:
         """History tells that they were: then they are not lost, either."""
         place = (record.topic, record.partition)
         if record.topic in self.ended or record.topic not in self._engine.state.topics:

@@ -53,7 +53,7 @@ class Rebuild:
         self._transactions = Retold(self._engine.state, self._apply)
         self._needed: tuple[int, list[Run]] = (0, [])  # commits after that number, and these
         self._lease = self._group = 0  # the highest numbers that history knows
-        self._deleted: list[r.Deleted] = []  # as history knows it
+        self._deleted: list[r.Deleted | r.Superseded] = []  # as history knows it
         self._logged: set[int] = set()  # records of histories in the write-ahead log
         self._doubled: set[int] = set()  # of them, those that are in history, too
         self._told: dict[
@@ -132,7 +132,7 @@ class Rebuild:
     def _note_history(self, records: list[r.HistoryRecord]) -> None:
         for record in records:
             self._note_numbers(record)
-            if isinstance(record, r.Deleted) and not self._has_state:  # else that knows
+            if isinstance(record, r.Deleted | r.Superseded) and not self._has_state:  # else that knows
                 self._deleted.append(record)
             if self._logged and (told := _print(record)) in self._logged:
                 self._doubled.add(told)

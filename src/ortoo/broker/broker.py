@@ -37,6 +37,7 @@ from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
+from .discarding import discard
 from .following import follow
 from .heavy import Line
 from .keys import look_after_keys
@@ -48,8 +49,8 @@ from .reader import Reader
 from .subscription import Subscription
 from .timekeeper import Timekeeper
 from .view import View
-from .waiters import CapacityWaiters, describe, resolve, room_in
-from .wakeup import Wakeup
+from .waiters import CapacityWaiters, describe, room_in
+from .wakeup import Wakeup, sleep
 
 _FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits finds anything after these
 _NOT_OPEN = "the queue is not open yet; use it in `async with`, or await its open()"
@@ -262,11 +263,6 @@ class Broker:
             self._capacity_waiters.notify_all(lambda name: room_in(self.engine.state, name))
         self._arm()
 
-    async def _sleep(self, ms: int) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock.call_later(ms, lambda: resolve(future))
-        await future
-
     # -- durability
 
     def _log(self, records: list[Record]) -> None:
@@ -315,6 +311,9 @@ class Broker:
             self.engine.confirm(record)
             if type(record) is TransactionEnded:
                 self._coordinator.ended((record.namespace, record.transaction))
+        if self._refusal is None:
+            self._do_due(self.now())  # what it supersedes is gone before anybody learns that it is durable
+        discard(self.engine, self.store, self._commits.pending.records)
         commit.succeed()
         tell(self.on_commit, records)
         for name, partitions in commit.to_wake.items():
@@ -351,7 +350,7 @@ class Broker:
         self.meters.recoveries += 1
         while True:
             if self._pause_ms:
-                await self._sleep(self._pause_ms)
+                await sleep(self.clock, self._pause_ms)
             # At once the first time; then ever more slowly, until an append succeeds.
             self._pause_ms = min(max(2 * self._pause_ms, _RECOVERY_PAUSE_MS), _RECOVERY_PAUSE_MAX_MS)
             try:
@@ -383,6 +382,7 @@ class Broker:
         opened = engine.open(self.now())
         await self.store.append([opened])
         engine.apply(opened)
+        discard(engine, self.store)
         await page_out_keys(engine.state, self.store)
         engine.state.reset_counters()  # of this opening, not of all that was replayed
         for topic, reason in self._suspended.items():

@@ -27,7 +27,7 @@ DEAD_HEADERS = (ORIGIN, GROUP, REASON, ATTEMPTS, ERROR)
 _TOGETHER = 500  # copies that are filled in one turn of the event loop
 
 
-def has_copies(records: list[Record]) -> bool:
+def has_copies(records: Sequence[Record]) -> bool:
     for record in records:  # noqa: SIM110  # any() would cost three times as much, with every commit
         if type(record) is Published and record.origins:
             return True

@@ -20,10 +20,14 @@ from ortoo.model.commands import Command, DeadLetter, PlainCommand, RetryNow
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import MessageRef
 
+from .heavy import GROUP_UNITS, Line
+
 _PER_TURN = 50
 
 
 class Shell(Protocol):
+    line: Line
+
     @property
     def state(self) -> State: ...
     def submit(self, command: Command) -> Any: ...
@@ -43,6 +47,7 @@ async def follow(shell: Shell, command: PlainCommand, reply: Any) -> Any:
     for start in range(0, len(groups), step):
         await shell.flush()  # what is copied is in memory until then
         await asyncio.sleep(0)
+        await shell.line.turn(GROUP_UNITS * _PER_TURN)  # however many such commands there are
         for group in groups[start : start + step]:
             try:
                 count += shell.submit(msgspec.structs.replace(command, group=group))

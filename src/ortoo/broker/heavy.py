@@ -13,6 +13,7 @@ from ortoo.model import commands as c
 from ortoo.model import limits
 
 _UNITS = 2_000  # partitions, for each group that it is about: a few milliseconds
+GROUP_UNITS = 40  # what one message costs that is retried or given up for a group
 
 
 def _of_new(state: State, command: c.CreateTopic) -> int:
@@ -29,6 +30,14 @@ def _of_groups(state: State, command: Any) -> int:
     return 0 if topic is None else len(topic.partitions) * (1 + len(topic.groups))
 
 
+def _of_message(state: State, command: c.RetryNow | c.DeadLetter) -> int:
+    """For all groups; the others follow in turns of their own."""
+    topic = state.topics.get(command.message.topic)
+    if topic is None or command.group is not None:
+        return 0
+    return GROUP_UNITS * min(len(topic.groups), limits.GROUPS_AT_ONCE)
+
+
 _WEIGHED: dict[type, Callable[[State, Any], int]] = {
     c.CreateTopic: _of_new,
     c.ChangeTopic: _of_groups,
@@ -38,6 +47,8 @@ _WEIGHED: dict[type, Callable[[State, Any], int]] = {
     c.CreateGroup: _of_partitions,
     c.DeleteGroup: _of_partitions,
     c.Seek: _of_partitions,
+    c.RetryNow: _of_message,
+    c.DeadLetter: _of_message,
 }
 
 

@@ -8,17 +8,20 @@ from itertools import accumulate
 
 import msgspec
 
+from ortoo.engine.partition import Partition
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
 from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, content_bytes, message_sizes
 from ortoo.model.commands import Lease, Run
 from ortoo.model.history import encode_record, join_encoded
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns, LeasedRun, Taken
 
 from .turns import Turns
 
 ROOM = limits.ANSWER_BYTES_MAX
+_LOOKED_THROUGH = 1 << 16  # offsets at first, among which messages are looked for
 _MARGIN = 4  # how much more than the average the messages asked for may be, before too much is read
 
 _LIST_BYTES = 5  # how a list begins, at most
@@ -39,7 +42,23 @@ def bound_lease(topic: Topic | None, command: Lease) -> Lease:
 def bound_count(topic: Topic, partition: int, count: int) -> int:
     log = topic.partitions[partition]
     held = log.bytes_held
-    return count if held <= ROOM else min(count, max(1, _MARGIN * ROOM * (log.end - log.start) // held))
+    messages = log.end - log.start - len(log.deleted)
+    return count if held <= ROOM else min(count, max(1, _MARGIN * ROOM * messages // held))
+
+
+def left_of(log: Partition, start: int, count: int, end: int) -> tuple[Sequence[int], int]:
+    """So many offsets in [start, end) whose messages are there, and where to go on behind them. What was superseded may be very
+    much more than what is left."""
+    if not log.deleted:
+        upto = min(start + count, end)
+        return range(start, upto), upto
+    found, at, width = OffsetSet(), start, max(count, _LOOKED_THROUGH)
+    while at < end and len(found) < count:
+        upto = min(at + width, end)
+        more = OffsetSet.span(at, upto) - log.deleted
+        found.update(more.take(count - len(found)))
+        at, width = upto, 2 * width
+    return found.to_sequence(), found.last() + 1 if len(found) == count else end
 
 
 def fit(columns: Columns, room: int) -> tuple[int, int]:

@@ -46,7 +46,7 @@ from .figures import Measured, measure
 from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
-from .portion import bound_count, encode_fitting, fit
+from .portion import bound_count, encode_fitting, fit, left_of
 from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
@@ -243,10 +243,13 @@ class Reader:
         if count <= 0:
             columns, after = await self._broker.store.read(topic.id, partition, []), max(first, end)
         else:
-            columns = await self._broker.store.scan(topic.id, partition, first, count)
-            columns = columns.part(0, fit(columns, limits.ANSWER_BYTES_MAX)[0])
-            after = columns.offsets[-1] + 1 if len(columns) else first + count
-        if log.deleted:
+            wanted, after = left_of(log, first, count, end)
+            columns = await self._broker.store.read(topic.id, partition, wanted)
+            fitting = fit(columns, limits.ANSWER_BYTES_MAX)[0]
+            if fitting < len(columns):
+                columns = columns.part(0, fitting)
+                after = columns.offsets[-1] + 1
+        if log.deleted:  # perhaps meanwhile
             columns = filter_columns(columns, log.deleted)
         columns = msgspec.structs.replace(columns, offsets=list(columns.offsets))  # as whoever is connected gets them
         return Page(name, topic.id, partition, columns, after, end)

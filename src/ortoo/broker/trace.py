@@ -32,7 +32,7 @@ class Timeline:
 
     async def add(self, history: list[r.HistoryRecord]) -> None:
         for record in history:
-            group = None if isinstance(record, r.Deleted) else group_name(self._names, record.group)
+            group = None if isinstance(record, r.Deleted | r.Superseded) else group_name(self._names, record.group)
             self._events.append(_event(record, self._ref.offset, group, self._attempts, self._leases))
             self.count += 1
             await self._turns.worked(
@@ -75,6 +75,8 @@ def _event(
         case r.Redriven():
             attempts[record.group] = 0
             return TraceEvent(time, what, group)
+        case r.Superseded():
+            return TraceEvent(time, what, reason=record.ref_for(offset))
         case r.Hastened() | r.Deleted() | r.Skipped():
             return TraceEvent(time, what, group, reason=reason)
 

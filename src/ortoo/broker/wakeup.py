@@ -1,10 +1,19 @@
-"""One alarm of the clock, for the earliest moment that was asked for."""
+"""One alarm of the clock, for the earliest moment that was asked for; and one that is waited for."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from ortoo.ports import Alarm, Clock
+
+from .waiters import resolve
+
+
+async def sleep(clock: Clock, ms: int) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    clock.call_later(ms, lambda: resolve(future))
+    await future
 
 
 class Wakeup:

@@ -27,6 +27,12 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="FIELD=VALUE", help="a setting, as an option; repeatable", show_default=False),
 ]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--keep", metavar="all|latest", help="`latest`: of each key the latest message only", show_default=False
+    ),
+]
 
 
 @app.command("list", epilog=examples("ortoo topics list", "ortoo topics list --json | jq '.[].name'"))
@@ -62,16 +68,25 @@ def list_topics(target: Target, json: Json = False) -> None:
         "ortoo topics create orders",
         "ortoo topics create mails partitions=12 max_attempts=5 backoff_max=1m",
         "ortoo topics create audit --set ordering=strict --set partitions=1 --set retention_seconds=none",
+        "ortoo topics create positions --keep latest",
     )
 )
 @on_target
-def create(target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False) -> None:
+def create(
+    target: Target,
+    topic: Topic,
+    settings: Settings = None,
+    set_: SetOption = None,
+    keep: KeepOption = None,
+    json: Json = False,
+) -> None:
     """Create a topic, with any settings.
 
     Times and sizes take units (500ms, 30s, 10m, 7d; 64KiB, 1GiB); `none` removes a limit. If the topic already exists with the
     same settings, nothing changes.
     """
-    chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
+    kept = [f"keep={keep}"] if keep is not None else []
+    chosen = parse.topic_settings([*(settings or ()), *(set_ or ()), *kept])
     with target.open() as queue:
         info = queue.create_topic(topic, **chosen)
     _changed(info, "exists", json)

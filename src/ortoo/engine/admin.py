@@ -184,11 +184,12 @@ def _namespaces_left(state: State, command: Leave) -> Iterable[str]:
 def leave(draft: Draft, topic: Topic, group: Group, consumers: Collection[str], budget: Budget) -> bool:
     """The consumers' leases return, uncounted, as many as the budget allows; their partitions go to the others; an ephemeral
     group goes with its last. Returns whether any of them was a member."""
-    known = group.members.remove(consumers)
-    draft.state.note_left(topic, group, consumers)
-    if group.ephemeral and known and not group.members.alive_until:
+    alive = group.look_at_members().alive_until
+    if group.ephemeral and alive and alive.keys() <= set(consumers):  # who they are is forgotten with the record
         draft.records.append(GroupDeleted(draft.now, topic.id, group.id))
         return True
+    known = group.members.remove(consumers)
+    draft.state.note_left(topic, group, consumers)
     deaths: list[Death] = []
     for lease in draft.state.leases_of(topic, group, consumers):
         if budget.left <= 0:

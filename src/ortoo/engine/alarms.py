@@ -48,6 +48,10 @@ class ExpiriesDue(_OfPartition, frozen=True, gc=False):
     """Times to live and longest waits run out."""
 
 
+class LatestDue(_OfPartition, frozen=True, gc=False):
+    """Messages became durable that may supersede earlier ones of their keys."""
+
+
 class MembersDue(msgspec.Struct, frozen=True, gc=False):
     """Consumers fall silent; partitions that move are handed over."""
 
@@ -67,7 +71,7 @@ class RetentionDue(msgspec.Struct, frozen=True, gc=False):
 
 
 GlobalAlarm = LeasesRunOut | TransactionsTimeOut | SharedIdsOutdated | ConsumersUnparked
-TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | MembersDue | WindowCloses | RetentionDue
+TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | LatestDue | MembersDue | WindowCloses | RetentionDue
 Alarm = GlobalAlarm | TopicAlarm
 Entry = tuple[int, int, tuple[int, ...], Alarm]  # when, the order of its kind, its fields
 
@@ -77,6 +81,7 @@ _ORDER: dict[type, int] = {
     for order, kind in enumerate(
         (
             SharedIdsOutdated,
+            LatestDue,
             DelaysDue,
             ExpiriesDue,
             LeasesRunOut,

@@ -129,6 +129,8 @@ def _why_unavailable(draft: Draft, topic: Topic) -> str | None:
 
 
 def _wants_copy(topic: Topic, death: Death) -> bool:
+    if death.reason == "superseded":
+        return False
     return topic.config.on_expire == "dlq" or death.reason not in ("ttl", "max_wait")
 
 

@@ -22,22 +22,21 @@ Seen = dict[str, Known]
 _SUFFIX_CHARS = 17
 
 
-def with_keys(ids: Sequence[str], hashes: Iterable[int]) -> list[str]:
-    """What ids are called where each key has its own."""
-    suffixes: dict[int, str] = {}
-    names = []
-    for dedup_id, key in zip(ids, hashes, strict=True):
-        if key not in suffixes:
-            suffixes[key] = f"\x1f{key:016x}"
-        names.append(dedup_id + suffixes[key])
-    return names
+def with_keys(ids: Sequence[Any], hashes: Sequence[int]) -> list[Any]:
+    """What ids are called where each key has its own; None stays None."""
+    suffixes = {key: f"\x1f{key:016x}" for key in set(hashes)}
+    if len(suffixes) == 1:  # as mostly
+        [suffix] = suffixes.values()
+        return [None if dedup_id is None else dedup_id + suffix for dedup_id in ids]
+    rows = zip(ids, hashes, strict=True)
+    return [None if dedup_id is None else dedup_id + suffixes[key] for dedup_id, key in rows]
 
 
 def ids_in(record: Published, *, has_keys: bool) -> tuple[list[str], Iterable[Known]]:
     """What a record has, and where: names with keys where each key has its own."""
     ids: list[Any] = record.batch.dedup_ids or []
     offsets: Sequence[int] = range(record.base, record.base + len(ids))
-    names = with_keys([dedup_id or "" for dedup_id in ids], _hashes(record, len(ids))) if has_keys else ids
+    names = with_keys(ids, _hashes(record, len(ids))) if has_keys else ids
     if None in ids:
         rows = [row for row, dedup_id in enumerate(ids) if dedup_id is not None]
         names, offsets = [names[row] for row in rows], [offsets[row] for row in rows]
@@ -72,8 +71,8 @@ class DedupTable:
     last message with an id.
 
     What was forgotten stays so, though a log still has it: `forgotten` is the instant up to which a log's own ids count for
-    nothing, those of that very instant unless they come after `ends`, by partition. What is `outdated` counts for nothing even
-    while it is here.
+    nothing, those of that very instant unless they come after `ends`, by partition: in each, they come in the order of
+    offsets. What is `outdated` counts for nothing even while it is here.
     """
 
     __slots__ = ("_latest", "_line", "_topic", "_vacant", "ends", "forgotten", "outdated", "seen")
@@ -94,8 +93,17 @@ class DedupTable:
         return at < self.forgotten or (at == self.forgotten and not is_later)
 
     def _forget(self, upto: int) -> None:
-        if upto > self.forgotten:
+        if upto >= self.forgotten:
             self.forgotten, self.ends = upto, []
+
+    def _forget_some(self, at: int, ends: dict[int, int], partitions: int) -> None:
+        """Of that instant, what comes before these ends."""
+        if at > self.forgotten:
+            self.forgotten, self.ends = at, [0] * partitions
+        if at == self.forgotten and self.ends:  # else all of it is forgotten
+            self.ends += [0] * (partitions - len(self.ends))
+            for partition, end in ends.items():
+                self.ends[partition] = max(self.ends[partition], end)
 
     def find(self, dedup_id: str, now: int, window_ms: int) -> MessageRef | None:
         known = self.seen.get(dedup_id)
@@ -113,11 +121,11 @@ class DedupTable:
 
     def _find_names(self, names: AbstractSet[str], now: int, window_ms: int) -> dict[str, MessageRef]:
         over, seen = max(now - window_ms, self.outdated), self.seen
-        ids = [name for name in seen.keys() & names if seen[name][0] > over]
-        if not ids:
+        found = {name: known for name in names if (known := seen.get(name)) is not None and known[0] > over}
+        if not found:
             return {}
-        _, partitions, offsets = zip(*map(seen.__getitem__, ids), strict=True)
-        return dict(zip(ids, refs_of(self._topic, partitions, offsets), strict=True))
+        _, partitions, offsets = zip(*found.values(), strict=True)
+        return dict(zip(found, refs_of(self._topic, partitions, offsets), strict=True))
 
     def remember(self, dedup_ids: Collection[str], known: Iterable[Known], *, has_keys: bool = False) -> None:
         """Each id once; none is older than those before. `has_keys`: they are names of `with_keys`."""
@@ -127,33 +135,52 @@ class DedupTable:
         self.seen.update(zip(dedup_ids, known, strict=True))
         self._line.extend(dedup_ids)
         if has_keys:
-            self._latest.update(zip(map(without_key, dedup_ids), dedup_ids, strict=True))
+            self._note_latest(dedup_ids)
+
+    def _note_latest(self, names: Collection[str]) -> None:
+        """Of one instant, that which lies last: which was published last is not known any more after a restart."""
+        seen, latest = self.seen, self._latest
+        ids = list(map(without_key, names))
+        if len(set(ids)) == len(ids) and latest.keys().isdisjoint(ids):  # as mostly
+            latest.update(zip(ids, names, strict=True))
+            return
+        for dedup_id, name in zip(ids, names, strict=True):
+            known = seen.get(latest.get(dedup_id, ""))
+            if known is None or known < seen[name]:
+                latest[dedup_id] = name
 
     def drop(self, dedup_id: str) -> None:
         """It counts elsewhere from now on, or came again."""
         if self.seen.pop(dedup_id, None) is not None:
             self._vacant[dedup_id] += 1
 
-    def prune(self, now: int, window_ms: int, count_max: int, limit: int | None = None) -> list[str]:
-        """Forgets what is too old or too many, so many ids at most; returns them."""
+    def prune(
+        self, now: int, window_ms: int, count_max: int, limit: int | None = None, *, partitions: int
+    ) -> list[str]:
+        """Forgets what is too old or too many, so many ids at most; returns them. The topic has so many partitions."""
         gone: list[str] = []
         seen, line = self.seen, self._line
         excess = len(seen) - count_max
         over, newest = max(now - window_ms, self.outdated), 0
+        ends: dict[int, int] = {}  # of what is forgotten of the instant `newest`
         while line:
             if self._vacant and line[0] in self._vacant:
                 self._pass_over()
                 continue
-            at = seen[line[0]][0]
+            at, partition, offset = seen[line[0]]
             if (at > over and len(gone) >= excess) or len(gone) == limit:
                 break
-            newest = at
+            if at != newest:
+                newest, ends = at, {}
+            ends[partition] = offset + 1
             del seen[line[0]]
             if self._latest and self._latest.get(without_key(line[0])) == line[0]:
                 del self._latest[without_key(line[0])]
             gone.append(line.popleft())
-        oldest = seen[line[0]][0] if line else newest + 1
-        self._forget(min(newest, oldest - 1))
+        if gone and line and seen[line[0]][0] > newest:  # nothing more comes of that instant
+            self._forget(newest)
+        elif gone:
+            self._forget_some(newest, ends, partitions)
         return gone
 
     def _pass_over(self) -> None:

@@ -15,6 +15,7 @@ from .alarms import (
     ConsumersUnparked,
     DelaysDue,
     ExpiriesDue,
+    LatestDue,
     LeasesRunOut,
     MembersDue,
     RetentionDue,
@@ -27,6 +28,7 @@ from .alarms import (
 from .bury import Death, bury, how_many_expire
 from .decision import Draft
 from .group import Group
+from .latest import is_behind, look, supersede
 from .leases import LeaseState
 from .picker import Budget
 from .retention import retain
@@ -54,7 +56,7 @@ def _is_unusable(topic: Topic, alarm: TopicAlarm) -> bool:
     """Nothing is decided of a partition that the store cannot vouch for."""
     if topic.suspended is not None:
         return True
-    if isinstance(alarm, DelaysDue | RetriesDue | ExpiriesDue):
+    if isinstance(alarm, DelaysDue | RetriesDue | ExpiriesDue | LatestDue):
         return topic.partitions[alarm.partition].quarantine_reason is not None
     return not isinstance(alarm, RetentionDue) and topic.quarantine_reason is not None
 
@@ -70,9 +72,14 @@ def _look(wheel: Wheel, draft: Draft, alarm: Alarm, budget: Budget, cost: int = 
 
 def _delays(draft: Draft, topic: Topic, alarm: DelaysDue, budget: Budget) -> None:
     partition = topic.partitions[alarm.partition]
+    if is_behind(topic):
+        draft.state.soft.alarms.set(alarm, draft.now)  # after what is behind
+        return
     due, upto = _look(partition.delays, draft, alarm, budget, 1 + len(topic.groups))
     if due:
         draft.records.append(CameDue(draft.now, topic.id, partition.index, None, upto))
+    if due and topic.latest is not None:
+        supersede(draft, topic, partition, [pair for pair in due if pair[1] in partition.delayed])
 
 
 def _retries(draft: Draft, topic: Topic, alarm: RetriesDue, budget: Budget) -> None:
@@ -86,6 +93,10 @@ def _retries(draft: Draft, topic: Topic, alarm: RetriesDue, budget: Budget) -> N
 
 def _expiries(draft: Draft, topic: Topic, alarm: ExpiriesDue, budget: Budget) -> None:
     partition = topic.partitions[alarm.partition]
+    if (when := partition.delays.next()) is not None and when <= draft.now:  # each message comes due before it expires
+        draft.state.soft.alarms.set(DelaysDue(topic.id, partition.index), when)
+        draft.state.soft.alarms.set(alarm, draft.now)
+        return
     due, upto = _look(partition.expiries, draft, alarm, budget, 1 + 2 * len(topic.groups))
     if not due:
         return
@@ -266,6 +277,7 @@ _OF_TOPIC: dict[type, Callable[[Draft, Topic, Any, Budget], None]] = {
     DelaysDue: _delays,
     RetriesDue: _retries,
     ExpiriesDue: _expiries,
+    LatestDue: look,
     MembersDue: _members,
     WindowCloses: _window,
     RetentionDue: _retention,

@@ -33,6 +33,9 @@ class PartitionDump(msgspec.Struct, array_like=True):
     delayed_then_due: list[tuple[int, ...]]  # due, first offset, last offset; an early version wrote a pair a message
     archived: int = 0
     trimmed_at: int | None = None  # unknown where an early version wrote it
+    bytes_gone: int = 0
+    empties: bytes | None = None
+    bytes_cut: int = 0
 
 
 class FeedDump(msgspec.Struct, array_like=True):

@@ -9,19 +9,22 @@ from typing import Any
 from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.records import Opened, Published, Record, TransactionEnded
+from ortoo.model.offsets import OffsetSet
+from ortoo.model.records import Deleted, Opened, Published, Record, Superseded, TransactionEnded
 
 from . import admin, lease, messages, namespaces, publish, settle, settle_by_id, transactions
-from .alarms import Alarm
+from .alarms import Alarm, LatestDue
 from .copies import CopyRoom
 from .decision import Decision, Draft
 from .due import decide_due
 from .once import decide_once
+from .partition import Partition
 from .picker import Budget
 from .quotas import note_stored
 from .replay import apply
 from .snapshot import Snapshot
 from .state import State
+from .topic import Topic
 from .transaction import Name, Slice
 
 _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
@@ -77,8 +80,24 @@ class Engine:
                 if record.base in partition.unsized:
                     note_stored(self.state, topic.name.namespace, record.size - partition.unsized[record.base])
                 partition.confirm(record)
+                self._note_durable(topic, partition)
         elif type(record) is TransactionEnded:
-            self.state.release(self.state.soft.ending.pop((record.namespace, record.transaction), ()))
+            places = self.state.soft.ending.pop((record.namespace, record.transaction), {})
+            self.state.release(places)
+            for place, index in places:
+                topic = self.state.topics.get(place)
+                if topic is not None and index < len(topic.partitions):
+                    self._note_durable(topic, topic.partitions[index])
+        elif type(record) is Superseded or type(record) is Deleted:
+            self.state.soft.discards.add(self.state.topics.get(record.topic), record.partition, record.offsets)
+
+    def _note_durable(self, topic: Topic, partition: Partition) -> None:
+        if topic.latest is not None and topic.latest.looked.get(partition.index, 0) < partition.durable:
+            self.state.soft.alarms.set(LatestDue(topic.id, partition.index), self.state.now)
+
+    def take_discards(self) -> list[tuple[TopicId, int, OffsetSet]]:
+        """Messages that are gone for good, durably, and that nobody holds: the store need not keep them."""
+        return self.state.soft.discards.take()
 
     def snapshot(self) -> bytes:
         """The hard state, as bytes that a Restored record brings back."""

@@ -152,10 +152,12 @@ class Feed:
         self.offer(offsets - (self.partition.delayed - self.due_early) if self.partition.delayed else offsets)
 
     def begin_again(self, start: int, end: int) -> None:
-        """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages
-        do not return: only who held them might have finished them."""
+        """A seek: what is delivered returns, and all of [start, end) is deliverable as if it never had been. Expired messages,
+        and superseded ones, do not return: only who held them might have finished them."""
         partition = self.partition
+        windowed = self._leave_window()
         self.close(self.leased & partition.expired)
+        self.close(self.leased & partition.deleted)  # superseded
         back = self.leased | self.retrying.within(start, end)
         self.leased = NOTHING
         self.retrying.subtract(back)
@@ -164,19 +166,36 @@ class Feed:
         again.subtract(self.open)
         again.subtract(partition.gone_for(self.group))
         self.dead.subtract(again)
+        self.ahead.subtract(again.within(windowed, end))
+        self.due_early.subtract(again.within(windowed, end))
         again = again.within(0, self.cursor) | (again & self.ahead)
         self.open |= again
         self._return(back)
         self._offer_in_time(again - (partition.delayed - self.due_early))
 
+    def _leave_window(self) -> int:
+        """Where what waits for its window begins. A group may have gone past that, and come back: then all of it counts as
+        looked at by name, so that what is sought becomes fresh, and waits with the rest."""
+        windowed = self.partition.windowed
+        if windowed is None:
+            return self.partition.end
+        if self.cursor > windowed:
+            self.ahead |= OffsetSet.span(windowed, self.cursor)
+            self.cursor = windowed
+        return windowed
+
     def begin_with(self, kept: OffsetSet) -> None:
         """Of a feed that begins: those from the cursor on that are deliverable, too, although they count as evicted."""
         partition, start = self.partition, max(self.cursor, self.partition.start)
-        kept = kept.within(start, partition.end) - partition.expired
+        kept = kept.within(start, partition.end) - partition.expired - partition.deleted
         if not kept:
             return
-        self.cursor = kept.last() + 1
-        again = OffsetSet.span(start, self.cursor)
+        end = kept.last() + 1
+        if partition.windowed is not None:  # they were delivered before, and the window holds back only the others
+            end = min(end, max(start, partition.windowed))
+            self.ahead |= kept.within(end, partition.end)
+        self.cursor = end
+        again = OffsetSet.span(start, end) if start < end else OffsetSet()
         again.subtract(partition.gone_for(self.group))
         again.update(kept)
         self.open |= again

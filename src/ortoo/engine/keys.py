@@ -11,18 +11,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from itertools import groupby
 from typing import Final, NoReturn, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
+from ortoo.model.offsets import OffsetSet
+
+from .key_chunks import SparseChunk
 from .key_lines import Waiting
 
 NO_KEY = 0
 _CHUNK_BITS = 16
 _CHUNK = 1 << _CHUNK_BITS
 CHUNK_BYTES = 8 * _CHUNK
+_SPARSE = 8  # so few of a chunk, as a share of it, are kept one by one
 
-Chunk: TypeAlias = "array[int] | memoryview"
+Chunk: TypeAlias = "array[int] | memoryview | SparseChunk"
 PageOut: TypeAlias = (
     "Callable[[array[int]], memoryview | None]"  # the same numbers outside of memory, or None where that cannot be
 )
@@ -35,13 +40,16 @@ def key_hash(key: str) -> int:
 
 def key_hashes(keys: list[str | None]) -> array[int]:
     digest = xxh3_64_intdigest
+    if keys[0] is not None and keys.count(keys[0]) == len(keys):
+        return array("Q", [key_hash(keys[0])]) * len(keys)
     return array("Q", [(digest(key.encode()) or 1) if key is not None else NO_KEY for key in keys])
 
 
 class KeyColumn:
     """The key hash of each offset, from the first message that had a key.
 
-    Full chunks may be kept outside of memory: only messages that are leased, or asked for again, are looked up.
+    Full chunks may be kept outside of memory: only messages that are leased, or asked for again, are looked up. Of a chunk
+    most of whose messages are gone only the others are kept.
     """
 
     __slots__ = ("base", "chunks", "end")
@@ -61,17 +69,35 @@ class KeyColumn:
             self.base = self.end = base
             self.chunks.append(array("Q"))
         more = hashes if hashes is not None else array("Q", bytes(8 * count))
-        if base > self.end:  # offsets that the log no longer has: purged, or lost and repaired
-            more = array("Q", bytes(8 * (base - self.end))) + more
+        if base > self.end:  # offsets that the log no longer has: purged, merged away, or lost and repaired
+            self._skip(base - self.end)
         while more:
-            if len(self.chunks[-1]) == _CHUNK:
-                self.chunks.append(array("Q"))
-            last = self.chunks[-1]
-            assert isinstance(last, array)
+            last = self._last()
             room = _CHUNK - len(last)
             last.extend(more[:room])
             more = more[room:]
         self.end = base + count
+
+    def _last(self) -> array[int]:
+        """With room for more."""
+        last = self.chunks[-1]
+        if not isinstance(last, array) or len(last) == _CHUNK:
+            last = array("Q")
+            self.chunks.append(last)
+        return last
+
+    def _skip(self, count: int) -> None:
+        """There may be very many: they take no room."""
+        while count:
+            last = self._last()
+            if not last and count >= _CHUNK:
+                self.chunks[-1] = SparseChunk(array("I"), array("Q"))
+                count -= _CHUNK
+            else:
+                some = min(count, _CHUNK - len(last))
+                last.extend(array("Q", bytes(8 * some)))
+                count -= some
+        self._last()
 
     def at(self, offset: int) -> int:
         index = offset - self.base
@@ -121,17 +147,32 @@ class KeyColumn:
 
     def page_out(self, keep: PageOut) -> bool:
         """Hands the oldest full chunk that is in memory out of it; whether there was one and it was taken."""
-        index = len(self.chunks) - 1
-        while index > 0 and isinstance(self.chunks[index - 1], array):
-            index -= 1
-        if index >= len(self.chunks) - 1:
+        index, chunk = next(
+            ((index, chunk) for index, chunk in enumerate(self.chunks[:-1]) if isinstance(chunk, array)), (0, None)
+        )
+        if chunk is None:
             return False
-        chunk = self.chunks[index]
-        assert isinstance(chunk, array)
         kept = keep(chunk)
         if kept is not None:
             self.chunks[index] = kept
         return kept is not None
+
+    def thin(self, gone: OffsetSet, most: int) -> int:
+        """Forgets keys of messages that are gone, where these are most of a chunk; of so many chunks. Returns of how many."""
+        thinned = 0
+        for index, chunk in enumerate(self.chunks[:-1]):
+            first = self.base + (index << _CHUNK_BITS)
+            left = _CHUNK - gone.count_within(first, first + _CHUNK)
+            most_left = len(chunk) // 2 if isinstance(chunk, SparseChunk) else _CHUNK // _SPARSE
+            if left > most_left or (isinstance(chunk, SparseChunk) and not chunk):
+                continue
+            rows = array("I", [offset - first for offset in OffsetSet.span(first, first + _CHUNK) - gone])
+            hashes = array("Q", [chunk[row] for row in rows])
+            self.chunks[index] = SparseChunk(rows, hashes)
+            thinned += 1
+            if thinned >= most:
+                break
+        return thinned
 
     def trim(self, start: int) -> None:
         gone = min((start - self.base) >> _CHUNK_BITS, len(self.chunks) - 1)
@@ -143,6 +184,8 @@ class KeyColumn:
 def _part(chunk: Chunk, start: int, end: int) -> array[int]:
     if isinstance(chunk, array):
         return chunk[start:end]
+    if isinstance(chunk, SparseChunk):
+        return chunk.part(start, end)
     found = array("Q")
     found.frombytes(chunk[start:end].cast("B"))
     return found
@@ -194,11 +237,30 @@ class KeyOrder:
 
     def offer(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
         """Messages want to be ready. Returns those that do not become it, and others that must no longer be."""
+        if len(keys) > 1 and keys[0] == keys[1]:  # as where batches are of one key each
+            return self._offer_runs(offsets, keys)
+        return self._offer_each(offsets, keys)
+
+    def _offer_runs(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
+        """Those of one key that are next to each other at once."""
+        aside: list[int] = []
+        behind: list[int] = []
+        at = 0
+        for key, same in groupby(keys):
+            end = at + len(list(same))
+            if end - at > 1 and key != NO_KEY and self.fronts.get(key, -1) < offsets[at]:
+                aside += self._offer_one(offsets[at:end], key)
+            else:
+                others, fronts = self._offer_each(offsets[at:end], keys[at:end])
+                aside += others
+                behind += fronts
+            at = end
+        return aside, behind
+
+    def _offer_each(self, offsets: array[int], keys: array[int]) -> tuple[list[int], list[int]]:
         fronts = self.fronts
         aside: list[int] = []
         behind: list[int] = []
-        if is_one(keys) and fronts.get(keys[0], -1) < offsets[0]:
-            return self._offer_one(offsets, keys[0]), behind
         for offset, key in zip(offsets, keys, strict=True):
             if key == NO_KEY:
                 continue

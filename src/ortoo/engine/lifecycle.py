@@ -38,15 +38,22 @@ LIFE: dict[type, Changes] = {
     r.Redriven: {**dict.fromkeys(("dead", "done"), (*_LINE, "delayed")), "unseen": _LINE},
     r.Hastened: {**dict.fromkeys(("delayed", "leased", "done", "dead", "unseen"), _LINE), **_MADE_WAY},
     r.Deleted: {**_REMOVED, "blocked": ("ready", "unseen")},
+    r.Superseded: {
+        **{state: change for state, change in _REMOVED.items() if state != "leased"},
+        "blocked": ("ready", "unseen"),
+    },
     r.Expired: dict.fromkeys(("ready", "blocked", "done"), ("unseen",)),
     r.Trimmed: {**_REMOVED, "blocked": ("ready", "unseen")},
     r.TopicPurged: _REMOVED,
     r.TopicDeleted: _REMOVED,
     r.GroupDeleted: _REMOVED,
     r.GroupSought: {
-        state: tuple(other for other in ("ready", "delayed", "done", "unseen") if other != state)
-        for state in STATES
-        if state != "unseen"
+        **{
+            state: tuple(other for other in ("ready", "blocked", "delayed", "done", "unseen") if other != state)
+            for state in STATES
+            if state != "unseen"
+        },
+        "unseen": ("done",),  # what waits for its window to close, and the group has gone past
     },
     r.WindowClosed: {"unseen": ("ready", "blocked", "delayed")},
 }

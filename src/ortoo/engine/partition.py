@@ -34,7 +34,10 @@ class Partition:
     windowed           with a window buffer, messages from here on wait for the window to close
     delayed            not due yet; `delays` knows when
     expired            outlived their time to live; evicted: waited longer than max_wait before their first delivery
-    deleted            removed one by one; private: seen by one group only
+    deleted            removed one by one, or superseded; private: seen by one group only
+    bytes_gone         about what those had that were superseded, or deleted beside such
+    bytes_cut          the part of it that was trimmed, but was published at one instant with the first message that is there
+    empties            messages without a value, which delete their keys, where the topic keeps the latest only
     lanes              offsets by priority, for priorities other than the usual one
     keys               key hashes, kept only where the order asks for them
     quarantine_reason  why the store cannot vouch for it; then it is neither read nor written
@@ -47,12 +50,15 @@ class Partition:
 
     __slots__ = (
         "archived",
+        "bytes_cut",
+        "bytes_gone",
         "bytes_total",
         "confirmed",
         "delayed",
         "delayed_then_due",
         "delays",
         "deleted",
+        "empties",
         "end",
         "evicted",
         "expired",
@@ -81,12 +87,15 @@ class Partition:
         self.held: int | None = None
         self.windowed: int | None = None
         self.bytes_total = 0  # of all messages ever appended
+        self.bytes_gone = 0
+        self.bytes_cut = 0
         self.delayed: OffsetSet = NOTHING
         self.delays: Wheel = NO_WHEEL
         self.expired: OffsetSet = NOTHING
         self.evicted: OffsetSet = NOTHING
         self.expiries: Wheel = NO_WHEEL
         self.deleted: OffsetSet = NOTHING
+        self.empties: OffsetSet = NOTHING
         self.private: dict[int, GroupId] = _NONE
         self.lanes: dict[int, OffsetSet] = _NONE
         self.keys: KeyColumn = NO_KEYS
@@ -117,14 +126,19 @@ class Partition:
     @property
     def bytes_held(self) -> int:
         if self.start == 0:
-            return self.bytes_total
+            return max(0, self.bytes_total - self.bytes_gone)
         if self.start == self.end:  # the timeline keeps the last instant, whose messages are gone
             return 0
-        return self.bytes_total - self.timeline.bytes_at(self.start)
+        return max(0, self.bytes_total - self.timeline.bytes_at(self.start) - self.bytes_gone)
 
     def instant_of(self, offset: int) -> tuple[int, int, int]:
         """(first offset, offset behind the last, bytes) of what was published at the same instant."""
         return self.timeline.instant_of(offset, self.end, self.bytes_total)
+
+    def mean_of(self, offset: int) -> tuple[int, int, int]:
+        """(first offset, offset behind the last, bytes of one of them) of what was published at the same instant."""
+        first, end, size = self.instant_of(offset)
+        return first, end, -(-size // max(1, end - first))
 
     def lane_of(self, offset: int) -> int:
         for lane, offsets in self.lanes.items():
@@ -154,8 +168,10 @@ class Partition:
         if record.origins and not record.size:
             self.unsized = {**self.unsized, base: likely}
         self.end = end
-        if config.ordering == "key":
+        if config.ordering == "key" or config.keep == "latest":
             self.append_keys(base, record.count, record.key_hashes)
+        if config.keep == "latest" and b"" in batch.values and not record.origins:
+            self.empties |= OffsetSet([offset for offset, value in enumerate(batch.values, base) if not value])
         if record.only_group is not None:
             if not self.private:
                 self.private = {}
@@ -208,21 +224,21 @@ class Partition:
             return
         late = [(due, offset) for offset, due in enumerate(dues, base) if due > at]
         self.delayed |= OffsetSet([offset for _, offset in late])
-        for due, offset in late:
-            self.delays.add(due, offset)
+        self.delays.add_pairs(late)
 
     def _append_expiries(self, base: int, record: Published, config: TopicConfig) -> None:
         batch: Batch = record.batch
         if self.expiries is NO_WHEEL:
             self.expiries = Wheel()
-        for offset, expires in enumerate(batch.expires or (), base):
-            if expires:
-                self.expiries.add(expires, offset << 1 | TTL)
+        if batch.expires:
+            pairs = ((expires, offset << 1 | TTL) for offset, expires in enumerate(batch.expires, base) if expires)
+            self.expiries.add_pairs(pairs)
         if config.max_wait is not None:
             wait = round(config.max_wait * 1000)
             dues = batch.dues or [record.at] * record.count
-            for offset, due in enumerate(dues, base):
-                self.expiries.add(max(due, record.at) + wait, offset << 1 | MAX_WAIT)
+            since = record.at
+            pairs = ((max(due, since) + wait, offset << 1 | MAX_WAIT) for offset, due in enumerate(dues, base))
+            self.expiries.add_pairs(pairs)
         if len(self.expiries) > 4 * (self.end - self.start) + _FEW:  # two a message at most: the others were trimmed
             self.expiries.sweep(4 * record.count + 64, lambda _, item: item >> 1 >= self.start)
 
@@ -250,6 +266,31 @@ class Partition:
         self.evicted |= evicted
         self.delayed.subtract(expired)
 
+    def bytes_of(self, offsets: OffsetSet) -> int:
+        """About how many bytes they have."""
+        left, size = offsets.copy(), 0
+        while left:
+            _, end, mean = self.mean_of(left.first())
+            size += mean * left.count_within(0, end)
+            left.remove_span(0, end)
+        return size
+
+    def remove(self, offsets: OffsetSet, size: int) -> None:
+        """They are gone for everybody; and about how many bytes they had, where that is counted."""
+        self.deleted |= offsets
+        self.empties.subtract(offsets)
+        self.bytes_gone += size
+
+    def _trim_gone(self, start: int) -> None:
+        """`bytes_held` knows where instants begin, so what went of the first one counts as gone until all of it has."""
+        if not self.bytes_gone:
+            return
+        first = self.instant_of(start)[0] if start < self.end else start
+        if first > self.start:
+            self.bytes_gone -= self.bytes_cut + self.bytes_of(self.deleted.within(self.start, first))
+            self.bytes_cut = 0
+        self.bytes_cut += self.bytes_of(self.deleted.within(max(first, self.start), start))
+
     def unripe_before(self, cutoff: int) -> int:
         """No offset from here on may be trimmed by an age limit: not due yet, or due only after `cutoff`."""
         bound = self.delayed_then_due.first_since(cutoff)
@@ -259,12 +300,15 @@ class Partition:
     def trim(self, start: int) -> None:
         if start > self.start:
             self.trimmed_at = max(self.trimmed_at, self.timeline.time_of(start - 1))
+        self._trim_gone(start)
         self.start = start
         self.timeline.trim(start)
         if self.keys:
             self.keys.trim(start)
-        for offsets in (self.delayed, self.expired, self.evicted, self.deleted, *self.lanes.values()):
+        for offsets in (self.delayed, self.expired, self.evicted, self.deleted, self.empties, *self.lanes.values()):
             offsets.remove_span(0, start)
+        if not self.deleted:
+            self.bytes_gone = self.bytes_cut
         if self.lanes:
             self.lanes = {lane: offsets for lane, offsets in self.lanes.items() if offsets}
         if self.private:

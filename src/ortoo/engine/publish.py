@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from itertools import repeat
+from collections.abc import Sequence
 
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
@@ -43,7 +43,9 @@ def place(
     began = len(draft.records)
     batch = _to_batch(outgoing, topic.config, draft.now)
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
-    keyed = hashes if topic.config.ordering == "key" else None
+    keyed = hashes if topic.config.ordering == "key" or topic.latest is not None else None
+    if topic.latest is not None and hashes is not None and not is_checked:
+        check_keys_fit(topic, hashes)
     if len(rows) == 1 and not firsts:  # as mostly: nothing to be told apart
         [index] = rows
         size = content_bytes(batch.values, batch.keys, batch.headers, values_bytes)
@@ -153,6 +155,22 @@ def check_fits(topic: Topic, outgoing: Outgoing, values_bytes: int) -> None:
             _check_partition(topic, partition)
     if outgoing.priorities:
         check_lanes(topic, set(outgoing.priorities))
+    if topic.latest is not None and (outgoing.keys is None or None in outgoing.keys):
+        raise _needs_key(topic)
+
+
+def _needs_key(topic: Topic) -> InvalidError:
+    return InvalidError(
+        f"topic {str(topic.name)!r} keeps the latest message of each key (keep=latest), so each message needs a key"
+    )
+
+
+def check_keys_fit(topic: Topic, hashes: Sequence[int]) -> None:
+    """Where the latest message of each key lies is in memory."""
+    assert topic.latest is not None
+    known, most = topic.latest.places, limits.LATEST_KEYS_MAX
+    if len(known) + len(hashes) > most and len(known) + len({key for key in hashes if key not in known}) > most:
+        raise FullError(f"topic {str(topic.name)!r} keeps the latest message of each key, and has {most} keys already")
 
 
 def check_share(state: State, topic: Topic, share: Share) -> None:
@@ -161,6 +179,10 @@ def check_share(state: State, topic: Topic, share: Share) -> None:
     if share.partition >= 0:
         _check_partition(topic, share.partition)
     check_lanes(topic, share.priorities)
+    if topic.latest is not None and share.has_keyless:
+        raise _needs_key(topic)
+    if topic.latest is not None:
+        check_keys_fit(topic, [NO_KEY])
     for partition in topic.partitions if share.is_placed or topic.quarantine_reason is not None else ():
         check_healthy(topic, partition.index)
     check_depth(state, topic, share.count)
@@ -194,8 +216,7 @@ def _known(draft: Draft, topic: Topic, ids: list[str | None], hashes: array[int]
     """Rows that are duplicates, with where the first one lies: a message, or an earlier row."""
     scope = topic.config.dedup_scope
     if scope == "key":
-        names = with_keys([dedup_id or "" for dedup_id in ids], hashes or repeat(NO_KEY, len(ids)))
-        ids = [None if dedup_id is None else name for dedup_id, name in zip(ids, names, strict=True)]
+        ids = with_keys(ids, hashes or [NO_KEY] * len(ids))
     is_shared = scope == "namespace"
     if not is_shared and len(set(ids)) == len(ids) and topic.dedup.seen.keys().isdisjoint(ids):
         return {}  # as mostly

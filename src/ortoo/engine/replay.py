@@ -7,17 +7,19 @@ from typing import Any
 
 from ortoo.model import limits
 from ortoo.model import records as r
-from ortoo.model.names import LEASES_PER_EPOCH, LeaseId
+from ortoo.model.names import LEASES_PER_EPOCH
 from ortoo.model.offsets import OffsetSet
 
-from . import namespaces, staging
-from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
+from . import namespaces, removal, staging
+from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
 from .dedup import ids_in
 from .feed import Feed
 from .group import Group
+from .latest import begin_anew
 from .leases import LeaseState
 from .once import remember
 from .quotas import likely_bytes, note_freed, note_stored
+from .removal import end_leases
 from .restore import load
 from .state import State
 from .topic import Topic, TopicCounters
@@ -38,6 +40,9 @@ def _opened(state: State, record: r.Opened) -> None:
     state.epoch = record.epoch
     state.opened = record.at
     state.lease_number = 0
+    for topic in state.topics.values():
+        if topic.latest is not None:
+            begin_anew(state, topic)
 
 
 # -- topics and groups
@@ -54,7 +59,11 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
     state.outdate_dedup_ids(topic, record.at)
     if record.config.dedup_scope != topic.config.dedup_scope:
         state.forget_dedup_ids(topic)
+    was_latest = topic.latest
     state.change_topic(topic, record.config)
+    if topic.latest is not was_latest:  # now it counts for what is there, too
+        for partition in topic.partitions:
+            state.soft.alarms.set(LatestDue(topic.id, partition.index), record.at)
     if topic.window_since is not None:
         state.soft.alarms.set(WindowCloses(topic.id), topic.window_since + round(topic.config.window_seconds * 1000))
 
@@ -78,6 +87,8 @@ def _topic_purged(state: State, record: r.TopicPurged) -> None:
     for partition in topic.partitions:
         partition.held = None
         partition.trim(partition.end)
+        if topic.latest is not None:
+            topic.latest.places.clear()
         if partition.windowed is not None:
             partition.windowed = partition.end
     note_freed(state, topic.name.namespace)
@@ -128,11 +139,6 @@ def _group_sought(state: State, record: r.GroupSought) -> None:
     group.forget_leases()
     for feed, start, end in zip(group.feeds, record.cursors, record.untils, strict=True):
         feed.begin_again(start, end)
-
-
-def _end_leases(state: State, ended: list[LeaseId]) -> None:
-    for lease in ended:
-        state.lease_groups.end(lease)
 
 
 def _forget_leases(state: State, group: Group) -> None:
@@ -209,28 +215,6 @@ def _expired(state: State, record: r.Expired) -> None:
     partition = state.topics[record.topic].partitions[record.partition]
     partition.expire(record.at, record.upto)
     state.soft.alarms.set(ExpiriesDue(record.topic, record.partition), partition.expiries.next())
-
-
-def _deleted(state: State, record: r.Deleted) -> None:
-    topic = state.topics[record.topic]
-    for group in topic.groups.values():
-        _end_leases(state, group.close(record.partition, record.offsets))
-        group.feeds.look(record.partition).dead.subtract(record.offsets)
-    partition = topic.partitions[record.partition]
-    partition.deleted |= record.offsets
-    partition.delayed.subtract(record.offsets)
-
-
-def _trimmed(state: State, record: r.Trimmed) -> None:
-    topic = state.topics[record.topic]
-    partition = topic.partitions[record.partition]
-    for group in topic.groups.values():
-        if not group.feeds.is_untouched(record.partition):
-            going = group.feeds[record.partition].open.within(0, record.start)
-            _end_leases(state, group.revoke(record.partition, going))
-        group.feeds.start_at(record.partition, record.start)
-    partition.trim(record.start)
-    note_freed(state, topic.name.namespace)
 
 
 def _quarantined(state: State, record: r.Quarantined) -> None:
@@ -314,14 +298,14 @@ def _dropped(state: State, record: r.Dropped) -> None:
     group = topic.groups[record.group]
     if record.reason == "moved":  # the others that were fresh are expired, which the log knows
         group.feeds[record.partition].admit_some(record.offsets)
-    _end_leases(state, group.close(record.partition, record.offsets))
+    end_leases(state, group.close(record.partition, record.offsets))
     topic.counters.count_dropped(record.reason, len(record.offsets))
 
 
 def _dead_lettered(state: State, record: r.DeadLettered) -> None:
     topic = state.topics[record.topic]
     group = topic.groups[record.group]
-    _end_leases(state, group.revoke(record.partition, record.offsets))
+    end_leases(state, group.revoke(record.partition, record.offsets))
     group.feeds[record.partition].bury(record.offsets)
     topic.counters.count_dead(record.reason, len(record.offsets))
 
@@ -338,7 +322,7 @@ def _hastened(state: State, record: r.Hastened) -> None:
     topic = state.topics[record.topic]
     topic.depth_most = None
     group = topic.groups[record.group]
-    _end_leases(state, group.revoke(record.partition, record.offsets))
+    end_leases(state, group.revoke(record.partition, record.offsets))
     feed, partition = group.feeds[record.partition], topic.partitions[record.partition]
     feed.admit_some(record.offsets)
     for offset in record.offsets:
@@ -375,11 +359,12 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.DeadLettered: _dead_lettered,
     r.Redriven: _redriven,
     r.Hastened: _hastened,
-    r.Deleted: _deleted,
+    r.Deleted: removal.deleted,
+    r.Superseded: removal.superseded,
     r.CameDue: _came_due,
     r.Expired: _expired,
     r.WindowClosed: _window_closed,
-    r.Trimmed: _trimmed,
+    r.Trimmed: removal.trimmed,
     r.Skipped: _skipped,
     r.Quarantined: _quarantined,
     r.TransactionBegan: staging.transaction_began,

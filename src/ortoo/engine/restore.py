@@ -10,12 +10,21 @@ from ortoo.model.names import GroupId, TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import LogIndex, TopicCreated
 
-from .alarms import DelaysDue, ExpiriesDue, MembersDue, RetentionDue, RetriesDue, TransactionsTimeOut, WindowCloses
+from .alarms import (
+    DelaysDue,
+    ExpiriesDue,
+    MembersDue,
+    RetentionDue,
+    RetriesDue,
+    TransactionsTimeOut,
+    WindowCloses,
+)
 from .dedup import with_keys
 from .due_dates import DueDates
 from .dumps import CommitDump, DedupId, FeedDump, GroupDump, PartitionDump, TopicDump, WheelDump, peek
 from .feed import Failure, Feed
 from .group import Group
+from .latest import begin_anew
 from .leases import load_lease
 from .partition import Partition
 from .producers import Producer
@@ -44,6 +53,8 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
         state.soft.alarms.set(TransactionsTimeOut(), until)
     for commit in dumped.commits:
         _load_commit(state, commit)
+    for topic in state.topics.values():
+        _load_latest(state, topic)
     state.namespaces.update(dumped.namespaces)
     for namespace, name, at, committed in dumped.ended:
         state.ended[namespace, name] = (at, committed)
@@ -51,6 +62,14 @@ def load(state: State, data: bytes, logs: list[LogIndex], secrets: list[tuple[in
         producer = Producer()
         producer.at, producer.done_below, producer.answers = at, done_below, answers
         state.producers[name] = producer
+
+
+def _load_latest(state: State, topic: Topic) -> None:
+    for partition in topic.partitions:
+        if partition.deleted:
+            state.soft.discards.add(topic, partition.index, partition.deleted)
+    if topic.latest is not None:
+        begin_anew(state, topic)
 
 
 def _load_commit(state: State, dumped: CommitDump) -> None:
@@ -118,6 +137,9 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     for due, *offsets in dumped.delayed_then_due:
         partition.delayed_then_due.add_span(due, offsets[0], offsets[-1])
     partition.archived = dumped.archived
+    partition.bytes_gone, partition.bytes_cut = dumped.bytes_gone, dumped.bytes_cut
+    if dumped.empties is not None:
+        partition.empties = _load_offsets(dumped.empties)
     if dumped.trimmed_at is not None:
         partition.trimmed_at = dumped.trimmed_at
     elif dumped.start:
@@ -129,8 +151,21 @@ def _load_partition(partition: Partition, dumped: PartitionDump, index: LogIndex
     for offset, time, size in zip(array("Q", index.offsets), array("Q", index.times), index.sizes, strict=True):
         partition.timeline.append(offset, time, partition.bytes_total)
         partition.bytes_total += size
+    _recut(partition)
     for base, count, hashes in index.keys:
         partition.append_keys(base, count, hashes)
+
+
+def _recut(partition: Partition) -> None:
+    """What went of the first instant counts as gone as far as the log still has it: of whole batches nobody knows any more."""
+    if not partition.bytes_cut:
+        return
+    start = partition.start
+    first = min(partition.instant_of(start)[0] if start < partition.end else start, start)
+    known = partition.bytes_of(OffsetSet.span(first, start)) if first < start else 0
+    cut = min(partition.bytes_cut, known)
+    partition.bytes_gone -= partition.bytes_cut - cut
+    partition.bytes_cut = cut
 
 
 def _load_dedup_ids(state: State, ids: dict[int, list[DedupId]], logs: list[LogIndex]) -> None:

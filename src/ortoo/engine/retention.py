@@ -1,12 +1,14 @@
-"""What retention may remove: by age, by bytes, by being done with in all groups. Whole prefixes of a log only."""
+"""What retention may remove: by age, by bytes, by being done with in all groups, by being superseded. Whole prefixes of a log;
+and one by one, messages that deleted their keys."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
 
+from ortoo.model import limits
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import Record, Skipped, Trimmed
+from ortoo.model.records import Deleted, Record, Skipped, Trimmed
 
 from .group import Group
 from .partition import Partition
@@ -14,6 +16,7 @@ from .picker import Budget
 from .topic import Topic
 
 FLOORS_MAX = 64  # how finely it is remembered what was done when
+_THINNED_AT_ONCE, _THINNING_COST, _CHUNKS_PER_MESSAGE = 4, 500, 4  # chunks of keys, and what they cost in messages
 
 
 def retain(topic: Topic, first: int, now: int, budget: Budget) -> tuple[list[Record], int | None]:
@@ -31,24 +34,69 @@ def retain(topic: Topic, first: int, now: int, budget: Budget) -> tuple[list[Rec
         if partition.quarantine_reason is not None:
             continue
         start = max(
-            _by_age(topic, partition, now), _by_bytes(partition, excess), _by_done(topic, partition, groups, now)
+            _by_age(topic, partition, now),
+            _by_bytes(partition, excess),
+            _by_done(topic, partition, groups, now),
+            _by_superseded(topic, partition),
         )
         start = min(start, partition.durable)
         if topic.config.retention_waits_for_archive:
             start = min(start, partition.archived)
         if start > partition.start:
             upto = _affordable(topic, partition, start, budget)
-            records.extend(_skips(topic, partition, upto, now))
+            records.extend(_skips(topic, partition, OffsetSet.span(partition.start, upto), now))
             records.append(Trimmed(now, topic.id, partition.index, upto))
             if upto < start:
                 return records, partition.index
+        if topic.latest is not None and partition.deleted and partition.keys:
+            _thin_keys(topic, partition, budget)
+        if partition.empties and not _remove_empties(
+            topic, partition, max(start, partition.start), now, budget, records
+        ):
+            return records, partition.index
     return records, None
+
+
+def _thin_keys(topic: Topic, partition: Partition, budget: Budget) -> None:
+    """Nobody asks for the keys of what was superseded any more, but of what somebody holds. A few at a time, for there is no
+    hurry; that is soft state."""
+    gone = partition.deleted
+    held = [group.feeds.look(partition.index).leased for group in topic.groups.values() if group.leases]
+    for leased in held:
+        gone = gone - leased
+    thinned = partition.keys.thin(gone, _THINNED_AT_ONCE)
+    budget.left -= len(partition.keys.chunks) // _CHUNKS_PER_MESSAGE + thinned * _THINNING_COST
+
+
+def _remove_empties(
+    topic: Topic, partition: Partition, start: int, now: int, budget: Budget, records: list[Record]
+) -> bool:
+    """Messages that delete their keys go one by one, when everybody has had time to learn of it. Whether that was all of them."""
+    young = partition.timeline.first_at(now - limits.EMPTY_VALUES_KEPT_MS + 1)
+    end = min(partition.durable, partition.unripe_before(now - limits.EMPTY_VALUES_KEPT_MS + 1))
+    old = partition.empties.within(start, end if young is None else min(young, end))
+    for group in topic.groups.values():
+        if group.leases:
+            old.subtract(group.feeds.look(partition.index).leased)
+    going = old.take(max(1, budget.left // (1 + len(topic.groups))))
+    budget.left -= len(going) * (1 + len(topic.groups))
+    if going:
+        records.extend(_skips(topic, partition, going, now))
+        records.append(Deleted(now, topic.id, partition.index, going))
+    return len(going) == len(old)
 
 
 def _affordable(topic: Topic, partition: Partition, start: int, budget: Budget) -> int:
     """How far the log may be trimmed now: what a group has sorted by key, or failed, goes message by message."""
     feeds = [group.feeds.look(partition.index) for group in topic.groups.values()]
     busy = [feed for feed in feeds if feed.failures or (feed.keys is not None and partition.keys)]
+    if topic.latest is not None:  # each that is the latest of its key is forgotten by itself, and others are counted
+        start = min(start, partition.start + max(1, 2 * budget.left))
+        live = OffsetSet.span(partition.start, start) - partition.deleted
+        if len(live) > max(1, budget.left):
+            live = live.take(max(1, budget.left))
+            start = live.last() + 1
+        budget.left -= len(live)
     each = max(1, budget.left // max(1, len(busy)))
     for feed in busy:
         going = feed.open.within(0, start)
@@ -59,9 +107,8 @@ def _affordable(topic: Topic, partition: Partition, start: int, budget: Budget) 
     return start
 
 
-def _skips(topic: Topic, partition: Partition, start: int, now: int) -> Iterator[Record]:
+def _skips(topic: Topic, partition: Partition, gone: OffsetSet, now: int) -> Iterator[Record]:
     """Slow groups lose what they had not settled; that is counted, and told in the trace."""
-    gone = OffsetSet.span(partition.start, start)
     for group in topic.groups.values():
         slow = group.feeds.look(partition.index).unsettled(gone)
         if slow:
@@ -106,6 +153,16 @@ def _by_done(topic: Topic, partition: Partition, groups: list[Group], now: int) 
     while len(floors) > 1 and floors[1][0] <= now - after:
         floors.popleft()
     return floors[0][1] if floors[0][0] <= now - after else 0
+
+
+def _by_superseded(topic: Topic, partition: Partition) -> int:
+    """What lies before the first message that is still there, or that somebody holds."""
+    if topic.latest is None or partition.start not in partition.deleted:
+        return 0
+    there = OffsetSet.span(partition.start, partition.end) - partition.deleted
+    feeds = [group.feeds.look(partition.index) for group in topic.groups.values() if group.leases]
+    firsts = [offsets.first() for offsets in (there, *(feed.leased for feed in feeds)) if offsets]
+    return min(firsts, default=partition.end)
 
 
 def _not_due(partition: Partition) -> int:

@@ -13,7 +13,7 @@ from ortoo.model import limits
 from ortoo.model.commands import Extend, Run, Settle
 from ortoo.model.errors import InvalidError
 from ortoo.model.offsets import OffsetSet
-from ortoo.model.records import Acked, Extended, Record, Released, ReleaseReason, Retried, RetryReason
+from ortoo.model.records import Acked, DeathReason, Extended, Record, Released, ReleaseReason, Retried, RetryReason
 from ortoo.model.replies import Settled
 
 from .alarms import MembersDue
@@ -147,10 +147,13 @@ def fail(
     config, feed, lease, now = held.topic.config, held.feed, held.lease, draft.now
     offsets, dues, deaths = [], [], []
     expired = set(line.firsts & feed.partition.expired)
+    superseded = set(line.firsts & feed.partition.deleted)
     for offset in line.firsts:
         past = feed.failures.get(offset)
         attempt, first = (past.attempts + 1, past.first) if past else (1, lease.at)
-        if offset in expired:
+        if offset in superseded:
+            deaths.append(Death(held.group, held.partition, offset, "superseded", attempt, error))
+        elif offset in expired:
             deaths.append(Death(held.group, held.partition, offset, "ttl", attempt, error))
         elif attempt >= config.max_attempts:
             deaths.append(Death(held.group, held.partition, offset, "attempts", attempt, error))
@@ -172,14 +175,21 @@ def _release(draft: Draft, held: Held, line: Line) -> list[Death]:
 
 
 def put_back(draft: Draft, held: Held, reason: ReleaseReason) -> list[Death]:
-    """Drafts the return of deliveries, uncounted; returns those that have outlived their time to live meanwhile."""
+    """Drafts the return of deliveries, uncounted; returns those that have outlived their time to live meanwhile, or that a later
+    message superseded."""
     feed = held.feed
-    over = held.offsets & feed.partition.expired
-    back = held.offsets - over
+    superseded = held.offsets & feed.partition.deleted
+    over = (held.offsets & feed.partition.expired) - superseded
+    back = held.offsets - over - superseded
     if back:
         ids = (held.topic.id, held.group.id, held.partition, held.lease.id)
         draft.records.append(Released(draft.now, *ids, back, reason))
-    return [Death(held.group, held.partition, offset, "ttl", _attempt(feed, offset) - 1, None) for offset in over]
+    ends: list[tuple[DeathReason, OffsetSet]] = [("ttl", over), ("superseded", superseded)]
+    return [
+        Death(held.group, held.partition, offset, reason, _attempt(feed, offset) - 1, None)
+        for reason, offsets in ends
+        for offset in offsets
+    ]
 
 
 def in_line(held: Held) -> Line:

@@ -147,11 +147,12 @@ class _Sorted:
 
 def _sort(topic: Topic, partition: int, asked: Sequence[int], name: str, runs: list[Run]) -> _Sorted:
     """And what of it is leased, as runs."""
-    offsets = _there(topic, partition, asked)
     group = topic.group_names.get(name)
     if group is None:
+        offsets = _there(topic, partition, asked)
         return _Sorted(topic.id, partition, offsets, OffsetSet(), offsets)
     feed = group.feeds.look(partition)
+    offsets = _there(topic, partition, asked, feed.leased)
     leased: OffsetSet = feed.leased & offsets
     for lease in group.holders.find(partition, leased) if leased else ():
         held = lease.held.get(partition)
@@ -165,22 +166,23 @@ def _sort(topic: Topic, partition: int, asked: Sequence[int], name: str, runs: l
 
 def _sort_held(topic: Topic, partition: int, asked: Sequence[int], holder: Holder, runs: list[Run]) -> _Sorted:
     """The same for one lease: what it does not hold is lost, but for what it has acked."""
-    offsets = _there(topic, partition, asked)
     if holder.topic is not topic or holder.group is None or holder.lease is None:
+        offsets = _there(topic, partition, asked)
         return _Sorted(topic.id, partition, offsets, OffsetSet(), offsets)
     held, acked = holder.lease.held.get(partition), holder.lease.acked.get(partition)
+    offsets = _there(topic, partition, asked, held)
     leased = held & offsets if held else OffsetSet()
     if leased:
         runs.append(Run(topic.id, holder.group.id, holder.lease.id, partition, leased.to_array().tolist()))
     return _Sorted(topic.id, partition, offsets, leased, offsets - acked if acked else offsets)
 
 
-def _there(topic: Topic, partition: int, asked: Sequence[int]) -> OffsetSet:
-    """Those that the log still has."""
+def _there(topic: Topic, partition: int, asked: Sequence[int], held: OffsetSet | None = None) -> OffsetSet:
+    """Those that the log still has; and who holds what was superseded since may settle it."""
     log = topic.partitions[partition]
     offsets = OffsetSet(asked).within(log.start, log.durable)
     if log.deleted:
-        offsets.subtract(log.deleted)
+        offsets.subtract(log.deleted - held if held else log.deleted)
     return offsets
 
 

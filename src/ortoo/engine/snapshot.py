@@ -295,6 +295,9 @@ def _dump_partition(p: Partition) -> PartitionDump:
         list(p.delayed_then_due.spans),
         p.archived,
         p.trimmed_at,
+        p.bytes_gone,
+        p.empties.to_bytes() if p.empties else None,
+        p.bytes_cut,
     )
 
 

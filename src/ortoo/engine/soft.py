@@ -15,6 +15,7 @@ from ortoo.model.replies import Counters
 from .alarms import Alarms
 from .copies import CopyRoom
 from .dedup import Seen
+from .discards import Discards
 from .group import Group
 from .members import Members
 from .topic import Topic
@@ -40,6 +41,7 @@ class Soft:
         "alarms",
         "copied_bytes",
         "copy_room",
+        "discards",
         "ending",
         "joined",
         "joining",
@@ -67,6 +69,7 @@ class Soft:
         self.unshared: deque[tuple[str, TopicId, Seen]] = deque()
         self.past = Counters()  # of topics that were deleted
         self.copy_room = CopyRoom()  # what dead letters may take now, as the broker tells
+        self.discards = Discards()
         self.stored: dict[str, Stored] = {}  # by namespace, of those whose quota asked for it
         self.refusals: Counter[tuple[str, str]] = Counter()  # for a quota, by namespace and name of the quota
         self.copied_bytes = 0  # about what copies take that were drafted since the broker last asked

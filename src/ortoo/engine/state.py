@@ -218,10 +218,10 @@ class State:
             self.soft.joined.remove(consumer, topic.name.namespace, (topic.id, group.id))
 
     def groups_of(self, consumer: str, namespace: str) -> list[tuple[Topic, Group]]:
-        """Those that it has joined, or has leases of."""
+        """Those that it has joined, or has leases of, always in the same order, also when it has left some meanwhile."""
         held, joined = self.lease_groups.whereabouts, self.soft.joined
-        places = joined.places(consumer, namespace) | held.places(consumer, namespace)
-        return [(self.topics[topic], self.topics[topic].groups[group]) for topic, group in places]
+        places = joined.places(consumer, namespace).keys() | held.places(consumer, namespace).keys()
+        return [(self.topics[topic], self.topics[topic].groups[group]) for topic, group in sorted(places)]
 
     def rearm_leases(self, now: int) -> None:
         """Looks at every lease anew: those that had been taken out to be decided were not."""
@@ -308,7 +308,8 @@ class State:
 
     def prune_dedup_ids(self, topic: Topic, now: int, limit: int | None = None) -> bool:
         """What is too old or too many, so many at most. Returns whether there may be more."""
-        gone = topic.dedup.prune(now, topic.dedup_window_ms, topic.config.dedup_count, limit)
+        window_ms, most, partitions = topic.dedup_window_ms, topic.config.dedup_count, len(topic.partitions)
+        gone = topic.dedup.prune(now, window_ms, most, limit, partitions=partitions)
         if gone and topic.config.dedup_scope == "namespace":
             self._unshare(topic.name.namespace, topic.id, gone)
         return len(gone) == limit
@@ -316,10 +317,8 @@ class State:
     def outdate_dedup_ids(self, topic: Topic, now: int) -> None:
         """What is forgotten stays so, though the topic may remember longer or more from now on."""
         topic.dedup.outdate(now, topic.dedup_window_ms)
-        if (
-            len(topic.dedup.seen) > topic.config.dedup_count
-        ):  # it was lowered just now: they are pruned with time otherwise
-            self.prune_dedup_ids(topic, now)
+        if len(topic.dedup.seen) > topic.config.dedup_count:  # it was lowered just now
+            self.prune_dedup_ids(topic, now, limits.DEDUP_IDS_AT_ONCE)  # if there are more, they go with time
 
     def forget_dedup_ids(self, topic: Topic) -> None:
         """All of them. With whom they were shared finds them no more, and forgets them in time."""

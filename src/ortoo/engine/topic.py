@@ -32,6 +32,20 @@ class TopicCounters(Counters):
         self.drop_reasons[reason] = self.drop_reasons.get(reason, 0) + count
 
 
+class Latest:
+    """Soft: which message is the latest of each key, where the topic keeps these only. See latest.py.
+
+    places  by the hash of a key
+    looked  by partition: what lies before that is in it
+    """
+
+    __slots__ = ("looked", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+        self.looked: dict[int, int] = {}
+
+
 _DEFAULT = TopicConfig()
 
 
@@ -47,6 +61,7 @@ class Topic:
         "groups",
         "id",
         "lanes_known",
+        "latest",
         "name",
         "news",
         "next_partition",
@@ -72,6 +87,7 @@ class Topic:
         self.sized: tuple[int, int, int] | None = None  # soft: after how many batches it was counted, bytes, messages
         self.depth_most: int | None = None  # soft: what is pending or held back is not more; None: nobody has counted
         self.lanes_known: set[int] | None = None  # soft: the priorities in use, and perhaps others
+        self.latest = Latest() if self.config.keep == "latest" else None
         self.suspended: str | None = None  # soft: why nothing is done with it until the next opening
         self.window_since: int | None = None  # when the oldest message came that waits for the window to close
         self.window_count = 0
@@ -80,6 +96,8 @@ class Topic:
 
     def change(self, config: TopicConfig) -> None:
         self.config = config
+        if (config.keep == "latest") != (self.latest is not None):
+            self.latest = Latest() if config.keep == "latest" else None
         if not config.window_seconds:
             self.window_since, self.window_count = None, 0
         self._grow()

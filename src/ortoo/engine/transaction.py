@@ -43,9 +43,10 @@ class Share:
     partition   the highest partition that was named; -1: none was
     priorities  those in use
     is_placed   whether messages have a partition that they must go to: by their key, or by name
+    has_keyless whether some have no key
     """
 
-    __slots__ = ("count", "is_placed", "kept", "largest", "partition", "priorities", "size")
+    __slots__ = ("count", "has_keyless", "is_placed", "kept", "largest", "partition", "priorities", "size")
 
     def __init__(self) -> None:
         self.kept = 0
@@ -55,6 +56,7 @@ class Share:
         self.partition = -1
         self.priorities: set[int] = set()
         self.is_placed = False
+        self.has_keyless = False
 
     def add(self, batch: Outgoing) -> None:
         self.count += len(batch)
@@ -65,6 +67,7 @@ class Share:
         if batch.priorities is not None:
             self.priorities.update(batch.priorities)
         self.is_placed = self.is_placed or batch.keys is not None or batch.partitions is not None
+        self.has_keyless = self.has_keyless or batch.keys is None or None in batch.keys
 
     def merge(self, other: Share) -> None:
         self.kept += other.kept
@@ -74,6 +77,7 @@ class Share:
         self.partition = max(self.partition, other.partition)
         self.priorities |= other.priorities
         self.is_placed = self.is_placed or other.is_placed
+        self.has_keyless = self.has_keyless or other.has_keyless
 
 
 class Committing:

@@ -13,9 +13,10 @@ item: a slot one millisecond wide is put in order once, and then shrinks from it
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 BITS = 6
@@ -54,12 +55,35 @@ class Wheel:
             slot.append(item)
         self.count += (len(slot) - before) // 2
 
-    def _slot(self, when: int) -> array[int]:
+    def add_pairs(self, pairs: Iterable[Pair]) -> None:
+        """Many pairs: those that share a slot go there together, and the slots in use are few."""
+        ordered = sorted(pairs)
+        flat = array("q", chain.from_iterable(ordered))
+        at = 0
+        while at < len(ordered):
+            when = ordered[at][0]
+            end = bisect_left(ordered, (self._reach(when),), at + 1)
+            self._slot(when).extend(flat[2 * at : 2 * end])
+            self.count += end - at
+            at = end
+
+    def _level(self, when: int) -> int:
         distance = (when - self.now) >> BITS
         level = 0
         while distance > 0 and level < LEVELS - 1:
             distance >>= BITS
             level += 1
+        return level
+
+    def _reach(self, when: int) -> int:
+        """The first later instant whose pairs go to another slot."""
+        level = self._level(when)
+        shift = level * BITS
+        end = ((when >> shift) + 1) << shift
+        return end if level == LEVELS - 1 else min(end, max(self.now + (1 << (shift + BITS)), when + 1))
+
+    def _slot(self, when: int) -> array[int]:
+        level = self._level(when)
         shift = level * BITS
         place = (when >> shift << shift, -level)
         slot = self.slots.get(place)

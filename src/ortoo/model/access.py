@@ -22,6 +22,7 @@ Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ANY = "*"  # every namespace, or every topic
 SYSTEM_NAMESPACE = "system"  # of what the server writes itself; `*` does not mean it to those who are no admins
+MQTT_NAMESPACE = "system.mqtt"  # the same, of what MQTT keeps: sessions, retained messages; it is not listed
 DLQ_SUFFIX = ".dlq"
 CERTIFICATE_PREFIX = "cert:"  # of the names of those who show a certificate, and of nobody else
 
@@ -43,7 +44,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
         if scope not in self.scopes and "admin" not in self.scopes:
             return False
         if self.namespace == ANY:
-            return namespace != SYSTEM_NAMESPACE or "admin" in self.scopes
+            return namespace not in (SYSTEM_NAMESPACE, MQTT_NAMESPACE) or "admin" in self.scopes
         return self.namespace == namespace
 
     @property

@@ -23,6 +23,7 @@ _EVENTS: dict[type, TraceKind] = {
     r.Redriven: "redriven",
     r.Hastened: "retried now",
     r.Deleted: "deleted",
+    r.Superseded: "superseded",
     r.Skipped: "skipped",
 }
 _FAILURES: dict[r.RetryReason, TraceKind] = {"nack": "nacked", "expired": "lease expired"}
@@ -73,7 +74,7 @@ def expand(records: list[r.HistoryRecord], start: int) -> HistoryColumns:
         columns.group_ids.extend([getattr(record, "group", None)] * count)
         columns.consumers.extend([getattr(record, "consumer", None)] * count)
         columns.leases.extend([getattr(record, "lease", None)] * count)
-        columns.reasons.extend([reason_of(record)] * count)
+        columns.reasons.extend(record.refs() if isinstance(record, r.Superseded) else [reason_of(record)] * count)
         columns.errors.extend([getattr(record, "error", None)] * count)
         columns.dues.extend(record.dues if isinstance(record, r.Retried) else [getattr(record, "until", None)] * count)
     return columns
@@ -138,6 +139,8 @@ def split(record: r.HistoryRecord, most: int) -> Iterator[r.HistoryRecord]:
         part: dict[str, object] = {"offsets": record.offsets[start : start + most]}
         if isinstance(record, r.Retried):
             part["dues"] = record.dues[start : start + most]
+        elif isinstance(record, r.Superseded):
+            part["by"] = record.by[start : start + most]
         yield msgspec.structs.replace(record, **part)
 
 

@@ -21,6 +21,7 @@ LeaseId = NewType("LeaseId", int)
 DEFAULT_NAMESPACE = "default"
 DEFAULT_GROUP = "default"
 LEASES_PER_EPOCH = 1 << 40
+KEY_SEPARATOR = "\x1f"  # between a dedup id and the hash of its key, where an id is named with it
 INBOX_PREFIX = "reply."
 _INBOX_CHARS, _HEX = 32, frozenset("0123456789abcdef")  # what follows it
 INBOX_LABELS = {"ortoo": "inbox"}  # of topics that hold answers to one client's requests

@@ -12,6 +12,7 @@ import msgspec
 
 from .batch import Batch
 from .decoding import decode_stored
+from .latest import Superseded as Superseded  # noqa: PLC0414 - given on
 from .names import GroupId, LeaseId, MessageRef, TopicId
 from .namespaces import NamespaceChanged as NamespaceChanged  # noqa: PLC0414 - given on
 from .namespaces import NamespaceDeleted as NamespaceDeleted  # noqa: PLC0414 - given on
@@ -26,7 +27,7 @@ from .transactions import TransactionEnded as TransactionEnded  # noqa: PLC0414 
 
 RetryReason = Literal["nack", "expired"]
 ReleaseReason = Literal["release", "revoked", "left"]
-DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved"]
+DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "moved", "superseded"]
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -335,6 +336,7 @@ Record = (
     | Redriven
     | Hastened
     | Deleted
+    | Superseded
     | CameDue
     | Expired
     | WindowClosed
@@ -352,8 +354,12 @@ Record = (
 )
 
 # What happened to single messages in a partition: what a store's history answers with.
-HistoryRecord = Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Skipped
-HISTORY_RECORDS = (Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Skipped)
+HISTORY_RECORDS = (
+    Leased, Acked, Retried, Released, Dropped, DeadLettered, Redriven, Hastened, Deleted, Superseded, Skipped
+)  # fmt: skip
+HistoryRecord = (
+    Leased | Acked | Retried | Released | Dropped | DeadLettered | Redriven | Hastened | Deleted | Superseded | Skipped
+)
 
 
 def _to_plain(value: object) -> object:

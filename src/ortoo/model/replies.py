@@ -280,6 +280,7 @@ class Counters(msgspec.Struct):
     dead_lettered: int = 0
     dropped: int = 0
     skipped: int = 0
+    superseded: int = 0
 
     def add(self, other: Counters) -> None:
         for name in Counters.__struct_fields__:
@@ -312,6 +313,7 @@ TraceKind = Literal[
     "redriven",
     "retried now",
     "deleted",
+    "superseded",
     "skipped",
     "purged",
     "expires",

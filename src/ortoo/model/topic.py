@@ -16,6 +16,7 @@ Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
 Durability = Literal["commit", "interval", "none"]
 DedupScope = Literal["key", "topic", "namespace"]
+Keep = Literal["all", "latest"]
 
 DEFAULT_PRIORITY = 5  # of a message or a topic that names none; lower is sooner
 
@@ -46,6 +47,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     dedup_window: float = 3_600.0
     dedup_count: int = 1_000_000
     dedup_scope: DedupScope = "topic"
+    keep: Keep = "all"  # latest: of each key the latest message only
     retention_seconds: float | None = 604_800.0
     retention_bytes: int | None = None
     retention_done_seconds: float | None = None

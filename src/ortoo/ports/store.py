@@ -10,6 +10,7 @@ import msgspec
 
 from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import HistoryRecord, Record, Staged
 from ortoo.model.replies import Columns
 
@@ -98,6 +99,13 @@ class Store(Protocol):
         """The engine's state as of the last append. Returns soon; the work goes on beside the appends.
 
         `secrets`: by topic, what belongs to the state and has to be encrypted. A Restored record brings both back.
+        """
+        ...
+
+    def discard(self, topic: TopicId, partition: int, offsets: OffsetSet) -> None:
+        """Nobody asks for these messages again: their room may be had back, in time. They may still be answered meanwhile.
+
+        That need not survive: it is told again after `recover`. The ids of what was published stay known as long as they count.
         """
         ...
 

@@ -14,6 +14,7 @@ from typing import Any
 from ortoo.model import limits
 from ortoo.model.batch import size_of
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import (
     HISTORY_RECORDS,
     HistoryRecord,
@@ -34,6 +35,7 @@ from ortoo.model.replies import Columns, join_columns
 from ortoo.ports import StoredHistory, StoreStatus
 
 from .stretch import Stretch
+from .thinned import Thinned, joined, thin
 
 _SEGMENT_MESSAGES = 8_192
 _BUCKET_BITS = 12  # history is found by offset in buckets of 4096
@@ -42,10 +44,11 @@ _BUCKET_BITS = 12  # history is found by offset in buckets of 4096
 class _Log:
     """One partition: its segments, and what happened to its messages."""
 
-    __slots__ = ("forgotten", "happened", "happened_count", "row", "segments", "skips", "start")
+    __slots__ = ("forgotten", "gone", "happened", "happened_count", "row", "segments", "skips", "start")
 
     def __init__(self) -> None:
-        self.segments: list[Stretch] = []
+        self.segments: list[Stretch | Thinned] = []
+        self.gone: OffsetSet = NOTHING  # messages that are blank, until their stretch is thinned out
         self.start = 0
         self.happened: dict[int, list[HistoryRecord]] = {}
         self.happened_count = 0
@@ -54,9 +57,46 @@ class _Log:
         self.forgotten = 0  # how many went before those in the row
 
     def append(self, record: Published) -> None:
-        if not self.segments or len(self.segments[-1].values) >= _SEGMENT_MESSAGES:
-            self.segments.append(Stretch(record.base))
-        self.segments[-1].append(record)
+        last = self.segments[-1] if self.segments else None
+        if not isinstance(last, Stretch) or len(last.values) >= _SEGMENT_MESSAGES:
+            last = Stretch(record.base)
+            self.segments.append(last)
+        last.append(record)
+
+    def discard(self, offsets: OffsetSet) -> None:
+        """Their values go at once, and the rest of them when most of a stretch is gone."""
+        at = 0
+        offsets = offsets.within(self.start, self.end())
+        while offsets:
+            first = offsets.first()
+            at = bisect_right(self.segments, first, lo=at, key=lambda segment: segment.base) - 1
+            segment = self.segments[max(at, 0)]
+            some = offsets.within(0, segment.end)
+            offsets.remove_span(0, max(segment.end, first + 1))
+            segment.blank(some)
+            self.gone |= some
+            if at < len(self.segments) - 1:
+                at = self._thin(at, segment)
+
+    def _thin(self, at: int, segment: Stretch | Thinned) -> int:
+        """Where most of it is gone. Returns where it is then."""
+        gone = self.gone.count_within(segment.base, segment.end)
+        if 2 * gone <= len(segment):
+            return at
+        thinned = segment.without(self.gone) if isinstance(segment, Thinned) else thin(segment, self.gone)
+        self.segments[at] = thinned
+        self.gone.remove_span(segment.base, segment.end)
+        return self._join(at)
+
+    def _join(self, at: int) -> int:
+        """With the one before it, where both have little left. Returns where it is now."""
+        before, this = self.segments[at - 1] if at else None, self.segments[at]
+        if not isinstance(before, Thinned) or not isinstance(this, Thinned) or before.end != this.base:
+            return at
+        if len(before) + len(this) > _SEGMENT_MESSAGES // 2:
+            return at
+        self.segments[at - 1 : at + 1] = [joined(before, this)]
+        return at - 1
 
     def read(self, offsets: Sequence[int]) -> Columns:
         """Ascending offsets, each of which may be gone."""
@@ -71,9 +111,14 @@ class _Log:
             upto = at + 1
             while upto < len(offsets) and offsets[upto] < segment.end:
                 upto = _far(offsets, upto, segment.end)
-            parts.append(segment.read(offsets[at:upto]))
+            parts.append(segment.read(self._there(segment, offsets[at:upto])))
             at = upto
-        return join_columns(parts)
+        return join_columns([part for part in parts if len(part)])
+
+    def _there(self, segment: Stretch | Thinned, offsets: Sequence[int]) -> Sequence[int]:
+        if not self.gone.count_within(offsets[0], offsets[-1] + 1):
+            return offsets
+        return [offset for offset in offsets if offset not in self.gone]
 
     def scan(self, start: int, count: int) -> Columns:
         if not self.segments:
@@ -125,6 +170,7 @@ class _Log:
 
     def trim(self, start: int) -> None:
         self.start = start
+        self.gone.remove_span(0, start)
         while self.segments and self.segments[0].end <= start:
             del self.segments[0]
         for bucket in [bucket for bucket in self.happened if (bucket + 1) << _BUCKET_BITS <= start]:
@@ -225,6 +271,11 @@ class MemoryStore:
 
     def _transaction_ended(self, record: TransactionEnded) -> None:
         self._staged.pop((record.namespace, record.transaction), None)
+
+    def discard(self, topic: TopicId, partition: int, offsets: OffsetSet) -> None:
+        log = self._logs.get((topic, partition))
+        if log is not None:
+            log.discard(offsets)
 
     async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]:
         found: list[Staged] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ortoo.model.publishers import Publishers, pick_publishers, spread
@@ -39,6 +39,9 @@ class Stretch:
     def end(self) -> int:
         return self.base + len(self.values)
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def append(self, record: Published) -> None:
         before = len(self.values)
         self.values.extend(record.batch.values)
@@ -54,6 +57,16 @@ class Stretch:
         if record.publishers is not None or self.publishers is not None:
             self._note(record.publishers, before, record.count)
 
+    def blank(self, offsets: Iterable[int]) -> None:
+        """What these messages said goes; their places stay."""
+        for offset in offsets:
+            row = offset - self.base
+            self.values[row] = b""
+            if self.keys is not None:
+                self.keys[row] = None
+            if self.headers is not None:
+                self.headers[row] = None
+
     def _note(self, publishers: Publishers | None, before: int, count: int) -> None:
         """A name that all share stays one."""
         if not before:
@@ -64,6 +77,8 @@ class Stretch:
             self.publishers.extend(spread(publishers, count))
 
     def read(self, offsets: Sequence[int]) -> Columns:
+        if not offsets:
+            return Columns([], [], [])
         first, last = offsets[0] - self.base, offsets[-1] - self.base
         rows: slice | list[int]
         if last - first + 1 == len(offsets):

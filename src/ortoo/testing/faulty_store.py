@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import HistoryRecord, Record, Staged, decode_records, encode_records
 from ortoo.model.replies import Columns
 from ortoo.ports import StoredHistory, StoreStatus
@@ -84,6 +85,9 @@ class FaultyStore:
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
         await self._view.checkpoint(snapshot, at, secrets)
+
+    def discard(self, topic: TopicId, partition: int, offsets: OffsetSet) -> None:
+        self._view.discard(topic, partition, offsets)
 
     def page_out(self, numbers: array[int]) -> memoryview | None:
         return self._view.page_out(numbers)

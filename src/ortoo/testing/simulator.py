@@ -1,6 +1,6 @@
 """A seeded simulation of the whole broker on a faulty store or disk: everything random comes from one number.
 
-    python -m ortoo.testing.simulator --seed 42                    one run on a store that fails
+    python -m ortoo.testing.simulator --seed 42                    a store that fails
     python -m ortoo.testing.simulator --seed 42 --on disk          the disk store, on a disk that fails
     python -m ortoo.testing.simulator --seed 42 --crash "7 after"  the process dies after its 7th append (or write), then goes on
 
@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from itertools import product
 from random import Random
+from typing import Any
 
 from ortoo.broker import Broker
 from ortoo.client import Messages, Queue
@@ -34,10 +36,13 @@ from ortoo.model.message import Message, Received
 from .clock import ManualClock, settle
 from .crash import kill
 from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict, judge, outcome_of
+from .scratch import scratch
 from .simulated_disk import SimulatedCrash
+from .states import States
 from .worlds import DiskWorld, FaultyWorld, On, World
 
 FRAIL, SCRATCH, SECRET = "frail", "scratch", "secret"  # damaged; purged, deleted and trimmed; encrypted
+STATE = "state"  # keeps the latest message of each key
 TOPIC, GROUPS, KEYS = "sim", ["g1", "g2"], ["a", "b", "c", None]
 _NEVER_GIVE_UP = 1_000_000
 _BOOTS_MAX = 200  # one after the other, whatever fails
@@ -56,6 +61,7 @@ class Simulation:
         self.seed = seed
         self.steps = steps
         self.random = Random(seed)  # noqa: S311  the same seed has to give the same run
+        self.states = States(Random(seed + 1))  # noqa: S311
         self.ordering = ordering or self.random.choice(["none", "key", "key", "partition", "strict"])
         self.clock = ManualClock()
         self.is_on_disk = on == "disk"
@@ -114,6 +120,7 @@ class Simulation:
             with suppress(UnavailableError):  # quarantined
                 await self.queue.create_topic(FRAIL, partitions=1, ordering="none", retention_seconds=None)
         await self._create(TOPIC)
+        await self.queue.create_topic(STATE, partitions=2, keep="latest", lease=20.0, retention_seconds=None)
         if self.is_on_disk:
             await self._open_more()
 
@@ -168,13 +175,19 @@ class Simulation:
     async def _step(self) -> None:
         scratch = 25 if self.is_on_disk else 0
         act = self.random.choices(_STEPS, [30, 30, 30, 8, 8, 15, 10, scratch])[0]
-        task = asyncio.create_task(getattr(self, f"_{act}")())
-        self.tasks[task] = None
-        task.add_done_callback(lambda done: self.tasks.pop(done, None))
+        if self.states.is_next():
+            self._begin(self.states.step(self.queue, STATE))
+        task = self._begin(getattr(self, f"_{act}")())
         if self.random.random() < 0.7:  # sometimes several at a time, so that they share a commit
             await settle(12)
             if task.done() and not self.world.crashed.is_set():
                 task.result()
+
+    def _begin(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(step)
+        self.tasks[task] = None
+        task.add_done_callback(lambda done: self.tasks.pop(done, None))
+        return task
 
     # -- steps
 
@@ -183,20 +196,8 @@ class Simulation:
 
     async def _scratch(self) -> None:
         """What comes of these is judged by what is recovered."""
-        how = self.random.choice(["fill", "fill", "fill", "fill", "id", "id", "frail", "frail", "purge", "delete"])
-        values = [self.random.randbytes(8_000) for _ in range(self.random.randint(1, 3))]
-        dedup_id = f"s{self.random.randint(1, 20)}"
         try:
-            if how == "fill":
-                await self.queue.publish_many(SCRATCH, [Message(value) for value in values])
-            elif how == "id":
-                await self.queue.publish(SCRATCH, b"once", dedup_id=dedup_id)
-            elif how == "frail":
-                await self.queue.publish(FRAIL, b"frail")
-            elif how == "purge":
-                await self.queue.purge(SCRATCH)
-            elif self.random.random() < 0.3:
-                await self.queue.delete_topic(SCRATCH)
+            await scratch(self.queue, self.random, SCRATCH, FRAIL)
         except OrtooError as error:
             outcome_of(error)
 
@@ -254,8 +255,7 @@ class Simulation:
 
     async def _finish(self) -> None:
         group = self.random.choice(GROUPS)
-        held = self.held[group]
-        if not held:
+        if not (held := self.held[group]):
             return
         count = self.random.randint(1, len(held))
         chosen, self.held[group] = held[:count], held[count:]
@@ -322,7 +322,7 @@ class Simulation:
     async def _drain(self) -> None:
         self.world.calm()
         await self.clock.advance(60.0)
-        await settle(200)  # a recovery that began then takes a few turns
+        await settle(2_000)  # a recovery that began then takes a few turns for each of the many small segments
         if (refusal := self.broker.refusal) is not None and not self.world.crashed.is_set():
             self.broken.append(f"it does not come back: {refusal}")
         await self._reboot()
@@ -345,8 +345,10 @@ class Simulation:
                 for message in messages:
                     self._finished(group, message, "ack", "ok")
                 empty = 0 if messages else empty + 1
+        self.broken += await self.states.judge(self.queue, STATE)
         await self.queue.close()
         await self._boot()  # and once more, to see what is left
+        self.broken += await self.states.judge(self.queue, STATE)
         await self._settle_store()
         self.broken += self.world.complaints()
         await self.queue.close()

@@ -17,6 +17,7 @@ from ortoo.model.commands import Publish
 from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.publishers import Publishers, spread
+from ortoo.model.replies import filter_columns
 from ortoo.model.topic import Durability, TopicConfig
 from ortoo.ports import Store
 
@@ -149,6 +150,35 @@ class StoreContract:
             store = await self.reopen(store)
             assert [commit async for commit in store.recover()]
             assert spread((await store.scan(T1, 0, 0, 1000)).publishers, at) == names
+        await store.close()
+
+    async def test_what_is_discarded_may_go_and_nothing_else_does(self) -> None:
+        """Of what is left, every column is as it was; and it can be told of what is not there."""
+        store = await self._opened()
+        rows = range(20_000)
+        for base in range(0, 20_000, 1000):
+            values = [b"%d" % row for row in range(base, base + 1000)]
+            batch = Batch(values, [f"k{row}" for row in range(base, base + 1000)], [{"h": str(base)}] * 1000)
+            await store.append([published(base, values, batch=batch, publishers=f"p{base}")])
+        kept = sorted({*range(0, 20_000, 997), 8_191, 8_192, 19_999})
+        gone = OffsetSet(rows) - OffsetSet(kept)
+        for part in range(3):
+            store.discard(T1, 0, OffsetSet([offset for offset in gone if offset % 3 == part]))
+        store.discard(T1, 0, gone)
+        store.discard(T1, 1, gone)
+        store.discard(TopicId(99), 0, gone)
+        for found in (await store.read(T1, 0, kept), await store.read(T1, 0, rows), await store.scan(T1, 0, 0, 20_000)):
+            left = filter_columns(found, gone)
+            assert list(left.offsets) == kept
+            assert left.values == [b"%d" % row for row in kept]
+            assert left.keys == [f"k{row}" for row in kept]
+            assert left.headers == [{"h": str(row // 1000 * 1000)} for row in kept]
+            assert spread(left.publishers, len(left)) == [f"p{row // 1000 * 1000}" for row in kept]
+        await store.append([published(20_000, [b"next"])])
+        assert (await store.read(T1, 0, [19_999, 20_000])).values == [b"19999", b"next"]
+        await store.append([r.Trimmed(1, T1, 0, 10_000)])
+        left = filter_columns(await store.scan(T1, 0, 0, 30_000), gone)
+        assert list(left.offsets) == [offset for offset in [*kept, 20_000] if offset >= 10_000]
         await store.close()
 
     async def test_finds_scattered_offsets_over_many_batches(self) -> None:

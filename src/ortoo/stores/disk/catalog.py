@@ -118,6 +118,9 @@ class Catalog:
         self.secrets = kept | new
         return list(self.secrets.values())
 
+    def dedup_window_ms(self, topic: TopicId) -> int:
+        return round(self.configs.get(topic, TopicConfig()).dedup_window * 1000)
+
     def ring_of(self, topic: TopicId, ring: KeyRing) -> KeyRing | None:
         """The ring, when the topic is encrypted."""
         config = self.configs.get(topic)

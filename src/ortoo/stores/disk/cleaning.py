@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ortoo.model.errors import CorruptionError
+from ortoo.model.errors import CorruptionError, OrtooError
 
 from .catalog import Catalog
 from .checkpoint import Checkpoint
+from .crypto import KeyRing
 from .cut import Cut
 from .files import Disk
 from .log import DiskLog
+from .merging import MERGE_BYTES, Merge, to_merge
 from .reencryption import Run
 from .segment import Segment
 from .wal import Wal
@@ -30,6 +32,8 @@ class Cleaner:
     ) -> None:
         self._disk, self._catalog, self._wal, self._run = disk, catalog, wal, run
         self._failing, self._report = failing, report
+        self.few: int | None = None  # discarded messages that are not worth a merge, where that is not the usual
+        self.merges = 0
         self._garbage: list[str] = []  # files and folders/ that no checkpoint names any more
 
     async def clean_up(self, cut: Cut, checkpoint: Checkpoint) -> None:
@@ -66,6 +70,46 @@ class Cleaner:
             self._failing["sealing"] = f"a segment could not be compressed: {error}"
         else:
             self._failing.pop("sealing", None)
+
+    async def merge(self, ring: KeyRing, at: int) -> None:
+        """What most is discarded of; after one checkpoint no more than so many bytes."""
+        left = MERGE_BYTES
+        try:
+            for log in list(self._catalog.logs.values()):
+                for segments in list(to_merge(log, self.few)) if log.discarded else ():
+                    if left > 0:
+                        window = self._catalog.dedup_window_ms(log.topic)
+                        left -= await self._merge(Merge(log, segments, ring, at - window))
+        except OSError as error:
+            self._failing["merging"] = f"segments could not be merged: {error}"
+        else:
+            self._failing.pop("merging", None)
+
+    async def _merge(self, merge: Merge) -> int:
+        """Returns how many bytes that took."""
+        log, segments = merge.log, merge.segments
+        if not merge.has_key:
+            return 0
+        try:
+            twin = await self._run(merge.write)
+        except OrtooError as error:
+            for segment in segments:
+                segment.is_damaged = True
+            self._report(f"segments stay as they are: {error}")
+            return 0
+        if self._catalog.logs.get((log.topic, log.partition)) is not log:  # the topic was deleted meanwhile
+            await self._run(self._disk.remove, twin.draft)
+            return merge.bytes
+        # In the event loop, in one turn: whoever reads the file by its name must know where its frames are.
+        self.merges += 1
+        twin.take_name()
+        log.merged(segments, twin)
+        for segment in segments:
+            segment.close()
+        await self._run(self._disk.sync_dir, log.folder)
+        self._garbage += [segment.path for segment in segments if segment.path != twin.path]
+        await self._run(self._remove_garbage)
+        return merge.bytes
 
     async def _seal(self, log: DiskLog, segment: Segment) -> None:
         try:

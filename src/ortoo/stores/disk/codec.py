@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence, Sized
+from collections.abc import Container, Sequence, Sized
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import zstandard
 
 from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError
-from ortoo.model.publishers import Runs, from_runs, to_runs
+from ortoo.model.publishers import Runs, from_runs, spread, to_runs
 from ortoo.model.replies import Columns
 from ortoo.model.topic import DEFAULT_PRIORITY
 
@@ -86,6 +86,58 @@ def seal_messages(
         sealed,
     )
     return encode_frame(MESSAGES, first.base, _encode(head), body, flags, salt=salt), sealed
+
+
+def encode_rows(
+    place: tuple[int, int, int],
+    head: MessageHead,
+    body: MessageBody,
+    rows: range,
+    blank: Container[int],
+    size: int,
+    ring: KeyRing,
+    salt: int,
+) -> tuple[bytes, Sealed | None]:
+    """Some messages of a frame as one of their own, at that topic, partition and offset, encrypted if they were. Of blank ones
+    only the dedup id is left. `size`: what the frame tells of bytes."""
+    chosen = slice(rows.start, rows.stop)
+
+    def column(values: list[Any] | None, nothing: Any) -> list[Any] | None:
+        if values is None:
+            return None
+        return [nothing if row in blank else values[row] for row in rows]
+
+    def packed(values: bytes | None) -> bytes | None:
+        return None if values is None else values[8 * rows.start : 8 * rows.stop]
+
+    publishers = spread(from_runs(body.publishers), head.count)[chosen]
+    data = _encode(
+        MessageBody(
+            column(body.values, b"") or [],
+            column(body.keys, None),
+            column(body.headers, None),
+            body.dedup_ids[chosen] if body.dedup_ids is not None else None,
+            packed(body.hashes),
+            to_runs([(publishers, len(rows))]) or None,
+        )
+    )
+    sealed, flags = None, 0
+    if head.sealed is not None:
+        sealed, data = ring.seal(data, context(*place))
+    else:
+        data, flags = compressed(data)
+    told = MessageHead(
+        len(rows),
+        head.times if isinstance(head.times, int) else packed(head.times) or b"",
+        size,
+        None if head.priorities is None else head.priorities[chosen],
+        None if head.json is None else head.json[chosen],
+        head.has_keys,
+        head.has_dedup_ids,
+        packed(head.hashes),
+        sealed,
+    )
+    return encode_frame(MESSAGES, place[2], _encode(told), data, flags, salt=salt), sealed
 
 
 def reseal(head: bytes, body: bytes, flags: int, place: bytes, ring: KeyRing) -> tuple[bytes, bytes, int]:

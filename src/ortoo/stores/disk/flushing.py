@@ -22,8 +22,9 @@ from .crypto import KeyRing
 from .files import Disk
 from .history import DiskHistory
 from .history import Place as HistoryPlace
-from .log import FRAME_BYTES, FRAME_MESSAGES, DiskLog, NewFrame
+from .log import DiskLog
 from .logged import LoggedPublish, LoggedRecord, Sections, decode_logged
+from .new_frames import FRAME_BYTES, FRAME_MESSAGES, NewFrame
 from .segment import Mark, Segment
 from .wal import Body, Wal, read_commits
 

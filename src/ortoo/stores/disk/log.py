@@ -9,29 +9,30 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
 from typing import NamedTuple
 
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import Published
 from ortoo.model.replies import Columns, join_columns
 
 from .blocks import Block, Blocks
-from .codec import seal_messages, to_columns
+from .codec import to_columns
 from .contents import SEGMENT_FILES, list_files
-from .crypto import KeyRing, Sealed
+from .crypto import KeyRing
 from .files import Disk
 from .log_index import IndexBuilder
-from .logged import CommitReader, LoggedPublish, in_frames
+from .logged import CommitReader, LoggedPublish
+from .new_frames import NewFrame, new_frames
 from .open_files import FilePool
 from .recent import FrameCache, Recent, RecentStretch
 from .segment import Mark, Segment, SegmentEntry
 
-FRAME_MESSAGES, FRAME_BYTES = 4_096, 1 << 20
 SEGMENT_BYTES = 64 << 20
 SEGMENT_AGE_MS = 24 * 3_600_000
 _FEW, _MANY_BLOCKS = 256, 64  # small blocks are read together: until there are so many messages, or blocks
+_FRAME_COST = 4_096  # of reading one, in bytes: many are short where most was discarded
 AHEAD_BYTES = 64 << 10  # and no further on in the file
 
 
@@ -46,16 +47,6 @@ class LogEntry(NamedTuple):
     blocks: bytes = b""  # as Blocks.to_bytes gives them
 
 
-class NewFrame(NamedTuple):
-    """That is to be written: its bytes, its first message, how many it has, when the first was published, how it is encrypted."""
-
-    data: bytes
-    base: int
-    messages: int
-    time: int
-    sealed: Sealed | None
-
-
 class Shared:
     """What all logs of a store share."""
 
@@ -64,6 +55,7 @@ class Shared:
         self._commits = commits
         self.recent = Recent()
         self.frames = FrameCache()
+        self.segment_bytes: int | None = None  # where it is not the usual
 
     def spend(self, size: int) -> None:
         """So many bytes of a segment were read."""
@@ -88,6 +80,7 @@ class DiskLog:
         self.segments: list[Segment] = []
         self.blocks = Blocks()
         self.recent: list[RecentStretch] = []
+        self.discarded: OffsetSet = NOTHING  # messages that nobody asks for again
         self.is_stuck = False  # some of it cannot be flushed, for it is damaged in the write-ahead log
         self._end = 0  # of the last block
 
@@ -158,9 +151,12 @@ class DiskLog:
             if index < 0 or offset >= self.segments[index].end:
                 return None
             segment = self.segments[index]
-            base, head, body = segment.read(segment.frame_of(offset), self.topic, self.partition, ring)
-            found, size = to_columns(base, head, body), head.size
-            self._shared.spend(size)
+            which = segment.frame_of(offset)
+            if which < 0:  # what lay there was discarded
+                return None
+            base, head, body = segment.read(which, self.topic, self.partition, ring)
+            found, size = to_columns(base, head, body), sum(map(len, body.values))
+            self._shared.spend(size + _FRAME_COST)
         frames.put(self, found, size)
         return found
 
@@ -204,15 +200,16 @@ class DiskLog:
                 complain(error)
         return count
 
+    # -- making room
+
+    def discard(self, offsets: OffsetSet) -> None:
+        self.discarded |= offsets.within(self.start, self.end)
+
     # -- flushing
 
     def encode(self, records: Iterable[LoggedPublish], ring: KeyRing | None) -> Iterator[NewFrame]:
         """As they come to lie in segments."""
-        salt = self.disk.salt.within(self.folder).value
-        for stretch in _in_stretches(records):
-            first = stretch[0]
-            data, sealed = seal_messages(stretch, ring, salt)
-            yield NewFrame(data, first.base, stretch[-1].end - first.base, first.at, sealed)
+        return new_frames(records, ring, self.disk.salt.within(self.folder).value)
 
     def flush(self, frames: Iterable[NewFrame], synced: bool = False) -> list[Segment]:
         """Writes these to segments, and syncs them, unless that is done for all. Runs beside the event loop; the segments it
@@ -246,7 +243,7 @@ class DiskLog:
         self, frames: Iterable[NewFrame], active: Segment | None, touched: list[Segment], opened: ExitStack
     ) -> None:
         for frame in frames:
-            if active is None or _is_complete(active, frame.time):
+            if active is None or _is_complete(active, frame.time, self._shared.segment_bytes or SEGMENT_BYTES):
                 active = Segment(self.disk, self.folder, frame.base, False, self.files)
             if active not in touched:
                 touched.append(active)
@@ -288,6 +285,7 @@ class DiskLog:
 
     def trim(self, start: int) -> None:
         """Forgets what lies before; `drop_before` gives the files up, once a checkpoint no longer names them."""
+        self.discarded.remove_span(0, start)
         self.start = max(self.start, start)  # what is replayed may be older than the checkpoint's files
         while self.recent and self.recent[0].end <= start:
             del self.recent[0]
@@ -313,6 +311,11 @@ class DiskLog:
         self.segments = [new if segment is old else segment for segment in self.segments]
         self._shared.frames.drop(self)
 
+    def merged(self, old: Sequence[Segment], new: Segment) -> None:
+        """It has what is left of those, which follow each other."""
+        self.replace(old[0], new)
+        self.segments = [segment for segment in self.segments if segment not in old]
+
     def close(self) -> None:
         self._shared.frames.drop(self)
         for segment in self.segments:
@@ -328,7 +331,11 @@ class DiskLog:
         wanted: set[str] = set()
         proved: set[str] = set()  # keys that have decrypted something
         index = IndexBuilder(self.topic, self.partition, dedup_since)
+        covered = 0
+        ends = {known.end for known in entry.segments}
         for known in entry.segments:
+            if known.end <= covered:  # merged with the one before it, since the checkpoint
+                continue
             sealed = f"{known.base:020d}.seg" in present
             segment = Segment(self.disk, self.folder, known.base, sealed, self.files)
             name = segment.path.rpartition("/")[2]
@@ -345,7 +352,8 @@ class DiskLog:
                     segment.read(which, self.topic, self.partition, ring)  # better to learn now that a key is missing
                 if head.sealed:
                     proved.add(head.sealed.key)
-            if segment.end != known.end:
+            covered = segment.end
+            if segment.end != known.end and not (sealed and segment.end > known.end and segment.end in ends):
                 raise CorruptionError(
                     f"{segment.path} is damaged at byte {segment.size}: it ends before message {segment.end}, "
                     f"the checkpoint knows of messages up to {known.end}"
@@ -356,24 +364,10 @@ class DiskLog:
         return index
 
 
-def _in_stretches(records: Iterable[LoggedPublish]) -> Iterator[list[LoggedPublish]]:
-    """What becomes one frame each."""
-    stretch: list[LoggedPublish] = []
-    count = size = 0
-    for record in chain.from_iterable(in_frames(record, FRAME_MESSAGES, FRAME_BYTES) for record in records):
-        if stretch and (count >= FRAME_MESSAGES or size >= FRAME_BYTES or stretch[-1].end != record.base):
-            yield stretch
-            stretch, count, size = [], 0, 0
-        stretch.append(record)
-        count, size = count + record.count, size + record.size
-    if stretch:
-        yield stretch
-
-
-def _is_complete(segment: Segment, now: int) -> bool:
+def _is_complete(segment: Segment, now: int, enough: int) -> bool:
     """Large enough, old enough, or of an older format: the next message begins another file, and this one is sealed."""
     is_old = segment.since is not None and now - segment.since >= SEGMENT_AGE_MS
-    return segment.size >= SEGMENT_BYTES or is_old or segment.is_of_older_format
+    return segment.size >= enough or is_old or segment.is_of_older_format
 
 
 def _pick(frame: Columns, offsets: Sequence[int]) -> Columns:

@@ -135,7 +135,7 @@ class Outside:
                 continue
             try:
                 at = max(at, self.bounds(topic, partition)[0], segment.base)
-                for which in range(segment.frame_of(at), len(segment.bases)):
+                for which in range(max(0, segment.frame_of(at)), len(segment.bases)):
                     if segment.bases[which] >= end:
                         return
                     yield _between(to_columns(*segment.read(which, topic, partition, self.ring)), at, end)
@@ -175,7 +175,20 @@ class Outside:
         raise CorruptionError(f"a segment of topic {topic}, partition {partition} is missing, from message {at} on")
 
     def _open(self, topic: TopicId, partition: int, known: SegmentEntry) -> Segment | None:
-        """None when it is gone. Its compressed twin is there before the original goes, and may have grown before that."""
+        """None when it is gone. Its compressed twin is there before the original goes, and may have grown before that. One that
+        was merged with those before it is found in the first of them."""
+        entry = self._logs.get((topic, partition))
+        before = [one for one in entry.segments if one.base < known.base] if entry is not None else []
+        for one in (known, *reversed(before)):
+            segment = self._open_one(topic, partition, one)
+            if segment is not None:
+                if segment.end >= known.end:
+                    return segment
+                segment.close()
+                return None
+        return None
+
+    def _open_one(self, topic: TopicId, partition: int, known: SegmentEntry) -> Segment | None:
         for is_sealed in (True, False, True):
             segment = Segment(self.disk, f"logs/{topic}/{partition}", known.base, is_sealed)
             try:

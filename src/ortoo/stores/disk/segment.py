@@ -39,6 +39,7 @@ class Mark(NamedTuple):
     end: int
     frames: int
     keys: Mapping[str, int]
+    messages: int
 
 
 Change = Callable[[FrameHead, bytes, bytes], tuple[bytes, bytes, int]]  # of a frame: its head, its body and its flags
@@ -53,6 +54,7 @@ class Segment:
     __slots__ = (
         "base",
         "bases",
+        "count",
         "disk",
         "end",
         "files",
@@ -60,6 +62,7 @@ class Segment:
         "is_damaged",
         "is_of_older_format",
         "is_sealed",
+        "kept",
         "keys",
         "positions",
         "since",
@@ -77,6 +80,8 @@ class Segment:
         self.is_of_older_format = False  # its frames have no salt
         self.since: int | None = None  # when its first message was published
         self.size = 0
+        self.count = 0  # of messages in it
+        self.kept = 0  # of them that are discarded, and could not go when it was written
         self.bases: array[int] = array("Q")  # the sparse index: first offset and place of each frame
         self.positions: array[int] = array("Q")
         self.keys: Mapping[str, int] = _NO_KEYS  # bytes of frames by the key that they need
@@ -114,15 +119,16 @@ class Segment:
         self.bases.append(base)
         self.positions.append(self.size)
         self.size += size
+        self.count += count
         self.end = base + count
 
     def mark(self) -> Mark:
-        return Mark(self.size, self.end, len(self.bases), self.keys)
+        return Mark(self.size, self.end, len(self.bases), self.keys, self.count)
 
     def back_to(self, mark: Mark | None) -> None:
         """Undoes what was added since the mark; with None, the whole file. What cannot be cut off now is cut off when the file is
         written again."""
-        self.size, self.end, frames, self.keys = mark or Mark(0, self.base, 0, _NO_KEYS)
+        self.size, self.end, frames, self.keys, self.count = mark or Mark(0, self.base, 0, _NO_KEYS, 0)
         del self.bases[frames:], self.positions[frames:]
         with suppress(OSError):
             with self.opened() as file:
@@ -246,7 +252,7 @@ class Segment:
             frame = encode_frame(fixed.kind, fixed.number, head, body, flags, salt=salt)
             target.append(frame)
             twin.note(self.bases[which], 0, len(frame), sealed)
-        twin.end = self.end
+        twin.end, twin.count, twin.kept = self.end, self.count, self.kept
 
     @property
     def draft(self) -> str:

@@ -23,6 +23,7 @@ from ortoo.model.errors import OrtooError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import StoreFigures
 from ortoo.model.names import TopicId
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns
 from ortoo.ports import StoredHistory, StoreStatus
 
@@ -225,6 +226,12 @@ class DiskStore:
 
     # -- checkpoints
 
+    def discard(self, topic: TopicId, partition: int, offsets: OffsetSet) -> None:
+        log = self._catalog.logs.get((topic, partition))
+        if log is not None:
+            log.discard(offsets)
+            self._catalog.frees = True
+
     def status(self) -> StoreStatus:
         if self._room.is_stale:
             self._measure_room()
@@ -320,6 +327,7 @@ class DiskStore:
         self._failing.pop("checkpoint", None)
         await self._cleaner.clean_up(cut, checkpoint)
         await self._cleaner.seal_old()
+        await self._cleaner.merge(self.ring, cut.at)
 
     async def _flush(self, cut: Cut, everything: bool) -> None:
         everything = everything or self._room.is_short or self._catalog.count_blocks() > FLUSH_BLOCKS
