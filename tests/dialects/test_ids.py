@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.dialects import ids, times
+from ortoo.dialects import ids
+from ortoo.doors import times
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import MessageRef, TopicId

@@ -69,6 +69,41 @@ async def test_pages_may_call_a_port_that_is_open_to_them_and_not_the_shared_one
         assert not [header for header in refused.headers if header.startswith("access-control")]
 
 
+@pytest.mark.parametrize("name", PATHS)
+async def test_a_wrong_method_and_a_body_that_is_too_large_are_told_in_the_dialects_form(name: str) -> None:
+    async with serving(DialectHome, DIALECTS[name], settings=HttpSettings(max_body_bytes=1 << 20)) as home:
+        for web in (home.web, home.own):
+            wrong = await web.request("PATCH", PATHS[name], json={})
+            assert (wrong.status_code, "POST" in wrong.headers["allow"]) == (405, True)
+            large = await web.post(PATHS[name], content=b'{"x":"' + b"x" * (1 << 20) + b'"}')
+            assert large.status_code == 413
+            for answer in (wrong, large):
+                assert is_in_the_form_of(name, answer), answer.text
+        assert await home.queue.topics() == []
+
+
+# -- paths
+
+WITH_NAMES = {
+    "queen": "/api/v1/pop/queue/{}",
+    "goqueue": "/v1/topics/{}/publish",
+    "mqtt-queues": "/api/v1/queues/{}",
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAMES)
+async def test_a_name_that_is_no_utf_8_is_told_in_the_dialects_form(name: str) -> None:
+    async with serving(DialectHome, DIALECTS[name]) as home:
+        for web in (home.web, home.own):
+            for method in ("GET", "POST", "OPTIONS", "PATCH"):
+                answer = await web.request(method, WITH_NAMES[name].format("%FF%C0"))
+                assert answer.status_code == 400
+                assert "UTF-8" in answer.text
+                assert is_in_the_form_of(name, answer), answer.text
+        ours = await home.web.get("/v1/topics/%FF")
+        assert (ours.status_code, ours.headers["content-type"]) == (400, "application/problem+json")
+
+
 # -- bodies with very much in them
 
 LISTED = {"namespace": "n", "topic": "t", "payload": "eA==", "metadata": {"a": "b", "c": 1, "d": [True]}}

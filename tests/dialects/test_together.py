@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 
 import ortoo
-from ortoo import Queue
+from ortoo import Queue, dialects
 from ortoo.app.clock import SystemClock
 from ortoo.auth import Authenticator
 from ortoo.broker import Broker, Budget, Gate
@@ -234,3 +236,12 @@ async def test_dead_letters_are_answered_in_parts_that_fit() -> None:
         assert len(await place.ask("GET", "/dlq?namespace=default&topic=orders&limit=100")) == 3
         last = await place.ask("GET", "/api/v1/dlq?queue=orders&limit=2&offset=3")
         assert (len(last["messages"]), last["total"]) == (2, 5)
+
+
+@pytest.mark.parametrize("name", ["queen", "mqueue", "goqueue", "mqtt_queues", "gomq"])
+def test_every_readme_tells_what_a_client_has_to_know(name: str) -> None:
+    """How often a message is delivered before it is dead, which priorities go first, whose namespace, and what is not served."""
+    text = (Path(dialects.__file__).parent / name / "README.md").read_text(encoding="utf-8").lower()
+    for row in ("deliveries before the dead letters", "priorities", "namespace"):
+        assert f"\n| {row} |" in text
+    assert re.search(r"\n\| (answers|answered with) 501[^|]*\|", text)

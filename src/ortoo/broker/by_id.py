@@ -53,7 +53,8 @@ class Settling:
             return await self._settle(command, wanted)
         wanted = self._in_group(wanted)
         resolved = await self._resolved(wanted)
-        await asyncio.sleep(0)  # for many ids, either takes some milliseconds
+        if len(wanted.ids) > _FEW:
+            await asyncio.sleep(0)  # either takes some milliseconds then
         if type(command) is Once:  # in one decision, or it could happen twice
             states = find_leased(self._shell.state, resolved, self._shell.now()).states
             others = await self._others(wanted, resolved, states)
@@ -84,6 +85,8 @@ class Settling:
 
     async def _others(self, command: ById, resolved: ById, states: list[IdState]) -> dict[int, MessageRef]:
         """An id may have been used again while its first message is still leased: then that is meant. By row."""
+        if states.count("settled") == len(states):  # as mostly
+            return {}
         told = list(zip(command.ids, states, strict=True))
         settled = {named for named, state in told if state == "settled"}  # one that is named again is the same
         rows = [

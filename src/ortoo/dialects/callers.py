@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 

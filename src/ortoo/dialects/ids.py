@@ -20,6 +20,7 @@ from ortoo.model.names import MessageRef, TopicId, refs_of
 _PARTITION_BITS, _CHECK_BITS = 14, 20
 _VARIANT = 0b10
 _HEAD_CHARS, _CHARS = 24, 36
+_VERSION, _VERSION_AT = "8", slice(14, 15)
 _HEAD = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-8[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-")
 _PAD = "0000"  # of an offset to 64 bits
 
@@ -58,15 +59,13 @@ def from_uuid(text: str) -> MessageRef | None:
 
 def from_uuids(texts: Sequence[str]) -> list[MessageRef | None]:
     """The same for many."""
-    if not texts:
-        return []
+    if _VERSION not in [text[_VERSION_AT] for text in texts]:  # as where clients name all of them
+        return [None] * len(texts)
     heads = {text[:_HEAD_CHARS] for text in texts}
     if len(heads) == 1:
         return _of_one_head(texts, heads.pop())
-    places = {head: _read_head(head) for head in heads}
-    return [
-        None if places[text[:_HEAD_CHARS]] is None else _of_one_head((text,), text[:_HEAD_CHARS])[0] for text in texts
-    ]
+    ours = {head for head in heads if head[_VERSION_AT] == _VERSION and _read_head(head) is not None}
+    return [_of_one_head((text,), text[:_HEAD_CHARS])[0] if text[:_HEAD_CHARS] in ours else None for text in texts]
 
 
 def _of_one_head(texts: Sequence[str], head: str) -> list[MessageRef | None]:

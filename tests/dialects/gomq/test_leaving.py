@@ -227,6 +227,25 @@ async def test_a_client_that_does_not_read_is_sent_no_more_than_it_may_have(home
             assert len((await slow.delivery())["payload"]) == 500_000
 
 
+async def test_nothing_is_held_for_the_subscriptions_of_a_client_that_does_not_read(home: Home) -> None:
+    names = [("queue", f"q{n}") for n in range(30)] + [("topic", f"t{n}") for n in range(30)]
+    async with home.client() as slow, home.client() as client:
+        for kind, name in names:
+            await slow.ask(f"SUBSCRIBE {kind} {name}")
+        await until(lambda: len(home.broker.waiters) == len(names))
+        slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        for _, name in names:
+            await home.queue.publish(name, b"x" * 900_000)
+        for _ in range(50):
+            await client.ask("PING")
+        groups = [group for _, name in names for group in await home.queue.groups(name)]
+        taken = sum(group.leased or not group.backlog for group in groups)
+        assert 0 < taken * 900_000 < 12_000_000  # what sockets hold, and a little
+        slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert sorted([(await slow.delivery())["name"] for _ in names]) == sorted(name for _, name in names)
+        assert await slow.nothing_comes()
+
+
 async def test_answers_that_are_not_read_keep_further_commands_waiting(home: Home) -> None:
     async with home.client() as slow, home.client() as client:
         for n in range(40):

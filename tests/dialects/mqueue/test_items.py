@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.doors.http.connection import Connection
 from ortoo.model.commands import Lease
 from ortoo.model.settings import HttpSettings

@@ -188,3 +188,10 @@ def test_anything_at_all_is_answered(requests: list[tuple[str, Any]]) -> None:
                 assert response.status_code < 500, (path, body, response.text)
 
     asyncio.run(ask_all())
+
+
+async def test_an_id_that_would_mean_another_partition_s_message_is_refused(home: Home) -> None:
+    await home.push("q", 1, partition="P", transactionId="a")
+    item = {"queue": "q", "partition": "R", "payload": 2, "transactionId": "a\x1f0123456789abcdef"}
+    await home.post("/push", {"items": [item], "config": {}}, 400)
+    assert len((await home.get("/messages", queue="q"))["messages"]) == 1

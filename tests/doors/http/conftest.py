@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.doors.http.call import Call
 from ortoo.doors.http.routing import Endpoint, Route
 from ortoo.model.commands import unwrap

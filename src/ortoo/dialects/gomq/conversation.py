@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink, Gate
+from ortoo.broker.authorized import AuthorizedLink
+from ortoo.broker.gate import Gate
 from ortoo.dialects import ids
 from ortoo.dialects.callers import namespace_of
 from ortoo.model.commands import CreateTopic, DeleteGroup, DeleteTopic, Leave, Outcome, Publish, SettleById

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ortoo.dialects import ids
-from ortoo.dialects.times import instant_text, parse_duration
+from ortoo.doors.times import instant_text, parse_duration
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.errors import InvalidError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.model.names import TopicName, check_name, is_inbox
 from ortoo.model.replies import TopicInfo

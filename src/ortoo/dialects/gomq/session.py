@@ -10,8 +10,9 @@ from collections import Counter
 from typing import Protocol
 
 from ortoo.broker.addresses import Visit
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink, Gate
+from ortoo.broker.gate import Gate
 from ortoo.doors.peer import address_of, peer_certificate
 from ortoo.doors.unsent import unsent
 from ortoo.model.errors import OrtooError
@@ -61,7 +62,7 @@ class Session(asyncio.Protocol):
         self._unheard = 0  # bytes since the last sign of life
         self._unread = 0
         self.heard = self._loop.time()
-        reader = Reader(self._ready, self._writable.is_set, self._write, asyncio.Lock())
+        reader = Reader(self._ready, self._is_ready, self._write, asyncio.Lock())
         self._conversation = Conversation(door.gate, reader, self._admit, door.present)
 
     # -- the connection
@@ -237,10 +238,14 @@ class Session(asyncio.Protocol):
         self._writable.set()
         self._regulate()
 
-    async def _ready(self) -> None:
+    def _is_ready(self) -> bool:
         if self._out:
             self._flush()
-        await self._writable.wait()
+        return self._writable.is_set()
+
+    async def _ready(self) -> None:
+        if not self._is_ready():
+            await self._writable.wait()
 
     def _close(self, error: OrtooError | None = None) -> None:
         if error is not None:

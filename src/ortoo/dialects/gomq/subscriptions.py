@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.commands import END, START, CreateGroup, Heartbeat, Lease, Settle
 from ortoo.model.names import DEFAULT_GROUP, MessageRef, TopicName
@@ -92,15 +92,18 @@ class Subscription:
                 await self._wait()
 
     async def _wait(self) -> None:
-        """For one message, because the client may not read when it comes."""
-        runs = await self.link.lease(self._asking(1, limits.WAIT_MS_MAX))
-        try:
-            await self._reader.ready()
-        except asyncio.CancelledError:
-            if runs and self._kind == "queue":
-                await self.link.call(Settle("release", runs_of(run.taken for run in runs)))
-            raise
-        self._send(runs)
+        """For one message. The client may not read when it comes: then it goes back, so that none is held for as long as that."""
+        runs = await self.link.lease(msgspec.structs.replace(self._asking(1, limits.WAIT_MS_MAX), auto_ack=False))
+        if not runs:
+            return
+        taken, turn = runs_of(run.taken for run in runs), self._reader.turn
+        if turn.locked() or not self._reader.is_ready():
+            await self.link.call(Settle("release", taken))
+            return
+        async with turn:
+            if self._kind == "topic":
+                await self.link.call(Settle("ack", taken))
+            self._send(runs)
 
     def _asking(self, count: int, wait_ms: int) -> Lease:
         return msgspec.structs.replace(self._command, max_messages=count, wait_ms=wait_ms)

@@ -9,8 +9,8 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.dialects.durations import duration_text
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 from ortoo.model.commands import DeleteMessage, Position
 from ortoo.model.errors import NotFoundError
 from ortoo.model.names import MessageRef, TopicName

@@ -7,8 +7,8 @@ told of every partition, and the generation stays the same.
 from __future__ import annotations
 
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import parse_duration
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import parse_duration
 from ortoo.model import limits
 from ortoo.model.commands import CreateGroup, DeleteGroup, Heartbeat, Leave
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError

@@ -10,9 +10,9 @@ import msgspec
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.durations import duration_text
 from ortoo.dialects.exposition import CONTENT_TYPE, Exposition
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.answers import Answer
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 from ortoo.model.metrics import MetricFigures, TopicFigures
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetMetrics, ListMessages

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ortoo.client.by_id import settle_by_id
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import parse_instant
 from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import parse_instant
 from ortoo.model.commands import END, START, Lease, Position, Run, Seek, Settle, SettleById
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import MessageRef, TopicName

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.rendering import runs_in_parts, write_list, write_lists
-from ortoo.dialects.times import parse_duration
 from ortoo.doors.http.answers import Answer, Streaming
-from ortoo.doors.http.call import Call, ClientGone
-from ortoo.doors.http.leases import give_back
+from ortoo.doors.http.call import Call
+from ortoo.doors.http.leases import give_back, take
+from ortoo.doors.times import parse_duration
 from ortoo.model import limits
 from ortoo.model.commands import START, Lease
 from ortoo.model.errors import InvalidError
@@ -105,16 +105,8 @@ async def consume(call: Call) -> bytes | Answer | Streaming:
 
 
 async def _take(call: Call, commands: list[Lease]) -> list[LeasedRun]:
-    """Of one of these, waiting as long as they say. What was taken for a client that has left goes back."""
-    if commands[0].wait_ms and not call.services.is_closing:
-        waiting = _first(call.link, commands)
-        found = await call.services.wait_for(call, waiting, lambda runs: give_back(call.link, commands[0], runs))
-        return found or []
-    runs = await _at_once(call.link, commands)
-    if call.is_gone:
-        await give_back(call.link, commands[0], runs)
-        raise ClientGone
-    return runs
+    """Of one of these, waiting as long as they say."""
+    return await take(call, commands[0], lambda: _at_once(call.link, commands), lambda: _first(call.link, commands))
 
 
 async def _at_once(link: AuthorizedLink, commands: list[Lease]) -> list[LeasedRun]:

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text, parse_duration, parse_instant
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_duration, parse_instant
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.commands import Publish
@@ -33,8 +33,6 @@ from .shapes import NewMessage, PublishBody, Published
 
 _encode = msgspec.json.Encoder().encode
 _value, _key = attrgetter("value"), attrgetter("key")
-_rest = attrgetter("partition", "delay", "deliver_at", "priority", "headers")
-_PLAIN = (None, None, None, None, None)
 _PER_TURN = 500  # messages that are looked at one by one
 _NORMAL = priorities.name_of(DEFAULT_PRIORITY)
 
@@ -96,13 +94,19 @@ async def _pause(done: int) -> None:
 
 def _plain_batch(messages: Sequence[NewMessage]) -> Outgoing | None:
     """Nothing but values and keys, as mostly: column by column."""
-    if _rest(messages[0]) != _PLAIN or list(map(_rest, messages)).count(_PLAIN) != len(messages):
+    are_plain = [
+        one.partition is None
+        and one.delay is None
+        and one.deliver_at is None
+        and one.priority is None
+        and one.headers is None
+        for one in messages
+    ]
+    if not all(are_plain):
         return None
-    keys = [key or None for key in map(_key, messages)]
+    keys = [key or None for key in found] if any(found := list(map(_key, messages))) else None
     try:
-        batch = Outgoing(
-            [value.encode() for value in map(_value, messages)], None if keys.count(None) == len(keys) else keys
-        )
+        batch = Outgoing(list(map(str.encode, map(_value, messages))), keys)
         check_outgoing(batch)
     except (InvalidError, UnicodeEncodeError):
         return None  # message by message, to tell which

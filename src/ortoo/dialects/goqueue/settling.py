@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET
 
 from ortoo.client.pieces import settle as settle_runs
-from ortoo.dialects.times import instant_text, parse_duration
 from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_duration
 from ortoo.model.commands import Extend, Run, Settle
 from ortoo.model.errors import ForbiddenError, InvalidError, NotFoundError
 from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from ortoo.dialects.times import instant_text
+from ortoo.doors.times import instant_text
 
 BASE64 = "base64"
 

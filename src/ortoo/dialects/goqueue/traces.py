@@ -8,8 +8,8 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.dialects import ids
-from ortoo.dialects.times import instant_text, parse_instant
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_instant
 from ortoo.model.commands import Position
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import MessageRef, TopicName, parse_message_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.exposition import CONTENT_TYPE, Exposition
 from ortoo.doors.http.answers import Answer
@@ -21,8 +22,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def stats(call: Call) -> QueueStats:
-    name = name_of(call)
-    info = await call.link.ask(GetTopic(name))
+    return await stats_of(call.link, name_of(call))
+
+
+async def stats_of(link: AuthorizedLink, name: TopicName) -> QueueStats:
+    info = await link.ask(GetTopic(name))
     groups = [
         GroupStats(
             each.name,
@@ -41,7 +45,7 @@ async def stats(call: Call) -> QueueStats:
     ]
     consumers = sum(each.active_consumers for each in groups)
     told = QueueStats(queue_of(info.name), info.depth, info.messages, info.bytes, consumers, partitions, groups)
-    _add_totals(told, name, await call.link.ask(GetMetrics()))
+    _add_totals(told, name, await link.ask(GetMetrics()))
     return told
 
 

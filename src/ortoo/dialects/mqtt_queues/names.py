@@ -8,11 +8,10 @@ In a path, a name is percent-encoded, or has `$` in the place of `/`, as the doc
 
 from __future__ import annotations
 
+from ortoo.doors.mqtt.queues.names import PREFIX, to_name
 from ortoo.model.access import DLQ_SUFFIX
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import check_name
 
-PREFIX = "$queue/"
 _IN_PATHS = "$queue$"
 _DLQ = "dlq/"
 
@@ -23,19 +22,14 @@ def topic_of(queue: str) -> str:
         raise InvalidError(
             f"the name of a queue begins with {PREFIX}, as in $queue/tasks/image; this is {queue[:40]!r}"
         )
-    return _topic(queue.removeprefix(PREFIX))
+    return to_name(queue.removeprefix(PREFIX))
 
 
 def topic_in_path(segment: str) -> str:
     """The prefix may be left out."""
     if segment.startswith(_IN_PATHS):
-        return _topic(segment.removeprefix(_IN_PATHS).replace("$", "/"))
-    return _topic(segment.removeprefix(PREFIX))
-
-
-def _topic(rest: str) -> str:
-    name = rest.removeprefix(_DLQ) + DLQ_SUFFIX if rest.startswith(_DLQ) and rest != _DLQ else rest
-    return check_name("the name of a queue", name)
+        return to_name(segment.removeprefix(_IN_PATHS).replace("$", "/"))
+    return to_name(segment.removeprefix(PREFIX))
 
 
 def queue_of(topic: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.turns import Turns
 from ortoo.client.dead_letters import DeadLetters, is_letter
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text, to_count
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, to_count
 from ortoo.model.commands import ChangeTopic, CreateTopic, DeleteTopic, PurgeTopic, Redrive
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.message import Received
@@ -56,10 +57,13 @@ async def _info(call: Call) -> TopicInfo:
 
 
 async def create(call: Call) -> QueueView:
-    body: QueueBody = call.body
-    name = TopicName(namespace_of(call.link), topic_of(body.name))
-    await call.link.call(CreateTopic(name, new_config(body, name.name), exist_ok=False))
-    return view(await call.link.ask(GetTopic(name)))
+    return await create_queue(call.link, namespace_of(call.link), call.body)
+
+
+async def create_queue(link: AuthorizedLink, namespace: str, body: QueueBody) -> QueueView:
+    name = TopicName(namespace, topic_of(body.name))
+    await link.call(CreateTopic(name, new_config(body, name.name), exist_ok=False))
+    return view(await link.ask(GetTopic(name)))
 
 
 async def list_all(call: Call) -> bytes:
@@ -81,12 +85,14 @@ async def show(call: Call) -> QueueView:
 
 async def change(call: Call) -> QueueView:
     """What is not given stays."""
-    body: QueueBody = call.body
-    name = name_of(call)
+    return await change_queue(call.link, name_of(call), call.body)
+
+
+async def change_queue(link: AuthorizedLink, name: TopicName, body: QueueBody) -> QueueView:
     if body.name and topic_of(body.name) != name.name:
         raise InvalidError("the name of a queue cannot be changed - at `$.name`")
-    await call.link.call(ChangeTopic(name, changes(body, name.name)))
-    return view(await call.link.ask(GetTopic(name)))
+    await link.call(ChangeTopic(name, changes(body, name.name)))
+    return view(await link.ask(GetTopic(name)))
 
 
 async def delete(call: Call) -> Deleted:

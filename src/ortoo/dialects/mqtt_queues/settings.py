@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ortoo.dialects.durations import short_duration
-from ortoo.dialects.times import instant_text, parse_duration
+from ortoo.doors.times import instant_text, parse_duration
 from ortoo.model.errors import InvalidError
 from ortoo.model.replies import TopicInfo
 from ortoo.model.topic import TopicConfig, topic_config

@@ -10,10 +10,10 @@ import msgspec
 
 from ortoo.dialects import ids
 from ortoo.dialects.rendering import runs_in_parts, write_list
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.answers import Streaming
-from ortoo.doors.http.call import Call, ClientGone
-from ortoo.doors.http.leases import give_back
+from ortoo.doors.http.call import Call
+from ortoo.doors.http.leases import take
+from ortoo.doors.times import instant_text
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.commands import Lease, Publish, Transact
@@ -126,10 +126,7 @@ async def dequeue(call: Call) -> bytes | Streaming:
         consumer=call.consumer,
         max_messages=query.count,
     )
-    runs = await call.link.lease(command)
-    if call.is_gone:
-        await give_back(call.link, command, runs)
-        raise ClientGone
+    runs = await take(call, command, lambda: call.link.lease(command))
     if not runs:
         return NOTHING
     now = call.link.now()

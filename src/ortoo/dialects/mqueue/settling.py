@@ -8,9 +8,9 @@ from typing import Any
 from ortoo.client.dead_letters import DeadLetters
 from ortoo.dialects import ids
 from ortoo.dialects.rendering import in_parts, write_list
-from ortoo.dialects.times import instant_text, to_count
 from ortoo.doors.http.answers import Answer, Streaming
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, to_count
 from ortoo.model.commands import DeleteMessage, Outcome, SettleById
 from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.message import Received

@@ -16,19 +16,19 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.turns import Turns
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import from_uuid, from_uuids
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 from ortoo.model.commands import Extend, MessageId, SettleById
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import LeaseRef, MessageRef
 from ortoo.model.queries import FindMessages
 from ortoo.model.replies import IdState
 
-from .places import LeaseName, name_in, queue_of
+from .places import LeaseName, names_in, queue_of
 from .popping import group_name
 from .shapes import Ack, AckBatchBody, ExtendBody
 
@@ -181,10 +181,10 @@ class Finder:
     ) -> list[MessageRef | None]:
         """None where there is no such message, as far as is remembered."""
         refs = from_uuids(ids)
-        named = [name_in(partition, text) for text, ref in zip(ids, refs, strict=True) if ref is None]
+        named = [text for text, ref in zip(ids, refs, strict=True) if ref is None]
         if not named:
             return refs
-        places = await self._link.ask(FindMessages(self.namespace, named, queue, group))
+        places = await self._link.ask(FindMessages(self.namespace, names_in(partition, named), queue, group))
         if len(named) == len(ids):
             return places
         found = iter(places)
@@ -254,7 +254,7 @@ class Acks:
     async def _complete(self, bucket: Bucket, rows: Sequence[int]) -> None:
         lease, partition, queue, group = bucket
         ids = self._ids(rows)
-        named = [ref or name_in(partition, text) for ref, text in zip(from_uuids(ids), ids, strict=True)]
+        named = [ref or name for ref, name in zip(from_uuids(ids), names_in(partition, ids), strict=True)]
         ref = None if lease is None else LeaseName(lease).ref
         command = SettleById("ack", named, group, self._find.namespace, queue, lease=ref)
         states: list[IdState] = await self._link.call(command)
@@ -267,8 +267,9 @@ class Acks:
     async def _fail(self, bucket: Bucket, rows: Sequence[int]) -> None:
         """Each by itself, the last one first; they are asked for one behind the other, and become durable together."""
         lease, partition, queue, group = bucket
-        names = [name_in(partition, text) for text in self._ids(rows)]
-        refs = await self._find.refs(self._ids(rows), partition, queue, group)
+        ids = self._ids(rows)
+        names = names_in(partition, ids)
+        refs = await self._find.refs(ids, partition, queue, group)
         held = None if lease is None else LeaseName(lease).ref
         found = [(ref, row) for ref, row in zip(refs, rows, strict=True) if ref is not None]
         found.sort(key=lambda one: one[0][1:], reverse=True)

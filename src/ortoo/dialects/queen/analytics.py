@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetMetrics

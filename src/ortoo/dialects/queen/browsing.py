@@ -16,9 +16,9 @@ from ortoo.client.dead_letters import Letter as BriefLetter
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import to_uuid
 from ortoo.dialects.rendering import in_parts, write_list
-from ortoo.dialects.times import instant_text, parse_instant, to_count
 from ortoo.doors.http.answers import Streaming
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_instant, to_count
 from ortoo.model import limits
 from ortoo.model.commands import DeadLetter, DeleteMessage, Position, Redrive, RetryNow
 from ortoo.model.errors import InvalidError, NotFoundError

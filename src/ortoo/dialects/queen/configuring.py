@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from msgspec import UNSET
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import ChangeTopic, CreateTopic, DeleteMessage, DeleteTopic, PurgeTopic

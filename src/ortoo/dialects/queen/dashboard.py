@@ -21,9 +21,9 @@ from uvicorn.protocols.utils import ClientDisconnected
 from ortoo.broker.sampler import Sample, Sampler, TopicSample
 from ortoo.broker.turns import Turns
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.answers import to_problem
 from ortoo.doors.http.call import SocketCall
+from ortoo.doors.times import instant_text
 from ortoo.model.errors import NotFoundError, OrtooError, RequestError, TooManyError
 from ortoo.model.names import TopicName, is_inbox_name
 from ortoo.model.queries import GetSeries, GetStats, ListTopics

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text, parse_instant
 from ortoo.doors.http.answers import Refusal
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_instant
 from ortoo.model.commands import END, START, DeleteGroup, Position, Seek
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import TopicName

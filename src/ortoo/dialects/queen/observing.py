@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.turns import Turns
 from ortoo.dialects.callers import namespace_of
 from ortoo.doors.http.call import Call

@@ -7,15 +7,15 @@ leaseId       TOPIC.GROUP.LEASE.PARTITION-LAST[.PARTITION-LAST …]   what one p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xxhash import xxh3_64_hexdigest
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.commands import Run
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import GroupId, LeaseId, LeaseRef, TopicId
+from ortoo.model.names import KEY_SEPARATOR, GroupId, LeaseId, LeaseRef, TopicId
 from ortoo.model.replies import Taken
 
 _NUMBER = r"\d{1,18}"
@@ -29,9 +29,12 @@ def partition_id(topic: TopicId, key: str) -> str:
     return f"{topic}.{xxh3_64_hexdigest(key.encode())}"
 
 
-def name_in(partition: str | None, transaction_id: str) -> str:
-    """What the heart calls a transactionId, which is of its partition: with the hash of the key."""
-    return f"{transaction_id}\x1f{partition.rpartition('.')[2]}" if partition else transaction_id
+def names_in(partition: str | None, transaction_ids: Sequence[str]) -> list[str]:
+    """What the heart calls transactionIds, which are of their partition: with the hash of the key."""
+    if not partition:
+        return list(transaction_ids)
+    key = KEY_SEPARATOR + partition.rpartition(".")[2]
+    return [name + key for name in transaction_ids]
 
 
 def queue_of(link: AuthorizedLink, partition: str, namespace: str) -> str | None:

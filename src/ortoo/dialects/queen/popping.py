@@ -11,14 +11,14 @@ from time import time
 import msgspec
 from msgspec import UNSET, Raw
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import from_uuids, to_uuids
-from ortoo.dialects.times import instant_text, parse_instant
 from ortoo.doors.http.answers import Answer
-from ortoo.doors.http.call import Call, ClientGone
-from ortoo.doors.http.leases import give_back
+from ortoo.doors.http.call import Call
+from ortoo.doors.http.leases import take
 from ortoo.doors.http.messages import all_as_json, as_json
+from ortoo.doors.times import instant_text, parse_instant
 from ortoo.model import limits
 from ortoo.model.commands import END, START, Lease, Position
 from ortoo.model.errors import InvalidError, NotFoundError
@@ -67,15 +67,7 @@ async def _pop(call: Call, queue: str | None, partition: str | None) -> Answer |
         raise InvalidError("conflation is not served here: pop the messages, and use the last one of each partition")
     command = to_lease(query, namespace_of(call.link), queue, partition, call.consumer)
     polling = _Polling(call.link, command)
-    if command.wait_ms and not call.services.is_closing:
-        runs = await call.services.wait_for(
-            call, polling.wait(), lambda runs: give_back(call.link, polling.command, runs)
-        )
-    else:
-        runs = await polling.once()
-        if call.is_gone:
-            await give_back(call.link, polling.command, runs)
-            raise ClientGone
+    runs = await take(call, command, polling.once, polling.wait)
     if not runs:
         return None
     return Answer(await Answering(call.link, query, command.auto_ack).encode(runs))
@@ -245,9 +237,9 @@ def transaction_ids(columns: Columns, ids: list[str]) -> list[str]:
     given = [name or made for name, made in zip(columns.dedup_ids, ids, strict=True)]
     if len(set(given)) < len(given):
         given = _told_apart(given, columns.keys or [None] * len(given), ids)
-    if not any(name[14:15] == "8" for name in given):
-        return given
     places = from_uuids(given)
+    if places.count(None) == len(places):  # as mostly
+        return given
     return [name if place is None else made for name, place, made in zip(given, places, ids, strict=True)]
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 import msgspec
 from msgspec import UNSET
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.callers import namespace_of
 from ortoo.dialects.ids import to_uuid, to_uuids
 from ortoo.doors.http.call import Call
@@ -16,7 +16,7 @@ from ortoo.model import limits
 from ortoo.model.batch import Outgoing, check_outgoing
 from ortoo.model.commands import Publish, Transact
 from ortoo.model.errors import InvalidError
-from ortoo.model.names import MessageRef, TopicName, check_name
+from ortoo.model.names import KEY_SEPARATOR, MessageRef, TopicName, check_name
 from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 
@@ -124,6 +124,8 @@ def _columns(items: Sequence[Item]) -> Outgoing:
             raise InvalidError(f"Each item must have a payload - at `$.items[{payloads.index(UNSET)}]`")
     count = len(items)
     transaction_ids, trace_ids = list(map(_transaction_id, items)), list(map(_trace_id, items))
+    if KEY_SEPARATOR in "".join(filter(None, transaction_ids)):  # it would be taken for an id of another partition
+        raise InvalidError("a transactionId must not have the control character 0x1F - at `$.items`")
     return Outgoing(
         list(map(bytes, payloads)),
         [name or DEFAULT_PARTITION for name in map(_partition, items)],

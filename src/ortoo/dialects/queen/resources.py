@@ -7,8 +7,8 @@ from time import time
 
 import msgspec
 
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 
 from .observing import (
     Counts,

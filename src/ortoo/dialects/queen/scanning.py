@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.commands import Position
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.queries import GetTopic, Scan

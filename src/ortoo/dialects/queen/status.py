@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.dialects.ids import to_uuids
-from ortoo.dialects.times import instant_text, parse_instant
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text, parse_instant
 from ortoo.model.commands import Position
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.names import MessageRef

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ortoo.dialects.callers import namespace_of
-from ortoo.dialects.times import instant_text
 from ortoo.doors.http.call import Call
+from ortoo.doors.times import instant_text
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.queries import FindMessages, GetStats, GetTrace
 from ortoo.model.replies import TraceEvent

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import UNSET
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.turns import Turns
 from ortoo.doors.http.call import Call
 from ortoo.model.commands import Run, Transact

@@ -9,12 +9,13 @@ import binascii
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError, UnauthenticatedError
 
 from .answers import (
@@ -35,10 +36,10 @@ from .answers import (
     unexpected,
 )
 from .body import BodyReader, check_content_type, check_nests, check_values, parse_body
-from .call import Call, ClientGone, HttpServices, Receive, Scope, Send, SocketCall
+from .call import Call, ClientGone, ForeignSocket, HttpServices, Receive, Scope, Send, SocketCall
 from .connection import Connection
 from .origins import Origins
-from .routing import Dialect, Endpoint, Router, SocketHandler, parse_query
+from .routing import Dialect, Endpoint, Router, SocketHandler, decoded, parse_query
 from .stream import Session
 
 log = logging.getLogger("ortoo.http")
@@ -62,14 +63,15 @@ class App:
         router: Router,
         own: Dialect | None = None,
         sockets: Mapping[bytes, SocketHandler] | None = None,
+        others: Mapping[bytes, ForeignSocket] | None = None,
     ) -> None:
-        """`own`: the dialect whose port this is. `sockets`: WebSockets besides ours, by path."""
+        """`own`: the dialect whose port this is. `sockets`: WebSockets besides ours, by path; `others`: those of other doors."""
         self._services = services
         self._router = router
         self._own = own
         self._origins = Origins(services.settings)
         self._stream = Handshake(
-            services, self._origins, {STREAM_PATH: run_stream} if own is None else {}, sockets or {}
+            services, self._origins, others or {}, {STREAM_PATH: run_stream} if own is None else {}, sockets or {}
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +82,7 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
-        scope["dialect"] = self._own
+        scope["dialect"], scope["undo"] = self._own, None
         body_reader = BodyReader(self._services.gate.budget, self._services.settings.max_body_bytes)
         try:
             try:
@@ -95,7 +97,11 @@ class App:
             except Exception:  # a mistake of ours must not take the connection, or the door, with it
                 log.exception("a request failed: %s %s", scope["method"], scope["path"])
                 answer = _refuse(unexpected(), scope["dialect"])
+            running = scope["state"]["connection"].running  # once it is answered, that is the next one
             await self._send(answer, headers, scope, send)
+            if scope["undo"] is not None and not await running.has_left():
+                with suppress(OrtooError):
+                    await scope["undo"]()
         finally:
             body_reader.close()
 
@@ -134,10 +140,10 @@ class App:
         """Whose path it is comes first: whatever is refused is refused in the words of that system."""
         try:
             endpoints, given = self._router.find(scope["raw_path"])
+            scope["dialect"] = next(iter(endpoints.values())).dialect
+            return endpoints, [decoded(segment) for segment in given]
         except Refusal as error:
             return error
-        scope["dialect"] = next(iter(endpoints.values())).dialect
-        return endpoints, given
 
     @staticmethod
     async def _body(endpoint: Endpoint, call: Call, body_reader: BodyReader) -> Any:
@@ -188,6 +194,7 @@ async def _send_stream(
         chunks = compress_stream(coding, chunks)
         head += [(b"content-encoding", coding.encode()), (b"vary", b"accept-encoding")]
     await send({"type": "http.response.start", "status": answer.status, "headers": head})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head does not wait for the first
     try:
         async for chunk in chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})  # waits for a slow reader
@@ -273,14 +280,27 @@ def offered_token(subprotocols: list[str]) -> str | None:
 class Handshake:
     """Letting a WebSocket in, and then its session."""
 
-    def __init__(self, services: HttpServices, origins: Origins, *sockets: Mapping[bytes, SocketHandler]) -> None:
+    def __init__(
+        self,
+        services: HttpServices,
+        origins: Origins,
+        others: Mapping[bytes, ForeignSocket],
+        *sockets: Mapping[bytes, SocketHandler],
+    ) -> None:
+        """`others`: of other protocols, which let their clients in themselves."""
         self._services = services
+        self._others = others
         self._origins = origins
         self._sockets = {path: handler for some in sockets for path, handler in some.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         try:
+            other = self._others.get(scope["raw_path"])
+            if other is not None:
+                self._check(scope)
+                await other(scope, receive, send)
+                return
             handler, link = self._admit(scope)
         except (OrtooError, Refusal) as error:
             await _refuse_socket(error, send)
@@ -290,17 +310,23 @@ class Handshake:
         finally:
             link.disconnect()
 
-    def _admit(self, scope: Scope) -> tuple[SocketHandler, AuthorizedLink]:
+    def _check(self, scope: Scope) -> dict[bytes, bytes]:
+        """Its headers, if it may come at all."""
         headers = read_head(scope)
         scope["state"]["visit"].ask()
         self._origins.check("GET", headers)
-        handler = self._sockets.get(scope["raw_path"])
-        if handler is None:
-            known = " and ".join(sorted(path.decode() for path in self._sockets)) or "nowhere on this port"
-            raise Refusal(404, f"there is no WebSocket here; it is at {known}", code="not_found")
-        token = bearer_token(headers) or offered_token(scope["subprotocols"])
         if self._services.is_closing:
             raise ClosedError("the server stops")
+        return headers
+
+    def _admit(self, scope: Scope) -> tuple[SocketHandler, AuthorizedLink]:
+        headers = self._check(scope)
+        handler = self._sockets.get(scope["raw_path"])
+        if handler is None:
+            paths = [*self._sockets, *self._others]
+            known = " and ".join(sorted(path.decode() for path in paths)) or "nowhere on this port"
+            raise Refusal(404, f"there is no WebSocket here; it is at {known}", code="not_found")
+        token = bearer_token(headers) or offered_token(scope["subprotocols"])
         return handler, self._services.gate.connect(token, _address(scope), scope["state"]["peer"])
 
 

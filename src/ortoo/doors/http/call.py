@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink, Gate
+from ortoo.broker.gate import Gate
 from ortoo.client import Queue
 from ortoo.model.analytics import Report
 from ortoo.model.message import Message, Received
@@ -25,6 +26,7 @@ Ready = Callable[[], str | None]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Scope = dict[str, Any]
+ForeignSocket = Callable[[Scope, Receive, Send], Awaitable[None]]  # a WebSocket of another door
 
 
 class ClientGone(Exception):
@@ -194,3 +196,7 @@ class Call:
         """Whether the client has hung up already."""
         gone: bool = self.scope["state"]["connection"].is_gone
         return gone
+
+    def undo_unless_read(self, undo: Callable[[], Awaitable[None]]) -> None:
+        """What to do if the client goes away before it can have read the whole answer."""
+        self.scope["undo"] = undo

@@ -76,15 +76,56 @@ class Unread:
         return self._since is not None and now - self._since > UNREAD_SECONDS
 
 
+class _Outlet:
+    """Where one answer is written to: its head leaves with the beginning of its body, in one write that wakes the client once."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held: list[bytes] = []
+        self.is_head = False  # what is written now
+
+    def write(self, data: bytes) -> None:
+        if self.is_head:
+            self._held.append(data)
+        elif self._held:
+            self._transport.writelines([*self._held, data])
+            self._held.clear()
+        else:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._held:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+
 class _Cycle(RequestResponseCycle):
     """What is written to a connection that is closing goes nowhere, and that is no mistake."""
+
+    flow: _Flow
+    transport: _Outlet  # type: ignore[assignment]
 
     async def send(self, message: Any) -> None:
         while self.flow.write_paused and not self.transport.is_closing():
             await self.flow.drain()
         if self.transport.is_closing():
             self.disconnected = True
+        self.transport.is_head = message["type"] == "http.response.start"
         await super().send(message)
+        if self.response_complete:  # there may have been no body
+            self.transport.flush()
+
+    async def has_left(self) -> bool:
+        """Of an answer that was sent to its end: False where its client cannot have read all of it, because it went away."""
+        while self.flow.write_paused and not self.flow.is_cut:
+            await self.flow.drain()
+        return not (self.disconnected or self.flow.is_cut)
 
 
 class _Flow(FlowControl):
@@ -94,6 +135,7 @@ class _Flow(FlowControl):
         super().__init__(transport)
         self._is_wanted = True
         self._is_held = False
+        self.is_cut = False  # it ended before all was sent
 
     def pause_reading(self) -> None:
         self._is_wanted = False
@@ -111,6 +153,11 @@ class _Flow(FlowControl):
         elif self._is_wanted:
             super().resume_reading()
 
+    def end(self) -> None:
+        """The connection is lost: what waits to be sent will not be."""
+        self.is_cut = self.is_cut or self.write_paused
+        self.resume_writing()
+
 
 class Connection(HttpToolsProtocol):
     flow: _Flow
@@ -122,7 +169,7 @@ class Connection(HttpToolsProtocol):
         self._gate = gate
         self._entered = False
         self._visit: Visit = None  # type: ignore[assignment]  # until it has entered
-        self._running: RequestResponseCycle | None = None
+        self._running: _Cycle | None = None
         self._bare_bytes = 0  # of the request being read, since its beginning or the last piece of its body
         self._rest = b""  # of what was read: parsed once the requests ahead of it are answered
         self._is_due = False  # that will happen
@@ -144,6 +191,12 @@ class Connection(HttpToolsProtocol):
     def is_gone(self) -> bool:
         return self.transport.is_closing()
 
+    @property
+    def running(self) -> _Cycle:
+        """The request that is being served."""
+        assert self._running is not None
+        return self._running
+
     def cut(self) -> None:
         """Ends it in the middle of an answer."""
         if self._running is not None:
@@ -164,6 +217,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.flow.end()
         super().connection_lost(exc)
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -265,6 +319,8 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cycle.__class__ = _Cycle  # uvicorn makes them where nobody can say of which class
+        assert isinstance(cycle, _Cycle)
+        cycle.transport = _Outlet(self.transport)
         self._running = cycle
         self._quiet_since = None
         super()._start_asgi_task(cycle, app)

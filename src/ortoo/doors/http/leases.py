@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal
 
 import msgspec
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.client.pieces import settle as settle_runs
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
 from ortoo.model.errors import InvalidError, LeaseLostError
 from ortoo.model.names import ReceiptRef, check_name, parse_receipt
-from ortoo.model.replies import LeasedRun, Settled
+from ortoo.model.replies import LeasedRun, Settled, Taken
 from ortoo.model.runs import merge_runs, runs_of
 
 from .call import Call, ClientGone
@@ -20,6 +20,7 @@ from .messages import encode_runs
 from .shapes import LeaseAnywhereBody, LeaseBody, MessageList, SettleBody, SettleResult, SettleResults
 
 Action = Literal["ack", "nack", "reject", "release", "extend", "ack_through"]
+Leasing = Coroutine[Any, Any, list[LeasedRun]]
 STARTS = {"all": START, "new": Position("end"), None: None}
 
 _encode = msgspec.json.Encoder().encode
@@ -67,23 +68,44 @@ async def _lease(call: Call, command: Lease) -> bytes:
         if call.body.consumer is not None:
             call.services.gate.presence.requested(call.link.who(consumer))
 
+    def at_once() -> Leasing:
+        return call.link.lease(msgspec.structs.replace(command, wait_ms=0), accepted=accepted)
+
     check_name("a consumer's name", command.consumer)
-    if command.wait_ms and not call.services.is_closing:
-        runs = await call.services.wait_for(
-            call, call.link.lease(command, accepted=accepted), lambda runs: give_back(call.link, command, runs)
-        )
+    runs = await take(call, command, at_once, lambda: call.link.lease(command, accepted=accepted))
+    return await encode_runs(_NONE, runs) if runs else _NONE
+
+
+async def take(
+    call: Call, command: Lease, at_once: Callable[[], Leasing], waiting: Callable[[], Leasing] | None = None
+) -> list[LeasedRun]:
+    """What a client leases, now or waiting for it, as the command says.
+
+    What does not reach it goes back at once, and was no delivery: whether it went away while it waited, or before it can have
+    read its answer.
+    """
+    if waiting is not None and command.wait_ms and not call.services.is_closing:
+        found = await call.services.wait_for(call, waiting(), lambda runs: give_back(call.link, command, runs))
+        runs = found or []
     else:
-        runs = await call.link.lease(msgspec.structs.replace(command, wait_ms=0), accepted=accepted)
+        runs = await at_once()
         if call.is_gone:
             await give_back(call.link, command, runs)
             raise ClientGone
-    return await encode_runs(_NONE, runs) if runs else _NONE
+    if runs and not command.auto_ack:
+        taken = [run.taken for run in runs]  # without what they hold: that is written by then
+        call.undo_unless_read(lambda: _release(call.link, taken))
+    return runs
 
 
 async def give_back(link: AuthorizedLink, command: Lease, runs: list[LeasedRun]) -> None:
     """What was leased for a client that is not there any more."""
     if runs and not command.auto_ack:
-        await link.call(Settle("release", runs_of(run.taken for run in runs)))
+        await _release(link, [run.taken for run in runs])
+
+
+async def _release(link: AuthorizedLink, taken: list[Taken]) -> None:
+    await link.call(Settle("release", runs_of(taken)))
 
 
 # -- settling

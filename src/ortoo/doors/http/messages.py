@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.client.admin import to_position
 from ortoo.client.dead_letters import is_letter
 from ortoo.model.commands import START, Position

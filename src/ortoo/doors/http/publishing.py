@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from ortoo.broker.gate import AuthorizedLink
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.client import Queue
 from ortoo.client.inbox import Inbox
 from ortoo.client.settling import to_runs

@@ -137,8 +137,8 @@ class Router:
         assert route.method not in node.methods, f"{route.method} {route.path} is there twice"
         node.methods[route.method] = Endpoint(route, dialect)
 
-    def find(self, raw_path: bytes) -> tuple[dict[str, Endpoint], list[str]]:
-        """The endpoints of a path by method, and what stands in the place of its parameters."""
+    def find(self, raw_path: bytes) -> tuple[dict[str, Endpoint], list[bytes]]:
+        """The endpoints of a path by method, and what stands in the place of its parameters: `decoded` reads that."""
         node, given = self._root, []
         for segment in raw_path[1:].split(b"/"):
             found = node.literals.get(segment)
@@ -146,7 +146,7 @@ class Router:
                 found = node.param
                 if found is None:
                     raise _unknown(raw_path)
-                given.append(_decoded(segment))
+                given.append(segment)
             node = found
         if not node.methods:
             raise _unknown(raw_path)
@@ -158,7 +158,7 @@ def _unknown(raw_path: bytes) -> Refusal:
     return Refusal(404, f"there is nothing at {path}; /docs lists what there is", code="not_found")
 
 
-def _decoded(segment: bytes) -> str:
+def decoded(segment: bytes) -> str:
     try:
         return (unquote_to_bytes(segment) if b"%" in segment else segment).decode()
     except UnicodeDecodeError:

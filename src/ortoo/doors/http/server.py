@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from importlib.metadata import version
 from typing import Any
@@ -19,7 +19,7 @@ from ortoo.model.settings import HttpSettings
 
 from .answers import guarding_headers
 from .app import App
-from .call import HttpServices, Metrics, Ready, Receive, Scope, Send
+from .call import ForeignSocket, HttpServices, Metrics, Ready, Receive, Scope, Send
 from .connection import Connection, to_answer
 from .monitoring import Analytics
 from .openapi import Description
@@ -47,8 +47,10 @@ class HttpDoor:
         lake: str | None = None,
         dialects: Sequence[Dialect] = (),
         own: Dialect | None = None,
+        sockets: Mapping[bytes, ForeignSocket] | None = None,
     ) -> None:
-        """`dialects` are served beside our own routes; `own` is served alone, and whole: the port is its own."""
+        """`dialects` are served beside our own routes; `own` is served alone, and whole: the port is its own. `sockets` are those
+        of other doors, by path."""
         self._gate = gate
         self._settings = settings
         self._tls = tls
@@ -57,7 +59,7 @@ class HttpDoor:
         self._services = HttpServices(
             gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host())
         )
-        self._app = App(self._services, *_routes(dialects, own))
+        self._app = App(self._services, *_routes(dialects, own), sockets)
         self._state = ServerState()
         self._server: Listening | None = None
         self._timer: asyncio.TimerHandle | None = None

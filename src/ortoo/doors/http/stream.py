@@ -16,8 +16,8 @@ from msgspec import UNSET, UnsetType
 from uvicorn.protocols.utils import ClientDisconnected
 
 from ortoo.broker.addresses import Visit
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink
 from ortoo.broker.subscription import Subscription
 from ortoo.model.checks import check_command
 from ortoo.model.commands import Lease, Leave, Publish

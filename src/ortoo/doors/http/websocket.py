@@ -147,6 +147,10 @@ class Socket(WebSocketsSansIOProtocol):
             self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and self.scope["state"].get("is_binary_only"):
+            self.conn.fail(CloseCode.UNSUPPORTED_DATA, "only binary messages are taken here")
+            self.handle_parser_exception()
+            return
         self.curr_msg_data_type = "bytes"  # the reader of JSON tells what is wrong with a text
         self.frames = [bytes(self.frames[0])]
         super().send_receive_event_to_app()

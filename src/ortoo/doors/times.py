@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from ortoo.model.errors import InvalidError
 
@@ -38,5 +39,11 @@ def parse_instant(what: str, text: str) -> float:
 
 def instant_text(ms: int, *, digits: int = 3) -> str:
     """RFC 3339 in UTC, of milliseconds since 1970; with so many digits after the second."""
-    whole = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    whole = _second_text(ms // 1000)
     return f"{whole}.{ms % 1000:03d}Z" if digits else f"{whole}Z"
+
+
+@lru_cache(64)
+def _second_text(second: int) -> str:
+    """Most that is told happened in the last few."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
