@@ -86,4 +86,6 @@ $(BIN)/uv:
 .venv/.ready: requirements.lock pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@# The package gmqtt brings tests and examples of its own, under names that would hide ours.
+	@rm -rf .venv/lib/python3*/site-packages/tests .venv/lib/python3*/site-packages/examples
 	@touch .venv/.serves $@

@@ -71,7 +71,7 @@ def _names() -> str:
 
 
 def _matches(name: str, pattern: str | None) -> bool:
-    return pattern is None or fnmatch(name.replace(",", ""), f"*{pattern}*")
+    return pattern is None or fnmatch(name.replace(",", "").lower(), f"*{pattern.lower()}*")
 
 
 def _run(chosen: list[Scenario], settings: Settings, console: Console) -> list[Figure]:

@@ -116,6 +116,7 @@ CONFIGURATION_SECTIONS = {
     "": "Server",
     "tcp": "TCP",
     "http": "HTTP",
+    "mqtt": "MQTT",
     "gomq": "The line protocol of GoMQ, for its clients",
     "tls": "TLS",
     "auth": "Authentication",
@@ -184,6 +185,10 @@ SETTINGS: dict[str, dict[str, str]] = {
         ),
     },
     "Retention": {
+        "keep": (
+            "`latest`: a message supersedes the earlier ones of its key, as with Kafka's compaction; each message needs a key. "
+            "See [the guide](guide.md#latest-per-key). `all`: every message stays until retention removes it."
+        ),
         "retention_seconds": "Messages older than this are removed. Age counts from publishing, or from the due time if later.",
         "retention_bytes": (
             "When the messages of the topic (values, keys and headers) take more than this, the oldest are removed."
@@ -226,7 +231,10 @@ LIMITS: dict[str, str] = {
     "NEW_TOPICS_MAX": "topics that one transaction can create by publishing to them",
     "GROUPS_MAX": "groups of a topic",
     "GROUPS_AT_ONCE": "groups for which one command retries or dead-letters a message at once; the rest follow one by one",
+    "DEDUP_IDS_AT_ONCE": "dedup ids that a change of settings forgets at once where `dedup_count` was lowered; the rest follow",
     "NAMESPACES_MAX": "namespaces that were created or given a quota",
+    "LATEST_KEYS_MAX": "keys of a topic with `keep=latest`; a message with a new key beyond that is refused",
+    "EMPTY_VALUES_KEPT_MS": "how long a message that deletes its key stays, in such a topic",
     "PRIORITY_MIN": "the most urgent priority",
     "PRIORITY_MAX": "the least urgent priority",
     "LANES_MAX": "different priorities in use in a topic at one time",

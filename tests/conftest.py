@@ -21,6 +21,9 @@ OWN_SPARK = re.compile(
     r"|what_spark_submit_says|what_the_defaults_file_says)"
 )
 
+# They share servers, and a process of Node, which each process that has some of them would have to start for itself.
+MQTT_CLIENTS = "tests/doors/mqtt/clients/"
+
 # They keep the other processes busy while the first one prepares Java for Spark: see spark/home.py.
 BUSY = re.compile("tests/(property|simulation)/")
 
@@ -47,6 +50,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             """What has the same name runs in the same process; what has most tests begins first."""
             if nodeid.startswith("tests/spark/test_cluster.py"):
                 return "cluster"
+            if nodeid.startswith(MQTT_CLIENTS):
+                return MQTT_CLIENTS
             if match := BUSY.match(nodeid):
                 return match[0]
             return "spark" if nodeid.startswith("tests/spark/") and not OWN_SPARK.search(nodeid) else nodeid

@@ -40,12 +40,16 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/doors/http/app.py",  # a mistake of ours is a 500, and ends neither the connection nor the door
     "src/ortoo/doors/http/stream.py",  # the same on a WebSocket
     "src/ortoo/doors/tcp/session.py",  # and over TCP
+    "src/ortoo/doors/mqtt/client.py",  # and over MQTT, where nobody can be told
+    "src/ortoo/doors/mqtt/server.py",  # what looks after its connections cannot raise
+    "src/ortoo/doors/mqtt/websocket.py",  # a client that went is told in many ways
     "src/ortoo/pipeline/flow/functions.py",  # a user's module may raise anything: that is told as a mistake in the file
     "src/ortoo/stores/disk/outside.py",  # closes what it had opened and raises on
     "src/ortoo/stores/disk/backup.py",  # cleans up and raises on
     "src/ortoo/stores/disk/flushing.py",
     "src/ortoo/stores/disk/log.py",  # undoes half a flush and raises on
     "src/ortoo/stores/disk/history_rewriting.py",  # removes what it wrote and raises on
+    "src/ortoo/stores/disk/merging.py",  # the same
     "src/ortoo/stores/disk/segment.py",  # removes a draft and raises on
     "src/ortoo/stores/disk/store.py",  # a checkpoint that fails for any reason is told, and tried again
     "src/ortoo/testing/folded.py",  # hands a crash to the one who waits

@@ -61,11 +61,21 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         float: ("2.5", "2.5"),
         list: ("['a', 'b']", "a,b"),
     }
-    lists = {"http.dialects": "queen", "http.dialect_ports": "goqueue=8080"}
-    special = {"http.port": "80", "tcp.port": "80", "gomq.port": "80", "log.level": "debug", "log.format": "json"} | {
+    lists = {"http.dialects": "queen", "http.dialect_ports": "goqueue=8080", "mqtt.capture": "sensors/#=sensors"}
+    special = {
+        "http.port": "80",
+        "tcp.port": "80",
+        "gomq.port": "80",
+        "mqtt.port": "80",
+        "log.level": "debug",
+        "log.format": "json",
+    } | {
         "encryption_keys": "file:keys",
         "http.queen_generation": "later",
         "limits.connections": "7",
+        "mqtt.receive_maximum": "7",
+        "mqtt.max_packet_bytes": "2048",
+        "mqtt.max_keep_alive": "7",
         "tls.client_auth": "optional",
         "auth.jwks_refresh_seconds": "60",
         "auth.default_scope": "read,write",

@@ -9,21 +9,23 @@ import pytest
 import ortoo
 from ortoo.app.config import load_settings
 from ortoo.app.server import Server
-from ortoo.model.settings import HttpSettings, Settings, TcpSettings
+from ortoo.model.settings import HttpSettings, MqttSettings, Settings, TcpSettings
 from tests.app.certificates import make_certificate
 from tests.app.test_server import ANY_PORT, change, serving
 
 EVERYWHERE = [
     change(ANY_PORT, http=HttpSettings(host="0.0.0.0", port=0)),
     change(ANY_PORT, tcp=TcpSettings(host="0.0.0.0", port=0)),
+    change(ANY_PORT, mqtt=MqttSettings(host="0.0.0.0", port=0)),
 ]
+DOORS = ["http", "tcp", "mqtt"]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("settings", EVERYWHERE, ids=["http", "tcp"])
+@pytest.mark.parametrize("settings", EVERYWHERE, ids=DOORS)
 def test_a_door_to_everybody_without_authentication_is_refused_before_anything_is_made(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -51,13 +53,13 @@ async def test_this_machine_needs_no_authentication_and_no_warning(host: str, ca
         assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("settings", EVERYWHERE, ids=["http", "tcp"])
+@pytest.mark.parametrize("settings", EVERYWHERE, ids=DOORS)
 async def test_an_owner_may_allow_it_and_is_warned(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(change(settings, insecure=True)):
         assert ["open to everybody" in warning for warning in warnings(caplog)] == [True]
 
 
-@pytest.mark.parametrize("settings", EVERYWHERE, ids=["http", "tcp"])
+@pytest.mark.parametrize("settings", EVERYWHERE, ids=DOORS)
 async def test_a_token_without_tls_is_worth_a_warning(
     settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

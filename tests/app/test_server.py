@@ -17,7 +17,15 @@ import ortoo
 from ortoo.app.server import Server
 from ortoo.broker.meters import Peak
 from ortoo.model.records import Record
-from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings, WebhookSettings
+from ortoo.model.settings import (
+    HttpSettings,
+    LimitSettings,
+    MqttSettings,
+    Settings,
+    TcpSettings,
+    TlsSettings,
+    WebhookSettings,
+)
 from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk.outside import Outside
 from ortoo.testing.clock import settle
@@ -25,7 +33,14 @@ from tests.app.certificates import make_certificate
 from tests.app.receiver import receiving
 
 FEW = LimitSettings(connections=100)  # whatever the system allows
-ANY_PORT = Settings(data="memory", http=HttpSettings(port=0), tcp=TcpSettings(port=0), limits=FEW, drain_seconds=20)
+ANY_PORT = Settings(
+    data="memory",
+    http=HttpSettings(port=0),
+    tcp=TcpSettings(port=0),
+    mqtt=MqttSettings(port=0),
+    limits=FEW,
+    drain_seconds=20,
+)
 
 
 def change(settings: Settings, **changes: object) -> Settings:
@@ -82,9 +97,11 @@ async def test_a_server_that_stops_leaves_everything_in_its_files(tmp_path: Path
 
 async def test_a_door_can_be_left_shut() -> None:
     async with serving(change(ANY_PORT, tcp=TcpSettings(enabled=False))) as server:
-        assert server.addresses.keys() == {"http"}
+        assert server.addresses.keys() == {"http", "mqtt"}
     async with serving(change(ANY_PORT, http=HttpSettings(enabled=False))) as server:
-        assert server.addresses.keys() == {"tcp"}
+        assert server.addresses.keys() == {"tcp", "mqtt"}
+    async with serving(change(ANY_PORT, mqtt=MqttSettings(enabled=False))) as server:
+        assert server.addresses.keys() == {"http", "tcp"}
 
 
 async def test_it_is_ready_as_long_as_it_takes_commands(tmp_path: Path) -> None:
@@ -252,7 +269,7 @@ async def test_the_log_tells_the_life_of_a_server(caplog: pytest.LogCaptureFixtu
     async with serving():
         pass
     events = [record.message for record in caplog.records if record.name == "ortoo.server"]
-    assert events == ["recovered", "listening", "listening", "stopping", "drained"]
+    assert events == ["recovered", "listening", "listening", "listening", "stopping", "drained"]
 
 
 async def test_what_the_store_complains_of_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,10 +12,16 @@ def check_exposure(settings: Settings, is_authenticated: bool) -> None:
     """ConfigError when strangers could do everything, and nobody said that they may."""
     if settings.insecure or is_authenticated:
         return
-    for name, door in (("http", settings.http), ("tcp", settings.tcp), ("gomq", settings.gomq)):
-        if door.enabled and not _is_loopback(door.host):
+    doors = (
+        ("http", settings.http.enabled, settings.http.host),
+        ("tcp", settings.tcp.enabled, settings.tcp.host),
+        ("mqtt", settings.mqtt.enabled, settings.mqtt.host),
+        ("gomq", settings.gomq.enabled, settings.gomq.host),
+    )
+    for name, is_enabled, host in doors:
+        if is_enabled and not _is_loopback(host):
             raise ConfigError(
-                f"{name}.host is {door.host}, and everybody who can reach it could do everything: make a token "
+                f"{name}.host is {host}, and everybody who can reach it could do everything: make a token "
                 "(`ortoo token create`) or set one (ORTOO_TOKEN), listen on 127.0.0.1, or allow it with --insecure "
                 "(insecure = true, ORTOO_INSECURE=true)"
             )

@@ -53,6 +53,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_messages_retried_total": "failed deliveries that are retried: nacks and expired leases",
                 "ortoo_messages_released_total": "deliveries returned, not counted as attempts: released, revoked, consumer left",
                 "ortoo_messages_skipped_total": "messages that retention removed before a group had settled them",
+                "ortoo_messages_superseded_total": "messages that a later one of their key superseded",
             },
         ),
         *_counters(
@@ -96,6 +97,24 @@ SECTIONS: dict[str, list[Family]] = {
         ),
         *_counters(
             ("namespace", "quota"), {"ortoo_namespace_refusals_total": "requests and connections beyond a quota"}
+        ),
+    ],
+    "MQTT": [
+        *_gauges(
+            (),
+            {
+                "ortoo_mqtt_sessions": "sessions of clients that are connected, and those that are kept",
+                "ortoo_mqtt_subscriptions": "subscriptions to ordinary topics",
+                "ortoo_mqtt_retained": "retained messages",
+            },
+        ),
+        *_counters(
+            (),
+            {
+                "ortoo_mqtt_received_total": "messages that clients published",
+                "ortoo_mqtt_sent_total": "messages sent to clients",
+                "ortoo_mqtt_dropped_total": "messages that a client did not get: too many waited for it, or too large for it",
+            },
         ),
     ],
     "Doors": [

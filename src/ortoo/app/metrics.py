@@ -13,6 +13,7 @@ from ortoo.model.metrics import (
     DoorFigures,
     GroupFigures,
     MetricFigures,
+    MqttFigures,
     NamespaceFigures,
     StoreFigures,
     TopicFigures,
@@ -67,9 +68,17 @@ def _render(readings: Readings, figures: MetricFigures) -> bytes:
     if figures.broker is not None:
         _read_doors(readings, figures.doors)
         _read_broker(readings, figures.broker)
+        _read_mqtt(readings, figures.mqtt or MqttFigures())
     if figures.store is not None:
         _read_store(readings, figures.store)
     return readings.render(with_process=figures.broker is not None)
+
+
+def _read_mqtt(readings: Readings, figures: MqttFigures) -> None:
+    for name in ("sessions", "subscriptions", "retained"):
+        readings.add(f"ortoo_mqtt_{name}", getattr(figures, name))
+    for name in ("received", "sent", "dropped"):
+        readings.add(f"ortoo_mqtt_{name}_total", getattr(figures, name))
 
 
 def _read_topic(readings: Readings, topic: TopicFigures) -> None:
@@ -85,6 +94,7 @@ def _read_topic(readings: Readings, topic: TopicFigures) -> None:
         (("ortoo_messages_duplicate_total",), counters.duplicates),
         (("ortoo_messages_released_total",), counters.released),
         (("ortoo_messages_skipped_total",), counters.skipped),
+        (("ortoo_messages_superseded_total",), counters.superseded),
     ):
         for metric in metrics:
             readings.add(metric, value, *topic.name)

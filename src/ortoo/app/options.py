@@ -132,6 +132,7 @@ def _takes(kind: types.Type) -> str:
 
 
 _PATTERNS = {
+    r"^[^=]+=[^=]+$": "`FILTER=TOPIC`",
     r"^(file|command):.": "`file:PATH` or `command:CMD`",
     r"^(read|write|admin)(,(read|write|admin))*$": "`read`, `write` or `admin`, or several, with commas",
     r"^[!-~]{16,}$": "a text of at least 16 visible ASCII characters, without spaces",

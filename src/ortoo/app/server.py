@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
@@ -18,8 +19,12 @@ import uvloop
 from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Sampler, SeriesReader, Throttle
 from ortoo.dialects import DIALECTS
 from ortoo.dialects.gomq import GomqDoor
+from ortoo.dialects.mqtt_queues.admin import MqttQueueAdmin
 from ortoo.doors.http import HttpDoor
 from ortoo.doors.listening import FILES_PER_HANDSHAKE, HANDSHAKES_MAX, ServerTls
+from ortoo.doors.mqtt.server import MqttDoor
+from ortoo.doors.mqtt.websocket import PATH as MQTT_PATH
+from ortoo.doors.mqtt.websocket import serve as serve_mqtt
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import MEMORY, HttpSettings, LimitSettings, Settings
@@ -122,8 +127,9 @@ class Server:
             undo.push_async_callback(door.close)
             await door.open()
             self._doors[name] = door
-            self.addresses[name] = door.address
-            self._tell_address(name, *door.address)
+            if not isinstance(door, MqttDoor) or door.is_listening:
+                self.addresses[name] = door.address
+                self._tell_address(name, *door.address)
 
     def reload(self) -> None:
         """Has what can be read again while it runs, the certificate, read again."""
@@ -168,7 +174,12 @@ class Server:
 
     def _door_names(self) -> list[str]:
         settings = self.settings
-        enabled = {"http": settings.http.enabled, "tcp": settings.tcp.enabled, "gomq": settings.gomq.enabled}
+        enabled = {
+            "http": settings.http.enabled,
+            "tcp": settings.tcp.enabled,
+            "mqtt": settings.mqtt.enabled,
+            "gomq": settings.gomq.enabled,
+        }
         return [name for name, is_on in enabled.items() if is_on] + list(dialect_ports(settings.http))
 
     def _make_doors(self) -> dict[str, Door]:
@@ -176,6 +187,9 @@ class Server:
         if self.certificates is not None:
             tls = ServerTls(self.certificates.context, _fit_handshakes(len(self._gates)))
         doors: dict[str, Door] = {}
+        mqtt = self._mqtt(tls) if "mqtt" in self._gates else None
+        if mqtt is not None:  # before HTTP, which hands its WebSockets over
+            doors["mqtt"] = mqtt
         if "http" in self._gates:
             doors["http"] = HttpDoor(
                 self._gates["http"],
@@ -185,6 +199,7 @@ class Server:
                 ready=self.ready,
                 lake=self.settings.lake,
                 dialects=[DIALECTS[name] for name in self.settings.http.dialects],
+                sockets={} if mqtt is None else {MQTT_PATH: partial(serve_mqtt, mqtt)},
             )
         for name, port in dialect_ports(self.settings.http).items():
             http = self.settings.http
@@ -197,6 +212,9 @@ class Server:
         if "gomq" in self._gates:
             doors["gomq"] = GomqDoor(self._gates["gomq"], self.settings.gomq, tls=tls)
         return doors
+
+    def _mqtt(self, tls: ServerTls | None) -> MqttDoor:
+        return MqttDoor(self._gates["mqtt"], self.settings.mqtt, admin=MqttQueueAdmin(), tls=tls)
 
     def _tell_address(self, door: str, host: str, port: int) -> None:
         is_tls = self.settings.tls.certificate is not None

@@ -2,9 +2,10 @@
 
 from .access import Authenticator
 from .addresses import AddressLimits
+from .authorized import AuthorizedLink
 from .broker import Broker
 from .budget import Budget, Share
-from .gate import AuthorizedLink, Gate
+from .gate import Gate
 from .presence import Presence
 from .sampler import Sampler
 from .series import SeriesReader

@@ -85,7 +85,8 @@ async def measure(broker: Measured, view: View | None = None) -> m.MetricFigures
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
     figures, store = _broker(broker, total), broker.store
     stored = await asyncio.to_thread(store.figures)
-    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces)
+    mqtt = None if broker.meters.mqtt is None else broker.meters.mqtt()
+    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces, mqtt)
 
 
 async def _namespaces(broker: Measured, turns: Turns, view: View | None) -> list[m.NamespaceFigures]:

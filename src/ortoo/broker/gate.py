@@ -6,57 +6,31 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from ortoo.model.access import ANYONE, Principal, Scope
-from ortoo.model.audit import OK, UNKNOWN, Audited, AuditEvent, group_of, target_of
-from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish, unwrap
+from ortoo.model.access import Principal
+from ortoo.model.audit import Audited, AuditEvent, group_of, target_of
+from ortoo.model.commands import unwrap
 from ortoo.model.errors import (
-    ExistsError,
-    ForbiddenError,
-    FullError,
-    LeaseLostError,
     OrtooError,
     TooManyError,
-    UnauthenticatedError,
 )
-from ortoo.model.masking import shown_config, shown_info
-from ortoo.model.names import GroupId, TopicId, TopicName
-from ortoo.model.operations import operation_of
+from ortoo.model.metrics import MqttFigures
 from ortoo.model.peer import PeerCertificate
-from ortoo.model.queries import GetTopic, ListTopics, Query
-from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.settings import LimitSettings
-from ortoo.model.topic import TopicConfig
 
 from .access import HOST, Authenticator
 from .addresses import AddressLimits, Visit
+from .authorized import AuthorizedLink
 from .broker import Broker
-from .budget import Budget, Share
-from .heavy import is_heavy, units_of
-from .leasing import Accepted
-from .meters import DoorMeters
-from .presence import Presence, Who
-from .rights import Rights, unhide
+from .budget import Budget
+from .presence import Presence
 from .sampler import Sampler
-from .stamping import stamped
-from .subscription import Subscription
 from .throttle import Throttle
-from .view import View
 
 _log = logging.getLogger("ortoo.gate")
 
 _REFUSALS_PAUSE_S = 10.0
-
-A = TypeVar("A")
-R = TypeVar("R")
-
-
-class FoundTopic(NamedTuple):
-    id: TopicId
-    config: TopicConfig
-    dlq: TopicName  # where its dead letters go, whether that exists yet or not
 
 
 class Gate:
@@ -102,6 +76,10 @@ class Gate:
         """Tells each second what has changed, in any topic: pass on only what `may_see` allows. None where nothing is sampled."""
         series = self._broker.meters.series
         return None if series is None else series.sampler
+
+    def tell_mqtt(self, figures: Callable[[], MqttFigures]) -> None:
+        """What is measured of MQTT, beside what is of every door."""
+        self._broker.meters.mqtt = figures
 
     def enter(self, address: str | None = None) -> Visit:
         """A connection from there. TooManyError when there are too many; whoever was let in leaves."""
@@ -176,223 +154,3 @@ class Gate:
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
         return AuthorizedLink(self._broker, HOST, self._meters, self._access, self._throttle)
-
-
-class AuthorizedLink:
-    """A client that was let in: everything it may ask of the broker, asked in its name."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        principal: Principal,
-        meters: DoorMeters,
-        access: Authenticator,
-        throttle: Throttle,
-        noted: Callable[[Any, str], None] | None = None,
-    ) -> None:
-        """`noted` is told of requests that an auditor should know of, and how they ended."""
-        self._noted = noted
-        self._broker = broker
-        self._throttle = throttle
-        self._is_connected = False
-        self._waits_itself = False
-        self._meters = meters
-        self._access = access
-        self._rights = None if principal.is_unlimited else Rights(principal, self._topic_name, self._labels)
-        self._lasts = principal.expires is None and principal.token is None
-        self._version = access.version
-        self._until = access.valid_until(principal)
-        self._publisher = None if principal in (ANYONE, HOST) else principal.name
-        self.principal = principal
-
-    async def open(self) -> None:
-        """The broker is open already, and outlives its clients."""
-
-    async def close(self) -> None:
-        pass
-
-    def connect(self) -> None:
-        """Its requests keep their order from now on: before a heavy one its door has to `line_up`."""
-        self._throttle.connect(self.principal.realm or ())
-        self._is_connected = self._waits_itself = True
-
-    is_heavy = staticmethod(is_heavy)
-
-    def line_up(self, request: Any, go: Callable[[], None]) -> None:
-        """Calls `go` once the turn of such a heavy request has come; now, mostly."""
-        self._broker.line.enter(units_of(self._broker.engine.state, request), go)
-
-    def disconnect(self) -> None:
-        """However often it is said, it counts once."""
-        if self._is_connected:
-            self._is_connected = False
-            self._throttle.disconnect(self.principal.realm or ())
-
-    def _topic_name(self, topic: TopicId) -> TopicName | None:
-        found = self._broker.engine.state.topics.get(topic)
-        return None if found is None else found.name
-
-    def _labels(self, topic: TopicName) -> dict[str, str] | None:
-        found = self._broker.find_topic(topic)
-        return None if found is None else found.config.labels
-
-    def who(self, consumer: str) -> Who:
-        """How a consumer of this client is told from those of other tenants."""
-        return None if self._rights is None else self.principal.grants, consumer
-
-    def may_see(self, topic: TopicName) -> bool:
-        return self._rights is None or self._rights.may_see(topic)
-
-    def require(self, scope: Scope, topic: TopicName) -> None:
-        """For what a door does in the place of this client."""
-        self._check_lasting()
-        if self._rights is not None:
-            try:
-                self._rights.check(scope, topic)
-            except ForbiddenError as error:
-                self._note(Publish(topic, Outgoing([])), error)
-                raise
-
-    async def ensure_topic(self, topic: TopicName, config: TopicConfig) -> TopicConfig | None:
-        """For whoever may publish there: what first use makes has these settings. The settings that it has now; None where topics
-        are not made by first use, and publishing will tell."""
-        found = self.settings_of(topic, "write")
-        if found is None and self._broker.engine.state.auto_create:
-            try:
-                await self._broker.call(CreateTopic(topic, config))
-            except ExistsError:
-                pass  # somebody else was first
-            found = self.settings_of(topic, "write")
-        return found
-
-    def settings_of(self, topic: TopicName, scope: Scope) -> TopicConfig | None:
-        """Of a topic that this client may use so, without secrets; None when there is none of that name."""
-        self.require(scope, topic)
-        found = self._broker.find_topic(topic)
-        return None if found is None else shown_config(found.config)
-
-    def name_of(self, topic: TopicId) -> TopicName | None:
-        """None when there is no such topic, or not for this client."""
-        name = self._topic_name(topic)
-        return name if name is not None and self.may_see(name) else None
-
-    def group_name(self, topic: TopicId, group: GroupId) -> str | None:
-        """The same of a group of it."""
-        found = None if self.name_of(topic) is None else self._broker.engine.state.topics[topic].groups.get(group)
-        return None if found is None else found.name
-
-    def find_topic(self, topic: TopicName) -> FoundTopic | None:
-        """For whoever may read there, at once: what a dialect has to know of a topic to say what is asked of it."""
-        self.require("read", topic)
-        found = self._broker.find_topic(topic)
-        return None if found is None else FoundTopic(found.id, shown_config(found.config), found.dlq_name())
-
-    def now(self) -> int:
-        """By the clock of the queue, in ms since 1970."""
-        return self._broker.now()
-
-    def check(self, request: R) -> R:
-        """The request, as far as it is allowed; an error when it is not, or not any more."""
-        if not self._lasts:
-            self._check_lasting()
-        if self._rights is None:
-            return request
-        try:
-            return self._rights.narrow(request)
-        except ForbiddenError as error:
-            self._note(request, error)
-            raise
-
-    def _note(self, request: Any, error: OrtooError) -> None:
-        if self._noted is not None:
-            self._noted(request, error.code)
-
-    def _check_lasting(self) -> None:
-        access = self._access
-        if self._version != access.version:
-            self._version, self._until = access.version, access.valid_until(self.principal)
-        if self._until <= access.now():
-            raise UnauthenticatedError("the token has expired or was revoked; come again with a new one")
-
-    async def call(self, command: AnyCommand) -> Any:
-        return await self._meters.timed(operation_of(command).family, self._call(command))
-
-    async def _call(self, command: AnyCommand) -> Any:
-        if not self._waits_itself and self.is_heavy(command):
-            await self._broker.line.turn(units_of(self._broker.engine.state, command))
-        allowed = stamped(self.check(command), self._publisher)
-        self._throttle.charge(allowed)
-        if self._noted is None or operation_of(command).scope != "admin":
-            try:
-                return await self._broker.call(allowed)
-            except LeaseLostError as error:  # receipts of topics that nobody may know of are told as they were given
-                raise LeaseLostError(str(error), list(map(unhide, error.lost))) from None
-        outcome = UNKNOWN  # to those who have gone before the answer came
-        try:
-            answer = await self._broker.call(allowed)
-            outcome = OK
-        except OrtooError as error:
-            outcome = error.code
-            raise
-        finally:
-            self._noted(command, outcome)
-        return answer
-
-    async def publish(self, command: Publish | Once, wait_ms: int = 0) -> Placed:
-        return await self._meters.timed("publish", self._publish(command, wait_ms))
-
-    async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
-        command = stamped(self.check(command), self._publisher)
-        self._throttle.charge(command)
-        return await self._broker.publish(command, wait_ms, self._check_lasting)
-
-    async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
-        """The same for a request of that size: while it waits for room, it does not count as being served."""
-        return await self._meters.timed("publish", self._publish_or_wait(command, wait_ms, share, size))
-
-    async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
-        command = stamped(self.check(command), self._publisher)
-        self._throttle.charge(command)
-        try:
-            return await self._broker.publish(command)
-        except FullError as error:
-            with share.parking(size, error):
-                return await self._broker.publish(command, wait_ms, self._check_lasting)
-
-    async def lease(self, command: Lease, *, accepted: Accepted | None = None) -> list[LeasedRun]:
-        """`accepted` is told of the consumer once the lease is not refused, before it waits."""
-        try:
-            allowed = self.check(command)
-            # It may wait longer than its token lasts: then what comes is for others.
-            check = None if self._lasts or not command.wait_ms else self._check_lasting
-            runs = await self._broker.lease(allowed, self._meters.seconds["lease"], check, accepted)
-        except OrtooError as error:
-            self._meters.failed("lease", error)
-            raise
-        now = self._broker.now()
-        for run in runs:
-            if not run.taken.attempts and run.columns.timestamps:  # the first stands for all that came together
-                seconds = (now - run.columns.timestamps[0]) / 1000
-                self._broker.meters.delivery(run.taken.topic).observe(seconds)
-        return runs
-
-    def subscribe(self, command: Lease, credit: int, accepted: Accepted | None = None) -> Subscription:
-        return Subscription(self, command, credit, accepted)
-
-    async def ask(self, query: Query[A]) -> A:
-        """Secrets of topics stay here."""
-        answer: Any = await self._meters.timed(operation_of(query).family, self._ask(query))
-        if isinstance(query, ListTopics):
-            answer = [shown_info(info) for info in answer]
-        elif isinstance(query, GetTopic):
-            answer = shown_info(answer)
-        found: A = answer
-        return found
-
-    async def _ask(self, query: Query[A]) -> A:
-        query = self.check(query)
-        if self._rights is None:
-            return await self._broker.ask(query)
-        principal, rights = self.principal, self._rights
-        view = View(principal.name, principal.grants, rights.may_see, rights.may_enter, principal.realm)
-        return await self._broker.ask(query, view)

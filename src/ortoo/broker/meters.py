@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Container
+from collections.abc import Awaitable, Callable, Container
 from time import monotonic, perf_counter
 from typing import TypeVar
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
+from ortoo.model.metrics import MqttFigures
 from ortoo.model.names import TopicName
 from ortoo.model.operations import FAMILIES, Family
 
@@ -72,6 +73,7 @@ class Meters:
         self.budget: Budget | None = None  # that all doors share
         self.throttle: Throttle | None = None  # the same
         self.series: SeriesReader | None = None  # where a sampler keeps some: in a server
+        self.mqtt: Callable[[], MqttFigures] | None = None  # where that is served
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was

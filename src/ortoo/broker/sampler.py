@@ -19,6 +19,7 @@ from ortoo.engine.group import Group
 from ortoo.engine.topic import Topic, TopicCounters
 from ortoo.engine.view import Load, group_load, log_load
 from ortoo.model import limits
+from ortoo.model.access import MQTT_NAMESPACE
 from ortoo.model.errors import OrtooError, TooManyError
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.ports import Clock
@@ -191,7 +192,8 @@ class Sampler:
         if engine is not self._engine:
             self._recovered(engine)
         self._set_clock()
-        topics = list(islice(engine.state.topics.values(), limits.SERIES_TOPICS_MAX))
+        shown = (topic for topic in engine.state.topics.values() if topic.name.namespace != MQTT_NAMESPACE)
+        topics = list(islice(shown, limits.SERIES_TOPICS_MAX))
         newest = _newest(engine)
         changed: dict[TopicName, TopicSample] | None = {} if self._listeners else None
         totals = [0] * len(OF_TOPIC.codes)

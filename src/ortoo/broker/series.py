@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ortoo.engine.state import State
 from ortoo.model import limits
+from ortoo.model.access import MQTT_NAMESPACE
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 from ortoo.model.series import Resolution, Series
@@ -93,7 +94,7 @@ class SeriesReader:
             raise InvalidError("a group belongs to a topic: name it, too")
         if namespace is None and view is None:
             found, asked = len(self.sampler.topics), stretch.last(count)
-            left_out = max(0, len(state.topics) - found)
+            left_out = max(0, len(state.topics) - len(state.topics_in(MQTT_NAMESPACE)) - found)
             return self._answer(OF_TOPIC, Sum(found, left_out, asked, asked.read(self.sampler.total)))
         return self._answer(OF_TOPIC, (await self._shared_sum(state, namespace, view, stretch)).last(count))
 

@@ -52,6 +52,9 @@ def serve(
     host: Annotated[str | None, typer.Option(help="listen on this address", show_default="127.0.0.1")] = None,
     http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 picks a free one", show_default="6632")] = None,
     tcp_port: Annotated[int | None, typer.Option(help="TCP port; 0 picks a free one", show_default="7632")] = None,
+    mqtt_port: Annotated[
+        int | None, typer.Option(help="MQTT port; 0 picks a free one", show_default="1883, or 8883 with TLS")
+    ] = None,
     dialect: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,6 +86,8 @@ def serve(
         "tcp.host": host,
         "http.port": http_port,
         "tcp.port": tcp_port,
+        "mqtt.host": host,
+        "mqtt.port": mqtt_port,
         "gomq.host": host,
         "insecure": "true" if insecure else None,
         **_dialect_flags(dialect or []),

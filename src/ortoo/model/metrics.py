@@ -78,6 +78,15 @@ class DoorFigures(msgspec.Struct):
     errors: list[tuple[str, str, int]]  # family, or "connect"; code; how many: 0 for what may happen and has not yet
 
 
+class MqttFigures(msgspec.Struct):
+    sessions: int = 0  # of clients that are connected, or that have one that is kept
+    subscriptions: int = 0
+    retained: int = 0
+    received: int = 0  # messages that clients have published
+    sent: int = 0  # to clients
+    dropped: int = 0  # that a client did not get: too many waited for it, or too large
+
+
 class BrokerFigures(msgspec.Struct):
     is_ready: bool  # takes commands, and its store has room
     topics: int
@@ -112,3 +121,4 @@ class MetricFigures(msgspec.Struct):
     broker: BrokerFigures | None  # None for those who may see only some topics
     store: StoreFigures | None  # the same; and where there is nothing to measure: in memory
     namespaces: list[NamespaceFigures] = []
+    mqtt: MqttFigures | None = None  # where that is served

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_query, check_wait
 from ortoo.model.commands import Command, KeyCommand, Lease, Publish, unwrap

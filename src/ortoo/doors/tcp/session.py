@@ -12,8 +12,9 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from ortoo.broker.addresses import Visit
+from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
-from ortoo.broker.gate import AuthorizedLink, Gate
+from ortoo.broker.gate import Gate
 from ortoo.broker.presence import Consumers, Presence
 from ortoo.broker.subscription import Subscription
 from ortoo.doors.peer import address_of, peer_certificate

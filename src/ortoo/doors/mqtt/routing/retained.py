@@ -6,7 +6,7 @@ where two part. The index may change while somebody walks through it: what is th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from ortoo.doors.mqtt.wire.topics import matches
@@ -33,6 +33,9 @@ class RetainedIndex(Generic[V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def items(self) -> Iterable[tuple[str, V]]:
+        return self._values.items()
 
     def get(self, topic: str) -> V | None:
         return self._values.get(topic)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
-
 from ortoo.doors.mqtt.wire.codes import FAILURE, PUBACK_CODES, V5, Code, MqttError, protocol_error
 from ortoo.doors.mqtt.wire.encoding import encode
 from ortoo.doors.mqtt.wire.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -23,13 +21,6 @@ from .state import SessionState
 from .terms import Agreement, Terms
 
 
-class _Answer(msgspec.Struct, gc=False):
-    packet_id: int
-    qos: int
-    reason: int | None = None  # None until it is settled
-    text: str = ""
-
-
 class Inbound:
     def __init__(self, state: SessionState, agreement: Agreement, terms: Terms, output: Output) -> None:
         self._state = state
@@ -39,15 +30,19 @@ class Inbound:
         self._terms = terms
         self._output = output
         self._aliases: dict[int, str] = {}
-        self._answers: deque[_Answer] = deque()  # in the order in which they have to be given
+        self._answers: deque[int] = (
+            deque()
+        )  # packet identifiers, with the QoS in the lowest bits, in the order of answers
         self._first = 1  # the ticket of the first of them
+        self._reasons: dict[int, tuple[int, str]] = {}  # of those that are settled and wait for their turn, by ticket
         self._unsettled_qos_2: set[int] = set()  # identifiers whose PUBREC is not on its way yet
         self._open_qos_1 = 0
         self._open_qos_2: set[int] = set()  # of this connection, until PUBCOMP
 
     @property
-    def unanswered(self) -> int:
-        return self._open_qos_1 + len(self._open_qos_2)
+    def is_full(self) -> bool:
+        """As many wait for their answers as may."""
+        return self._open_qos_1 + len(self._open_qos_2) >= self._terms.receive_maximum
 
     def publish(self, packet: Publish) -> None:
         topic = packet.topic
@@ -63,35 +58,37 @@ class Inbound:
         else:
             self._open_qos_2.add(packet.packet_id)
             if packet.packet_id in self._state.received:
-                self._answer(_Answer(packet.packet_id, 2, 0))
+                self._answers.append(packet.packet_id << 2 | 2)
+                self._reasons[self._first + len(self._answers) - 1] = (0, "")
+                self._flush()
                 return
             if len(self._state.received) >= self._terms.received_max:
                 raise MqttError(Code.QUOTA_EXCEEDED, "too many QoS 2 messages were sent and never released")
             self._state.received.add(packet.packet_id)
             self._unsettled_qos_2.add(packet.packet_id)
             self._output.changed()
-        self._answers.append(_Answer(packet.packet_id, packet.qos))
+        self._answers.append(packet.packet_id << 2 | packet.qos)
         self._output.act(Incoming(self._first + len(self._answers) - 1, topic, packet))
 
     def settled(self, ticket: int, reason: int = 0, text: str = "") -> None:
         """What was published under this ticket is safe, or refused. Raises where an old client cannot be told of that."""
         place = ticket - self._first
-        if not 0 <= place < len(self._answers) or self._answers[place].reason is not None:
+        if not 0 <= place < len(self._answers) or ticket in self._reasons:
             raise ValueError(f"there is no publish {ticket} that waits")
         answer = self._answers[place]
-        if place == 0 and reason == 0 and answer.qos == 1:  # nearly always
+        if place == 0 and reason == 0 and answer & 1:  # nearly always
             self._answers.popleft()
             self._first += 1
             self._open_qos_1 -= 1
-            self._output.send(b"\x40\x02" + answer.packet_id.to_bytes(2, "big"))
-            if self._answers:
+            self._output.send(b"\x40\x02" + (answer >> 2).to_bytes(2, "big"))
+            if self._reasons:
                 self._flush()
             return
-        answer.reason, answer.text = reason if reason in PUBACK_CODES else Code.UNSPECIFIED, text
-        if answer.qos == 2:
-            self._unsettled_qos_2.discard(answer.packet_id)
+        self._reasons[ticket] = (reason if reason in PUBACK_CODES else Code.UNSPECIFIED, text)
+        if answer & 2:
+            self._unsettled_qos_2.discard(answer >> 2)
             if reason >= FAILURE:
-                self._state.received.discard(answer.packet_id)
+                self._state.received.discard(answer >> 2)
                 self._output.changed()
         self._flush()
 
@@ -123,35 +120,31 @@ class Inbound:
             raise protocol_error(f"the topic alias {alias} stands for nothing")
         return known
 
-    def _answer(self, answer: _Answer) -> None:
-        self._answers.append(answer)
-        self._flush()
-
     def _flush(self) -> None:
         """Answers that are ready, as far as none before them is missing."""
-        answers = self._answers
-        while answers and answers[0].reason is not None:
-            answer = answers.popleft()
+        reasons = self._reasons
+        while self._first in reasons:
+            answer = self._answers.popleft()
+            reason, text = reasons.pop(self._first)
             self._first += 1
-            if answer.qos == 1:
+            if answer & 1:
                 self._open_qos_1 -= 1
-            if answer.reason == 0 and answer.qos == 1:
-                self._output.send(b"\x40\x02" + answer.packet_id.to_bytes(2, "big"))
+            if reason == 0 and answer & 1:
+                self._output.send(b"\x40\x02" + (answer >> 2).to_bytes(2, "big"))
             else:
-                self._send(answer)
+                self._send(answer >> 2, answer & 3, reason, text)
 
-    def _send(self, answer: _Answer) -> None:
-        reason, packet_id = answer.reason or 0, answer.packet_id
-        if answer.qos == 2 and packet_id not in self._state.received and reason < FAILURE:
+    def _send(self, packet_id: int, qos: int, reason: int, text: str) -> None:
+        if qos == 2 and packet_id not in self._state.received and reason < FAILURE:
             reason = Code.UNSPECIFIED  # it came a second time, and the first one was refused since
         if reason >= FAILURE:
             if self._version != V5:
-                raise MqttError(Code(reason), answer.text or "the message could not be taken")
+                raise MqttError(Code(reason), text or "the message could not be taken")
             self._open_qos_2.discard(packet_id)
         properties = NONE
-        if answer.text and self._tells_problems and self._version == V5:
-            properties = Properties(reason_string=answer.text[:1000])
-        kind = Puback if answer.qos == 1 else Pubrec
+        if text and self._tells_problems and self._version == V5:
+            properties = Properties(reason_string=text[:1000])
+        kind = Puback if qos == 1 else Pubrec
         code = reason if self._version == V5 else 0
         data = encode(kind(packet_id, code, properties), self._version)
         if self._bytes_max is not None and len(data) > self._bytes_max:

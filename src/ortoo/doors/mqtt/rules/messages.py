@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from ortoo.doors.mqtt.routing.subscriptions import Recipient, S
@@ -11,13 +13,15 @@ from ortoo.doors.mqtt.wire.fields import varint
 from ortoo.doors.mqtt.wire.packets import Publish, Will
 from ortoo.doors.mqtt.wire.properties import carried
 
-from .state import Ref
+from .state import UNNAMED, Ref
+
+_NO_PARTS: Final = (b"", b"")
 
 
 class Message:
     """What was published, without what belongs to one hop. `raw` are properties that are handed on as they are."""
 
-    __slots__ = ("_parts", "expires_at", "payload", "qos", "raw", "retain", "topic")
+    __slots__ = ("_key", "_parts", "expires_at", "payload", "qos", "raw", "retain", "topic")
 
     def __init__(
         self,
@@ -34,16 +38,16 @@ class Message:
         self.retain = retain
         self.raw = raw
         self.expires_at = expires_at  # milliseconds
-        self._parts: dict[int, tuple[bytes, bytes]] = {}
+        self._key = -1  # for whom the last parts were
+        self._parts = _NO_PARTS
 
     def parts(self, version: int, qos: int, retain: bool) -> tuple[bytes, bytes]:
         """Before and after the packet identifier, for whoever needs nothing of its own."""
         key = (version == V5) << 3 | qos << 1 | retain
-        found = self._parts.get(key)
-        if found is None:
-            found = publish_parts(self.topic, self.payload, version, qos, retain, raw=self.raw)
-            self._parts[key] = found
-        return found
+        if key != self._key:
+            self._key = key
+            self._parts = publish_parts(self.topic, self.payload, version, qos, retain, raw=self.raw)
+        return self._parts
 
     def own_parts(
         self, version: int, qos: int, retain: bool, *, dup: bool, topic: str, extra: bytes
@@ -52,21 +56,22 @@ class Message:
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A message for one client. `ref` is not needed at QoS 0."""
+    """A message for one client. `ref` is not needed at QoS 0, nor of what is UNNAMED."""
 
     message: Message
     qos: int = 0
-    ref: Ref = 0
+    ref: Ref = UNNAMED
     retain: bool = False
     ids: tuple[int, ...] = ()
 
 
 def message_of(topic: str, publish: Publish, now: int) -> Message:
     """Of what a client has published; the topic is given, for a PUBLISH may have an alias in its place."""
+    if not publish.raw:
+        return Message(topic, publish.payload, publish.qos, publish.retain)
     expiry = publish.properties.message_expiry
     expires_at = None if expiry is None else now + expiry * 1000
-    raw = carried(publish.raw) if publish.raw else b""
-    return Message(topic, publish.payload, publish.qos, publish.retain, raw, expires_at)
+    return Message(topic, publish.payload, publish.qos, publish.retain, carried(publish.raw), expires_at)
 
 
 def message_of_will(will: Will, now: int) -> Message:

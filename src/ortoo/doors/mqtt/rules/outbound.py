@@ -10,7 +10,7 @@ before it is released: so it is neither sent under another identifier, nor again
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code, protocol_error
@@ -21,7 +21,7 @@ from ortoo.doors.mqtt.wire.properties import Kind
 from .actions import Acked, Dropped, Redeliver, Unsent
 from .messages import Delivery, extra_properties
 from .output import Output
-from .state import InFlight, Ref, SessionState, Stage
+from .state import UNNAMED, InFlight, Ref, SessionState, Stage
 from .terms import Agreement, Terms
 
 # What an answer does to a delivery that waits: the next stage, None for the end. Anything else is a protocol error.
@@ -31,6 +31,10 @@ _NEXT: Final[dict[tuple[Stage, Kind], Stage | None]] = {
     (Stage.PUBCOMP, Kind.PUBREC): Stage.PUBCOMP,  # it did not get our PUBREL
     (Stage.PUBCOMP, Kind.PUBCOMP): None,
 }
+
+
+_UNNAMED: Final = {Stage.PUBACK: InFlight(UNNAMED, Stage.PUBACK), Stage.PUBREC: InFlight(UNNAMED, Stage.PUBREC)}
+_UNNAMED_PUBACK: Final = _UNNAMED[Stage.PUBACK]
 
 
 class Outbound:
@@ -44,6 +48,7 @@ class Outbound:
         self._aliases: dict[str, int] = {}
         self._queue: deque[Delivery] = deque()
         self._queue_bytes = 0
+        self._is_plain = not (agreement.version == V5 and agreement.aliases_out) and agreement.packet_bytes_max is None
         self._ids = {flight.ref: packet_id for packet_id, flight in state.in_flight.items()}
         self._awaited: set[Ref] = set()  # under way when the last connection ended, and not sent again yet
         self._again: deque[Delivery] = deque()  # those of them that the door has found, beyond what the client takes
@@ -66,12 +71,15 @@ class Outbound:
             awaited = (flight.ref for flight in self._state.in_flight.values() if flight.ref in self._awaited)
             self._output.act(Redeliver(tuple(awaited)))
 
-    def deliver(self, deliveries: Iterable[Delivery], now: int) -> None:
+    def deliver(self, deliveries: Sequence[Delivery], now: int) -> None:
         in_flight, most = self._state.in_flight, self._agreement.receive_maximum
+        if not self._queue and not self._awaited and len(in_flight) + len(deliveries) <= most:
+            self._send_all(deliveries, now)
+            return
         for delivery in deliveries:
             if delivery.qos == 0:
                 self._send(delivery, 0, False, now)
-            elif delivery.ref in self._ids:
+            elif delivery.ref != UNNAMED and delivery.ref in self._ids:
                 self._deliver_again(delivery, now)
             elif len(in_flight) < most and not self._queue and not self._awaited:
                 self._begin(delivery, now)
@@ -80,6 +88,33 @@ class Outbound:
                 self._queue_bytes += len(delivery.message.payload)
             else:
                 self._output.act(Dropped(delivery.ref, Code.QUOTA_EXCEEDED))
+
+    def _send_all(self, deliveries: Iterable[Delivery], now: int) -> None:
+        """There is room for all of them in the client's window."""
+        out = self._output.open_end() if self._is_plain else None
+        version, state, in_flight = self._version, self._state, self._state.in_flight
+        for delivery in deliveries:
+            message = delivery.message
+            if out is not None and message.expires_at is None and not delivery.ids:  # nearly always
+                if delivery.qos == 0:
+                    before, after = message.parts(version, 0, delivery.retain)
+                    out.append(before + after)
+                    continue
+                if delivery.qos == 1 and delivery.ref == UNNAMED:
+                    packet_id = state.last_packet_id % 65_535 + 1
+                    if packet_id in in_flight:
+                        packet_id = self._next_id()
+                    state.last_packet_id = packet_id
+                    in_flight[packet_id] = _UNNAMED_PUBACK
+                    before, after = message.parts(version, 1, delivery.retain)
+                    out.append(before + packet_id.to_bytes(2, "big") + after)
+                    continue
+            if delivery.qos == 0:
+                self._send(delivery, 0, False, now)
+            elif delivery.ref != UNNAMED and delivery.ref in self._ids:
+                self._deliver_again(delivery, now)
+            else:
+                self._begin(delivery, now)
 
     def forget(self, ref: Ref, now: int) -> None:
         """The message is gone: what was under way of it ends."""
@@ -93,9 +128,12 @@ class Outbound:
         """By the client."""
         kind, packet_id = packet.kind, packet.packet_id
         flight = self._state.in_flight.get(packet_id)
+        if flight is _UNNAMED_PUBACK and type(packet) is Puback:
+            del self._state.in_flight[packet_id]  # `drain` comes after all packets of the read
+            return
         if type(packet) is Puback and flight is not None and flight.stage is Stage.PUBACK and not self._awaited:
-            del self._state.in_flight[packet_id], self._ids[flight.ref]  # nearly always
             self._output.act(Acked(flight.ref, packet.reason))
+            del self._state.in_flight[packet_id], self._ids[flight.ref]
             if self._queue:
                 self._drain(now)
             return
@@ -110,7 +148,8 @@ class Outbound:
         stage = None if is_refused and kind == Kind.PUBREC else _NEXT[flight.stage, kind]
         if flight.stage is not Stage.PUBCOMP:
             self._awaited.discard(flight.ref)
-            self._output.act(Acked(flight.ref, packet.reason))
+            if flight.ref != UNNAMED:
+                self._output.act(Acked(flight.ref, packet.reason))
         if stage is None:
             self._end(packet_id)
             self._drain(now)
@@ -118,10 +157,18 @@ class Outbound:
         self._state.in_flight[packet_id] = InFlight(flight.ref, stage)
         self._output.send_after_save(encode(Pubrel(packet_id), self._version))
 
-    def close(self) -> None:
-        """What waits for its turn goes back."""
+    def drain(self, now: int) -> None:
+        """What waits, as far as the client has made room for it."""
         if self._queue:
-            self._output.act(Unsent(tuple(delivery.ref for delivery in self._queue)))
+            self._drain(now)
+
+    def close(self) -> None:
+        """What waits for its turn goes back, and what is nowhere else is not sent again."""
+        in_flight = self._state.in_flight
+        for packet_id in [number for number, flight in in_flight.items() if flight is _UNNAMED_PUBACK]:
+            del in_flight[packet_id]
+        if self._queue:
+            self._output.act(Unsent(tuple(delivery.ref for delivery in self._queue if delivery.ref != UNNAMED)))
             self._queue.clear()
 
     # -- sending
@@ -130,8 +177,11 @@ class Outbound:
         """The identifier is taken even if nothing is sent, for a moment."""
         packet_id = self._next_id()
         stage = Stage.PUBACK if delivery.qos == 1 else Stage.PUBREC
-        self._state.in_flight[packet_id] = InFlight(delivery.ref, stage)
-        self._ids[delivery.ref] = packet_id
+        if delivery.ref == UNNAMED:
+            self._state.in_flight[packet_id] = _UNNAMED[stage]
+        else:
+            self._state.in_flight[packet_id] = InFlight(delivery.ref, stage)
+            self._ids[delivery.ref] = packet_id
         if not self._send(delivery, packet_id, False, now):
             self._end(packet_id)
 
@@ -207,7 +257,8 @@ class Outbound:
 
     def _end(self, packet_id: int) -> None:
         flight = self._state.in_flight.pop(packet_id)
-        del self._ids[flight.ref]
+        if flight.ref != UNNAMED:
+            del self._ids[flight.ref]
 
     def _drain(self, now: int) -> None:
         """What is sent again goes first. What was not sent on this connection does not count in the client's window."""
@@ -218,10 +269,11 @@ class Outbound:
                 self._send_again(delivery, now)
         if self._awaited:
             return
-        while self._queue and len(in_flight) < most:
-            delivery = self._queue.popleft()
-            self._queue_bytes -= len(delivery.message.payload)
-            self._begin(delivery, now)
+        room = min(most - len(in_flight), len(self._queue))
+        if room > 0:
+            some = [self._queue.popleft() for _ in range(room)]
+            self._queue_bytes -= sum(len(delivery.message.payload) for delivery in some)
+            self._send_all(some, now)
 
     def _has_room(self, delivery: Delivery) -> bool:
         size = self._queue_bytes + len(delivery.message.payload)

@@ -6,7 +6,11 @@ connection wait for the next `Save`; one `Save` serves all that a turn has chang
 
 from __future__ import annotations
 
+from typing import Final
+
 from .actions import Action, Save
+
+_NOTHING: Final[list[Action]] = []  # nobody adds to what was taken
 
 
 class Output:
@@ -29,6 +33,10 @@ class Output:
             self._held.append((self._barrier, data))
         elif not self._is_closed:
             self._out.append(data)
+
+    def open_end(self) -> list[bytes] | None:
+        """Where bytes can be put that need not wait; None while they have to."""
+        return None if self._barrier > self._saved or self._is_closed else self._out
 
     def send_after_save(self, data: bytes) -> None:
         if self.is_durable:
@@ -61,11 +69,16 @@ class Output:
         self._held.clear()
 
     def take(self) -> bytes:
-        data = b"".join(self._out)
-        self._out.clear()
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
         return data
 
     def take_actions(self) -> list[Action]:
+        if not self._actions and not self._is_changed:  # as mostly
+            return _NOTHING
         if self._is_changed:
             self._is_changed = False
             self._actions.append(Save(self._saves))

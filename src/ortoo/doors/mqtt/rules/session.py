@@ -9,7 +9,7 @@ raises. `now` is in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class Session:
         self._early: list[p.Packet] = []  # what came behind CONNECT, before it was accepted
         self._early_error: MqttError | None = None
         self._heard = now
-        self._now = now
+        self.now = now
 
     # -- what the door takes
 
@@ -70,7 +70,7 @@ class Session:
     def is_busy(self) -> bool:
         """Stop reading: it is not admitted yet, or too many of its publishes wait."""
         if self.phase is Phase.OPEN:
-            return self._inbound.unanswered >= self._terms.receive_maximum or self._subscribing.is_busy
+            return self._inbound.is_full or self._subscribing.is_busy
         return self.phase is Phase.ADMITTING
 
     @property
@@ -91,7 +91,7 @@ class Session:
 
     def receive(self, packets: Sequence[p.Packet], error: MqttError | None, now: int) -> None:
         """All packets of a read, and what was wrong behind them."""
-        self._now = now
+        self.now = now
         if packets:
             self._heard = now
         if self.phase is Phase.ADMITTING:
@@ -100,8 +100,16 @@ class Session:
             return
         try:
             handlers = _TABLE[self.phase]
+            is_open = self.phase is Phase.OPEN
             for place, packet in enumerate(packets):
-                handle = handlers.get(type(packet))
+                kind = type(packet)
+                if is_open and kind is p.Publish:  # as _TABLE says; nearly all packets are one of these two
+                    self._inbound.publish(packet)  # type: ignore[arg-type]
+                    continue
+                if is_open and kind is p.Puback:
+                    self._outbound.answered(packet, now)  # type: ignore[arg-type]
+                    continue
+                handle = handlers.get(kind)
                 if handle is None:
                     raise protocol_error(f"{packet.kind.name} may not come now")
                 handle(self, packet)
@@ -109,6 +117,8 @@ class Session:
                     if self._is_in(Phase.ADMITTING):
                         self._early, self._early_error = list(packets[place + 1 :]), error
                     return
+            if is_open:
+                self._outbound.drain(now)
             if error is not None:
                 raise error
         except MqttError as mistake:
@@ -117,7 +127,7 @@ class Session:
     def accept(self, client_id: str, previous: SessionState | None, now: int) -> None:
         """`client_id` is the client's, or one made up where it has none. `previous` is what is kept of its last connection,
         which has ended, with all its publishes settled."""
-        self._now = now
+        self.now = now
         connect = self._connect
         self._agreement = agreement = agree(connect, self._terms, client_id)
         is_resumed = previous is not None and not connect.clean_start and _is_alive(previous, now)
@@ -163,9 +173,9 @@ class Session:
     def saved(self, ticket: int) -> None:
         self._output.saved(ticket)
 
-    def deliver(self, deliveries: Iterable[Delivery], now: int) -> None:
+    def deliver(self, deliveries: Sequence[Delivery], now: int) -> None:
         """Only while it is open."""
-        self._now = now
+        self.now = now
         if self.phase is Phase.OPEN:
             self._outbound.deliver(deliveries, now)
         else:
@@ -179,7 +189,7 @@ class Session:
             self._outbound.forget(ref, now)
 
     def tick(self, now: int) -> None:
-        self._now = now
+        self.now = now
         deadline = self.deadline
         if deadline is None or now < deadline:
             return
@@ -194,7 +204,7 @@ class Session:
 
     def disconnect(self, reason: Code, text: str, now: int) -> None:
         """By the server."""
-        self._now = now
+        self.now = now
         if self.phase is Phase.OPEN:
             self._fail(MqttError(reason, text))
         elif self.phase is Phase.ADMITTING:
@@ -204,7 +214,7 @@ class Session:
 
     def lost(self, now: int) -> None:
         """The connection is gone."""
-        self._now = now
+        self.now = now
         self._close(Code.UNSPECIFIED, "the connection was lost")
 
     # -- packets
@@ -226,7 +236,7 @@ class Session:
         self._inbound.publish(packet)
 
     def _on_answer(self, packet: p.Puback | p.Pubrec | p.Pubcomp) -> None:
-        self._outbound.answered(packet, self._now)
+        self._outbound.answered(packet, self.now)
 
     def _on_pubrel(self, packet: p.Pubrel) -> None:
         self._inbound.release(packet)
@@ -285,7 +295,7 @@ class Session:
             return
         if self.phase is Phase.OPEN and self.state is not None:
             self._outbound.close()
-            disconnect(self.state, self._now, is_will_sent=is_will_sent)
+            disconnect(self.state, self.now, is_will_sent=is_will_sent)
             self._output.changed()
         self.phase = Phase.CLOSED
         self._output.close(last)

@@ -12,6 +12,7 @@ import msgspec
 from ortoo.doors.mqtt.wire.packets import Subscription, Will
 
 Ref = int | str
+UNNAMED = -1  # a reference of what is nowhere but on its way: nobody wants to know what becomes of it
 
 
 class Stage(IntEnum):
@@ -34,6 +35,7 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True):
 
     options: Subscription
     id: int | None = None
+    user: tuple[tuple[str, str], ...] = ()  # properties of a subscription to a queue
 
 
 class SessionState(msgspec.Struct):
@@ -52,6 +54,15 @@ class SessionState(msgspec.Struct):
     will: Will | None = None
     will_at: int | None = None
     expires_at: int | None = None
+    inbox: str = ""  # where messages wait for it; the door's own
+
+    @property
+    def filter_bytes(self) -> int:
+        """Of its subscriptions, with what else is kept of them."""
+        return sum(
+            len(text) + sum(len(name) + len(value) for name, value in each.user)
+            for text, each in self.subscriptions.items()
+        )
 
     @property
     def levels(self) -> int:

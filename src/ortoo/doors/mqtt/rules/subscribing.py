@@ -27,25 +27,32 @@ class Subscribing:
         self._terms = terms
         self._output = output
         self._asked: dict[int, tuple[Subscribed | None, ...]] = {}  # by packet identifier; None where there is no room
+        self._later: list[Subscribe | Unsubscribe] = []  # came behind these, from the first UNSUBSCRIBE on
 
     @property
     def is_busy(self) -> bool:
         """Too many wait for the door."""
-        return len(self._asked) >= _ASKED_MAX
+        return len(self._asked) + len(self._later) >= _ASKED_MAX
 
     def subscribe(self, packet: Subscribe) -> None:
+        if self._later:
+            self._later.append(packet)
+            return
         if packet.packet_id in self._asked:
             raise protocol_error(f"the packet identifier {packet.packet_id} is in use")
         ids = packet.properties.subscription_ids
         number = ids[0] if ids else None
-        known, levels = len(self._state.subscriptions), self._state.levels
+        known, levels, size = len(self._state.subscriptions), self._state.levels, self._state.filter_bytes
         asked: list[Subscribed | None] = []
         for options in packet.subscriptions:
             if options.filter not in self._state.subscriptions:
                 known += 1
                 levels += options.filter.count("/") + 1
+            user = packet.properties.user if "$queue/" in options.filter else ()
+            size += len(options.filter) + sum(len(name) + len(value) for name, value in user)
             is_too_much = known > self._terms.subscriptions_max or levels > self._terms.levels_max
-            asked.append(None if is_too_much else Subscribed(options, number))
+            is_too_much = is_too_much or size > self._terms.filter_bytes_max
+            asked.append(None if is_too_much else Subscribed(options, number, user))
         self._asked[packet.packet_id] = tuple(asked)
         granted = tuple(one for one in asked if one is not None)
         if granted:
@@ -65,15 +72,22 @@ class Subscribing:
                 continue
             handling = one.options.retain_handling
             is_new = one.options.filter not in self._state.subscriptions
-            granted = Subscribed(msgspec.structs.replace(one.options, qos=int(reason)), one.id)
+            granted = Subscribed(msgspec.structs.replace(one.options, qos=int(reason)), one.id, one.user)
             self._state.subscriptions[one.options.filter] = granted
             if not one.options.filter.startswith("$share/") and (handling == 0 or (handling == 1 and is_new)):
                 retained.append(granted)
         self._send(Suback(packet_id, tuple(answers)))
         for granted in retained:
             self._output.act(a.SendRetained(granted))
+        if not self._asked:
+            later, self._later = self._later, []
+            for packet in later:
+                self.unsubscribe(packet) if isinstance(packet, Unsubscribe) else self.subscribe(packet)
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
+        if self._asked or self._later:  # it may be about one of these
+            self._later.append(packet)
+            return
         reasons, gone = [], []
         for text in packet.filters:
             was_there = self._state.subscriptions.pop(text, None) is not None

@@ -25,10 +25,11 @@ class Terms(msgspec.Struct, frozen=True):
     session_expiry_max: int = 7 * 86_400  # seconds
     received_max: int = 10_000  # QoS 2 identifiers of one session that are not released, over all its connections
     subscriptions_max: int = 1_000  # of one session
+    filter_bytes_max: int = 256 * 1024  # of the same: they are saved together
     levels_max: int = 20_000  # of all filters of one session: each may be a node in an index
     connect_ms: int = 10_000  # until a CONNECT has to be there
-    queue_max: int = 1_000  # messages of QoS 1 and 2 that wait for their turn in memory
-    queue_bytes_max: int = 4 * 1024 * 1024  # payloads of these
+    queue_max: int = 100_000  # messages of QoS 1 and 2 that wait for their turn in memory
+    queue_bytes_max: int = 16 * 1024 * 1024  # payloads of these
 
 
 class Agreement(msgspec.Struct, frozen=True):

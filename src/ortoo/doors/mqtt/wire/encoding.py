@@ -14,9 +14,9 @@ from .properties import encode as encode_properties
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 
-# Topic names that were written before: most traffic is on few of them.
-_NAMES: Final[dict[str, bytes]] = {}
-_NAMES_MAX: Final = 8_192
+# What messages began with that were written before, by topic, size and flags: most traffic is on few of them.
+_HEADS: Final[dict[tuple[str, int, int], bytes]] = {}
+_HEADS_MAX: Final = 8_192
 _NAME_BYTES_MAX: Final = 256
 
 
@@ -31,18 +31,19 @@ def publish_parts(
     after = payload
     if version == V5:
         after = with_length(raw) + payload if raw else b"\0" + payload
-    name = _NAMES.get(topic) or _to_name(topic)
-    size = len(name) + len(after) + (2 if qos else 0)
-    return bytes((0x30 | dup << 3 | qos << 1 | retain,)) + varint(size) + name, after
+    place = (topic, len(after), 0x30 | dup << 3 | qos << 1 | retain)
+    return _HEADS.get(place) or _to_head(place, qos), after
 
 
-def _to_name(topic: str) -> bytes:
+def _to_head(place: tuple[str, int, int], qos: int) -> bytes:
+    topic, after, flags = place
     name = string(topic)
+    head = bytes((flags,)) + varint(len(name) + after + (2 if qos else 0)) + name
     if len(name) <= _NAME_BYTES_MAX:
-        if len(_NAMES) >= _NAMES_MAX:
-            _NAMES.clear()
-        _NAMES[topic] = name
-    return name
+        if len(_HEADS) >= _HEADS_MAX:
+            _HEADS.clear()
+        _HEADS[place] = head
+    return head
 
 
 def _publish(packet: p.Publish, version: int) -> bytes:

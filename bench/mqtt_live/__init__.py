@@ -1,0 +1,1 @@
+"""Ordinary topics and durable queues over MQTT, and the same ordinary topics with mosquitto."""

@@ -1,0 +1,398 @@
+"""A client of a namespace, by its identifier: its session, who is connected for it, and what has to be done for that.
+
+The rules of the session (`rules/`) say what to do; here it is done. What is durable goes through the client's line of commits, in
+the order of the turns, and a new connection is let in when that line is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from ortoo.broker.authorized import AuthorizedLink
+from ortoo.model.commands import Publish, Settle
+from ortoo.model.errors import ForbiddenError, OrtooError
+
+from .inbox import Inbox
+from .line import Job, Line, Part
+from .queues.admin import Administration
+from .queues.consuming import QueueSubscriptions
+from .queues.names import QueueFilter
+from .queues.settling import Settling
+from .record import SessionRecord
+from .retained import Retained
+from .rights import ClientRights
+from .routing.subscriptions import SubscriptionIndex
+from .rules import actions as a
+from .rules.messages import Delivery, Message, message_of_will
+from .rules.session import Session
+from .rules.state import Ref, SessionState
+from .services import Services
+from .storage import new_inbox
+from .subscriptions import Subscriptions
+from .transport import Transport
+from .turn import Turn
+from .wire.codes import Code
+
+_log = logging.getLogger("ortoo.mqtt")
+
+_TASKS_MAX: Final = 64  # that are under way for one client beside its turns
+_LINE_BYTES_MAX: Final = 8 * 1024 * 1024  # that it has published and that are not durable yet
+
+
+class Surroundings(Protocol):
+    """What a client needs of its namespace."""
+
+    name: str
+    services: Services
+    retained: Retained
+
+    @property
+    def is_crowded(self) -> bool: ...
+    @property
+    def admin(self) -> Administration: ...
+    @property
+    def index(self) -> SubscriptionIndex[Any]: ...
+
+    def incoming(self, client: Client, action: a.Incoming, turn: Turn, job: Job) -> None: ...
+    def compose(self, message: Message) -> Part: ...
+    def look_after(self, client: Client) -> None: ...
+    def forget(self, client: Client) -> None: ...
+    async def capture(self, filter: QueueFilter) -> None: ...
+
+
+class Client:
+    def __init__(self, namespace: Surroundings, client_id: str) -> None:
+        self.namespace = namespace
+        self.services, self.namespace_name = namespace.services, namespace.name
+        self.id = client_id
+        self.state: SessionState | None = None
+        self.session: Session = None  # type: ignore[assignment]  # until it was connected in this process
+        self.connection: Transport | None = None  # while it is connected
+        self.link: AuthorizedLink | None = None  # since it was
+        self.rights = ClientRights(namespace.name)
+        self.is_kept = False  # its session outlives connections
+        self.admitting = asyncio.Lock()
+        self.coming = 0  # connections that wait to be admitted
+        self.line = Line(self.services.storage, self._prepare, self.services.missed, self.pump)
+        self.inbox: Inbox | None = None  # while there is a session that is kept, or was
+        self.queues = QueueSubscriptions(self)
+        self.settling = Settling(self.queues)
+        self.subscriptions = Subscriptions(self)
+        self._previous: SessionState | None = None
+        self._again: Sequence[Ref] = ()
+        self._ending: asyncio.Task[None] | None = None
+        self.record = SessionRecord(namespace.name, client_id)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is to be known of it any more."""
+        is_busy = self._tasks or self._ending is not None or not self.line.is_idle
+        return self.state is None and self.connection is None and not self.coming and not is_busy
+
+    @property
+    def is_crowded(self) -> bool:
+        """Too much that it asked for is under way."""
+        return len(self._tasks) >= _TASKS_MAX or self.line.bytes > _LINE_BYTES_MAX or self.subscriptions.is_crowded
+
+    @property
+    def version(self) -> int:
+        return self.session.version
+
+    @property
+    def credit(self) -> int:
+        return self.session.credit
+
+    # -- connections
+
+    def restore(self, state: SessionState, inbox: Inbox) -> None:
+        """From before a restart; nobody is connected."""
+        self.state, self.inbox, self.is_kept, self.record.is_there = state, inbox, state.expiry > 0, True
+        self.services.inboxes[inbox.topic] = inbox
+        if self.is_kept:
+            self.subscriptions.restore(state)
+
+    def attach(self, connection: Transport, session: Session, link: AuthorizedLink, now: int) -> None:
+        """Admits a connection. Everything of the last one is settled."""
+        self.session, self.link, self.connection = session, link, connection
+        self.rights.use(link)
+        self._previous, self._again = self.state, ()
+        session.accept(self.id, self.state, now)
+        self.state = session.state
+        assert self.state is not None
+        self.is_kept = self.state.expiry > 0 or bool(self.state.inbox)  # what waits in an inbox comes first
+        if not self.state.inbox:
+            self.inbox = None  # it was that of the session before
+        if self.is_kept and not self.state.inbox:
+            topic = new_inbox()
+            self.state.inbox = topic.name
+            self.inbox = self.services.inboxes[topic] = Inbox(self.services, topic)
+        if self.state.will is not None and not self.is_kept:
+            self._save_will()
+        self.pump()
+        if self.connection is connection:
+            self._open_sources()
+
+    def _open_sources(self) -> None:
+        assert self.state is not None
+        if self.inbox is not None:
+            again = [ref for ref in self._again if isinstance(ref, int)]
+            self.inbox.open(again, credit=lambda: self.credit, deliver=self.deliver_now, forget=self.forget)
+        subscriptions = [each for text, each in self.state.subscriptions.items() if "$queue/" in text]
+        others = [ref for ref in self._again if isinstance(ref, str)]
+        if (subscriptions and self._previous is self.state) or others:
+            self.start(self.queues.resume(subscriptions, others))
+
+    async def wait_ended(self) -> None:
+        """Returns when everything of the last connection is settled and saved."""
+        while self._ending is not None:
+            await asyncio.wait((self._ending,))
+        await self._wait_settled()
+
+    async def _wait_settled(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.line.wait_idle()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """What is done for a client beside its turns cannot raise: nobody would be told."""
+        try:
+            await work
+        except OrtooError as error:
+            _log.info("a request of an MQTT client failed", extra={"client": self.id, "error": str(error)})
+        except Exception:
+            _log.exception("a request of an MQTT client failed")
+            self.session.disconnect(Code.UNSPECIFIED, "the server made a mistake", self.services.now())
+        self.pump()
+
+    def close(self) -> None:
+        """The process ends: nothing more is done for it."""
+        self.line.close()
+        for task in self._tasks:
+            task.cancel()
+
+    # -- what the session asks for
+
+    def pump(self) -> None:
+        session = self.session
+        if session is None:
+            return
+        while actions := session.take_actions():
+            self._do(actions)
+        if self.connection is not None:
+            self.connection.flush()
+
+    def _do(self, actions: list[a.Action]) -> None:
+        turn, job = Turn(self.session.now), Job()
+        incoming = self.namespace.incoming
+        for action in actions:
+            kind = type(action)
+            if kind is a.Incoming:
+                incoming(self, action, turn, job)  # type: ignore[arg-type]
+            else:
+                _DO[kind](self, action, job)
+        turn.end()
+        if self.settling:
+            assert self.link is not None
+            self.start(self.settling.settle(self.link))
+        if job:
+            self.line.add(job)
+
+    def _acked(self, action: a.Acked, job: Job) -> None:
+        if isinstance(action.ref, str):
+            failing = self.queues.answered(action.ref, action.reason, job)
+            if failing is not None and self.link is not None:
+                self.start(self.link.call(failing))
+        elif self.inbox is not None and (run := self.inbox.ack(action.ref)) is not None:
+            job.acks.append(run)
+
+    def _dropped(self, action: a.Dropped, job: Job) -> None:
+        """Too large for this client, or expired: it will never have it. What only came at a bad time comes again."""
+        self.services.meters.dropped += 1
+        if isinstance(action.ref, str):
+            found = self.queues.holding(action.ref)
+            run = None if found is None else found.release(action.ref)
+        elif self.inbox is not None:
+            run = self.inbox.ack(action.ref)
+        else:
+            return
+        if run is None:
+            return
+        if action.reason == Code.QUOTA_EXCEEDED:
+            if self.inbox is not None and not isinstance(action.ref, str):
+                self.inbox.backlog += 1  # it stays there
+            self.start(self.services.host.call(Settle("release", [run])))
+        elif isinstance(action.ref, str):
+            why = "the message is larger than the client takes"
+            self.start(self.services.host.call(Settle("nack", [run], why)))
+        else:
+            job.acks.append(run)
+
+    def _unsent(self, action: a.Unsent, job: Job) -> None:
+        """The leases of all that was not settled end with the connection."""
+
+    def _redeliver(self, action: a.Redeliver, job: Job) -> None:
+        self._again = action.refs
+
+    def _publish_will(self, action: a.PublishWill, job: Job) -> None:
+        self.publish_will(message_of_will(action.will, self.services.now()))
+
+    def _discard(self, action: a.Discard, job: Job) -> None:
+        """The session before this one is over."""
+        if self._previous is not None:
+            self._forget_session(self._previous)
+
+    def _subscribe(self, action: a.Subscribe, job: Job) -> None:
+        self.subscriptions.subscribe(action)
+
+    def _send_retained(self, action: a.SendRetained, job: Job) -> None:
+        self.subscriptions.send_retained(action.subscribed)
+
+    def _unsubscribe(self, action: a.Unsubscribe, job: Job) -> None:
+        self.subscriptions.unsubscribe(action)
+
+    def _save(self, action: a.Save, job: Job) -> None:
+        assert self.state is not None
+        job.record = self.record.of(self.state)
+        job.saved = partial(self.session.saved, action.ticket)
+
+    def _save_will(self) -> None:
+        """A session that ends with its connection leaves its will, also when this process ends first."""
+        assert self.state is not None
+        job = Job()
+        job.record = self.record.of(self.state)
+        self.line.add(job)
+
+    def _close(self, action: a.Close, job: Job) -> None:
+        connection, self.connection = self.connection, None
+        if connection is None or self.state is None:
+            return
+        connection.close()
+        if self.link is not None:
+            self.link.disconnect()
+        self.is_kept = self.state.expiry > 0
+        if not self.is_kept:
+            self.subscriptions.remove_all(self.state)
+        self._ending = asyncio.get_running_loop().create_task(self._end_sources(), name="ortoo-mqtt-ending")
+        asyncio.get_running_loop().call_soon(self.namespace.look_after, self)
+
+    async def _end_sources(self) -> None:
+        try:
+            await self._wait_settled()  # what the client said at last counts
+            await self.queues.close()
+            if self.inbox is not None:
+                await self.inbox.close()
+        except Exception:  # as above
+            _log.exception("what an MQTT client held could not be given back")
+        finally:
+            self._ending = None
+
+    # -- the end of a session
+
+    def end(self) -> None:
+        """It has expired, or ended with its connection."""
+        state, self.state, self.is_kept = self.state, None, False
+        if state is not None:
+            self._forget_session(state)
+        if self.record.is_there:
+            job = Job()
+            job.record = self.record.removal()
+            self.line.add(job)
+        self.start(self._forget_itself())
+
+    async def _forget_itself(self) -> None:
+        """Once nothing is left to be written: whoever comes next under this name has to wait for that."""
+        await self.line.wait_idle()
+        asyncio.get_running_loop().call_soon(self.namespace.forget, self)
+
+    async def discard_record(self) -> None:
+        """Of a session that is not resumed, before its client is told so: it is not to be back after a restart."""
+        if self.record.is_there:
+            await self.services.storage.commit([], [self.record.removal()(frozenset())])
+
+    def _forget_session(self, state: SessionState) -> None:
+        self.subscriptions.remove_all(state)
+        if state.inbox:
+            self.start(self.services.drop_inbox(state.inbox))
+
+    def publish_will(self, message: Message) -> None:
+        """With a record that does not have it any more: it is sent once, whatever happens."""
+        job = Job()
+        part = self.namespace.compose(message)
+        if part:
+            job.parts.append(part)
+        if self.state is not None and self.record.is_there:
+            job.record = self.record.of(self.state)
+        if job:
+            self.line.add(job)
+
+    # -- deliveries
+
+    def deliver(self, deliveries: list[Delivery], now: int) -> None:
+        """To the client, if it is there."""
+        connection = self.connection
+        if connection is None:
+            return
+        if self.rights.is_limited:
+            deliveries = [each for each in deliveries if self._may_get(each)]
+        deliveries = connection.fitting(deliveries)
+        self.services.meters.sent += len(deliveries)
+        self.session.deliver(deliveries, now)
+        if actions := self.session.take_actions():
+            self._do(actions)
+            self.pump()
+        else:
+            connection.write()
+
+    def _may_get(self, delivery: Delivery) -> bool:
+        """What it may not read any more is as good as received."""
+        if isinstance(delivery.ref, str) or self.rights.may_read(delivery.message.topic):
+            return True
+        if self.inbox is not None and delivery.qos and (run := self.inbox.ack(delivery.ref)) is not None:
+            job = Job()
+            job.acks.append(run)
+            self.line.add(job)
+            self.session.forget(delivery.ref, self.services.now())
+        return False
+
+    def deliver_now(self, deliveries: list[Delivery]) -> None:
+        self.deliver(deliveries, self.services.now())
+
+    def forget(self, ref: Ref) -> None:
+        if self.connection is not None:
+            self.session.forget(ref, self.services.now())
+            self.pump()
+
+    async def capture(self, filter: QueueFilter) -> None:
+        if filter.captured is not None and not self.rights.may_capture(filter.captured):
+            raise ForbiddenError("a queue captures only what its subscriber may read")
+        await self.namespace.capture(filter)
+
+    async def _prepare(self, publishes: list[Publish], captured: list[Publish]) -> list[Publish]:
+        return await self.services.prepare(publishes, captured, self.link)
+
+
+_DO: Final[dict[type[msgspec.Struct], Callable[[Client, Any, Job], None]]] = {
+    a.Acked: Client._acked,
+    a.Dropped: Client._dropped,
+    a.Unsent: Client._unsent,
+    a.Redeliver: Client._redeliver,
+    a.PublishWill: Client._publish_will,
+    a.Discard: Client._discard,
+    a.Subscribe: Client._subscribe,
+    a.SendRetained: Client._send_retained,
+    a.Unsubscribe: Client._unsubscribe,
+    a.Save: Client._save,
+    a.Close: Client._close,
+}

@@ -1,0 +1,300 @@
+"""What a client's turns have to make durable, one commit after the other.
+
+A turn of a session is one `Job`: its publishes, its acks and its record, which are committed together. What gathers while a
+commit is under way goes into the next one, all of it at once; if that is refused, each publish is tried by itself, so that one
+full queue refuses what was meant for it and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from ortoo.model.batch import build_outgoing
+from ortoo.model.commands import Publish, Run
+from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, UnavailableError
+from ortoo.model.names import TopicName
+from ortoo.model.runs import merge_runs
+from ortoo.model.topic import DEFAULT_PRIORITY
+
+from .rules.messages import Delivery, Message
+from .storage import Storage, to_inbox_value
+
+_log = logging.getLogger("ortoo.mqtt")
+
+_AT_ONCE: Final = 2_000  # messages in one commit: a few milliseconds of the event loop
+_BYTES_AT_ONCE: Final = 8 * 1024 * 1024  # the same in bytes: each is written by itself, however many share them
+_JOBS_AT_ONCE: Final = 1_000
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0  # before a session that could not be saved is tried again
+
+Done = Callable[[Exception | None], None]
+Prepare = Callable[[list[Publish], list[Publish]], Awaitable[list[Publish]]]
+
+
+class Item(NamedTuple):
+    """A message for a topic, with the fields that a publish may have."""
+
+    topic: TopicName
+    value: bytes
+    key: str | None = None
+    headers: dict[str, str] | None = None
+    priority: int = DEFAULT_PRIORITY
+    delay: float | None = None
+    deliver_at: float | None = None
+    ttl: float | None = None
+    dedup_id: str | None = None
+    partition: int | None = None
+    json: bool = False
+
+
+class Waiting(Protocol):
+    """An inbox, as far as it matters here."""
+
+    topic: TopicName
+    backlog: int
+
+    def wake(self) -> None: ...
+
+
+class Part:
+    """What one PUBLISH puts into topics; `told` is called when that is durable, or with why it was refused.
+
+    What queues capture of it is nobody's request: if that cannot be stored, it is counted, and the publisher is told nothing.
+    """
+
+    __slots__ = ("captured", "inboxes", "items", "packet_id", "retained", "size", "stored", "told", "values")
+
+    def __init__(self) -> None:
+        self.told: Done | None = None
+        self.stored: Done | None = None  # the same, for what is retained
+        self.packet_id = 0  # of QoS 2: to be kept with it
+        self.items: list[Item] = []
+        self.captured: Sequence[Item] = ()
+        self.inboxes: Sequence[Waiting] = ()  # that something was put into
+        self.values: dict[tuple[int, bool, tuple[int, ...]], bytes] | None = None  # for inboxes: many get the same
+        self.retained: Publish | None = None
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.items or self.captured) or self.retained is not None
+
+    def put(self, item: Item) -> None:
+        self.items.append(item)
+        self.size += len(item.value)
+
+    def capture(self, item: Item) -> None:
+        self.captured = [*self.captured, item]
+        self.size += len(item.value)
+
+    def put_in(self, inbox: Waiting, message: Message, delivery: Delivery, now: int) -> None:
+        place = (delivery.qos, delivery.retain, delivery.ids)
+        if self.values is None:
+            self.values, self.inboxes = {}, []
+        value = self.values.get(place)
+        if value is None:
+            value = self.values[place] = to_inbox_value(message, *place)
+        ttl = None if message.expires_at is None else max(0.001, (message.expires_at - now) / 1000)
+        self.put(Item(inbox.topic, value, ttl=ttl))
+        inbox.backlog += 1
+        self.inboxes.append(inbox)  # type: ignore[attr-defined]  # a list since the first one
+
+    def done(self, error: Exception | None) -> None:
+        for inbox in self.inboxes:
+            if error is not None:
+                inbox.backlog -= 1
+            else:
+                inbox.wake()
+        if self.stored is not None:
+            self.stored(error)
+        if self.told is not None:
+            self.told(error)
+
+
+class Job:
+    """`record` is what to keep of the session, given the identifiers of QoS 2 messages that were not taken."""
+
+    __slots__ = ("acks", "parts", "record", "saved")
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.acks: list[Run] = []
+        self.record: Callable[[frozenset[int]], Publish] | None = None
+        self.saved: Callable[[], None] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.acks or self.record)
+
+
+class Line:
+    def __init__(
+        self,
+        storage: Storage,
+        prepare: Prepare,
+        missed: Callable[[Exception], None],
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`prepare` gives publishes, and those that are captured, as they are allowed, and makes the topics that they need; it
+        may refuse them. `missed` is told what could not be captured. `after` is called when what was committed was told."""
+        self._storage = storage
+        self._missed = missed
+        self._prepare = prepare
+        self._after = after
+        self._jobs: list[Job] = []
+        self._task: asyncio.Task[None] | None = None
+        self.bytes = 0  # of what waits
+
+    def add(self, job: Job) -> None:
+        self._jobs.append(job)
+        self.bytes += sum(part.size for part in job.parts)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ortoo-mqtt-commits")
+
+    @property
+    def is_idle(self) -> bool:
+        return self._task is None
+
+    async def wait_idle(self) -> None:
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._jobs:
+                jobs, self._jobs = self._jobs[:_JOBS_AT_ONCE], self._jobs[_JOBS_AT_ONCE:]
+                await self._commit(jobs)
+                self._after()
+                self.bytes -= sum(part.size for job in jobs for part in job.parts)
+        finally:
+            self._task = None
+
+    async def _commit(self, jobs: list[Job]) -> None:
+        parts = [part for job in jobs for part in job.parts]
+        record = next((job.record for job in reversed(jobs) if job.record is not None), None)
+        acks = merge_runs([run for job in jobs for run in job.acks])
+        if sum(len(part.items) for part in parts) > _AT_ONCE or sum(part.size for part in parts) > _BYTES_AT_ONCE:
+            await self._one_by_one(jobs)
+            return
+        try:
+            await self._write(parts, acks, record(frozenset()) if record is not None else None)
+        except (UnavailableError, OutcomeUnknownError) as error:  # nobody knows; to write again might double it
+            for part in parts:
+                part.done(error)
+            if record is not None:
+                await self._save(record(frozenset(part.packet_id for part in parts)))
+        except OrtooError:
+            await self._one_by_one(jobs)
+            return
+        else:
+            for part in parts:
+                part.done(None)
+        for job in jobs:
+            _tell_saved(job)
+
+    async def _one_by_one(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            await self._one(job)
+
+    async def _one(self, job: Job) -> None:
+        """What is not taken yet, or was refused, does not count as received in the record that goes with what is."""
+        await self._storage.ack(merge_runs(job.acks))
+        missing = {part.packet_id for part in job.parts if part.packet_id}
+        for part in job.parts:
+            missing.discard(part.packet_id)
+            record = None
+            if part.packet_id and job.record is not None:
+                record = job.record(frozenset(missing))
+            try:
+                await self._capture(part)
+                *pieces, last = _pieces(part)
+                for piece in pieces:
+                    await self._write([piece], [], None)
+                await self._write([last], [], record)
+            except OrtooError as error:
+                missing.add(part.packet_id)
+                part.done(error)
+            else:
+                part.done(None)
+        if job.record is not None:
+            await self._save(job.record(frozenset(missing)))
+        _tell_saved(job)
+
+    async def _capture(self, part: Part) -> None:
+        """What queues capture, one by one."""
+        captured, part.captured = part.captured, ()
+        for item in captured:
+            alone = Part()
+            alone.capture(item)
+            try:
+                await self._write([alone], [], None)
+            except OrtooError as error:
+                self._missed(error)
+
+    async def _save(self, record: Publish) -> None:
+        """Nothing of the session is promised before it is saved, so this is tried until it succeeds."""
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                await self._storage.commit([], [record])
+                return
+            except OrtooError as error:
+                _log.warning("a session cannot be saved, trying again", extra={"error": str(error)})
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    async def _write(self, parts: list[Part], acks: list[Run], record: Publish | None) -> None:
+        publishes = to_publishes([item for part in parts for item in part.items])
+        captured = to_publishes([item for part in parts for item in part.captured])
+        if publishes or captured:
+            publishes = await self._prepare(publishes, captured)
+        publishes += [part.retained for part in parts if part.retained is not None]
+        if record is not None:
+            publishes.append(record)
+        try:
+            await self._storage.commit(acks, publishes)
+        except LeaseLostError:  # what was lost comes again, and the session knows it by its reference
+            await self._storage.ack(acks)
+            await self._storage.commit([], publishes)
+
+
+def _tell_saved(job: Job) -> None:
+    if job.saved is not None:
+        job.saved()
+
+
+def _pieces(part: Part) -> list[Part]:
+    """What is too much for one commit, and itself at last with what is left."""
+    pieces: list[Part] = []
+    piece, size = Part(), 0
+    for item in part.items:
+        if len(piece.items) >= _AT_ONCE or (piece.items and size + len(item.value) > _BYTES_AT_ONCE):
+            pieces.append(piece)
+            piece, size = Part(), 0
+        piece.items.append(item)
+        size += len(item.value)
+    part.items = piece.items
+    return [*pieces, part]
+
+
+def to_publishes(items: list[Item]) -> list[Publish]:
+    """One for each topic, in the order of the messages."""
+    by_topic: dict[TopicName, list[Item]] = {}
+    for item in items:
+        found = by_topic.get(item.topic)
+        if found is None:
+            by_topic[item.topic] = [item]
+        else:
+            found.append(item)
+    return [publish_of(topic, some) for topic, some in by_topic.items()]
+
+
+def publish_of(topic: TopicName, items: list[Item]) -> Publish:
+    """InvalidError where no topic would take one of them."""
+    values = [item.value for item in items]
+    flags = [item.json for item in items]
+    return Publish(topic, build_outgoing(items, values, flags if any(flags) else None))

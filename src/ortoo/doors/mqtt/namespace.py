@@ -1,0 +1,378 @@
+"""The clients of one namespace, and who of them gets what.
+
+Client identifiers, subscriptions, retained messages and shared groups are each namespace's own: nothing here is seen in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from ortoo.model.commands import Publish
+from ortoo.model.errors import ForbiddenError, OrtooError, TooManyError
+from ortoo.model.names import TopicName
+
+from .client import Client
+from .line import Job, Line, Part
+from .queues.admin import Administration
+from .queues.captures import Capture
+from .queues.messages import to_item
+from .queues.names import ADMIN_PREFIX, PREFIX, QueueFilter, parse_topic
+from .refusals import code_of
+from .retained import Retained
+from .routing.subscriptions import Match, Recipient, SubscriptionIndex
+from .rules.actions import Incoming
+from .rules.lifetime import due, next_deadline, will_published
+from .rules.messages import Delivery, Message, deliver_to, message_of, message_of_will
+from .rules.session import Session
+from .rules.state import UNNAMED
+from .services import Services
+from .storage import Captured, capture_of, retained_of
+from .turn import Turn
+from .wire.codes import V5
+from .wire.properties import Kind, parse
+from .wire.topics import parse_filter
+
+_log = logging.getLogger("ortoo.mqtt")
+
+Subscriber = Client | Capture
+
+_WIDE: Final = 500  # receivers of one message in one turn; the others follow in later turns
+_WIDE_BYTES_MAX: Final = 16 * 1024 * 1024  # of messages on their way to very many
+_CAPTURES_MAX: Final = 1_000
+_WIDE_OVERHEAD: Final = 1_000  # bytes of one, beside its payload
+
+
+class Namespace:
+    def __init__(self, name: str, services: Services) -> None:
+        self.name = name
+        self.services = services
+        self.clients: dict[str, Client] = {}
+        self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex()
+        self.retained = Retained(services.settings.max_retained, services.settings.max_retained_bytes)
+        self.line = Line(services.storage, self._prepare, services.missed)  # of what no client waits for
+        self._deadlines: list[tuple[int, int, Client]] = []
+        self._serial = count()
+        self._wide: deque[tuple[Message, Match[Subscriber], list[Recipient[Subscriber]], Client | None]] = deque()
+        self._wide_bytes = 0
+        self._spare: Part | None = None  # nothing was put into it
+        self.admin = Administration(services, name, self.publish)
+        self.received = 0
+        self._captured: set[Captured] = set()
+        self._spreading: asyncio.Task[None] | None = None
+
+    @property
+    def is_crowded(self) -> bool:
+        """More is on its way to very many clients than should be."""
+        return self._wide_bytes > _WIDE_BYTES_MAX
+
+    def client(self, client_id: str) -> Client:
+        found = self.clients.get(client_id)
+        if found is None:
+            found = self.clients[client_id] = Client(self, client_id)
+        return found
+
+    def forget(self, client: Client) -> None:
+        """Unless there is still something to know of it."""
+        if client.is_over and self.clients.get(client.id) is client:
+            del self.clients[client.id]
+
+    # -- routing
+
+    def incoming(self, client: Client, action: Incoming, turn: Turn, job: Job) -> None:
+        """What a client publishes. It is answered at once, or when what is to be durable is so."""
+        self.received += 1
+        session, ticket, topic = client.session, action.ticket, action.topic
+        try:
+            if topic[0] == "$":
+                part = self._special(client, action, turn)
+                if part is None:
+                    return
+            elif not client.rights.is_limited or client.rights.may_publish(topic):
+                message = message_of(topic, action.publish, turn.now)
+                part = self._spare if self._spare is not None else Part()
+                self._spare = None
+                if message.retain and not self.retain(message, part) and client.version == V5:
+                    raise TooManyError("no more messages can be retained here; publish without the retain flag")
+                self.route(message, client, turn, part)
+            else:
+                raise ForbiddenError(f"this client may not publish to {topic[:100]!r}")
+        except OrtooError as error:
+            client.session.settled(ticket, code_of(error), str(error)) if ticket else None
+            return
+        if part:
+            if action.publish.qos == 2:
+                part.packet_id = action.publish.packet_id
+            if ticket:
+                part.told = partial(_tell, session, ticket)
+            job.parts.append(part)
+        else:
+            self._spare = part
+            if ticket:
+                session.settled(ticket)
+
+    def _special(self, client: Client, action: Incoming, turn: Turn) -> Part | None:
+        """What is no ordinary topic. None where the answer comes later."""
+        topic, publish = action.topic, action.publish
+        if topic.startswith(PREFIX):
+            queue = parse_topic(topic)
+            name = TopicName(self.name, queue.name)
+            if queue.control is not None:
+                told = partial(_tell, client.session, action.ticket) if action.ticket else _tell_nobody
+                client.settling.add(name, queue.control, publish.properties, told)
+                return None
+            expiry = publish.properties.message_expiry
+            ttl = None if expiry is None else max(float(expiry), 0.001)
+            part = Part()
+            part.put(to_item(name, publish.payload, publish.raw, publish.properties, ttl))
+            return part
+        if topic.startswith(ADMIN_PREFIX):
+            self._administer(client, action)
+            return None
+        raise ForbiddenError(f"{topic[:100]!r} is not for clients: topics that begin with $ are the server's own")
+
+    def _administer(self, client: Client, action: Incoming) -> None:
+        told = partial(_tell, client.session, action.ticket) if action.ticket else _tell_nobody
+        client.start(self.admin.serve(client, action.topic, action.publish, told))
+
+    def route(self, message: Message, sender: Client | None, turn: Turn, part: Part) -> None:
+        """Gives it to whoever is there, and puts into `part` what is to be durable. Very many get it in later turns."""
+        match = self.index.match(message.topic)
+        recipients = match.recipients
+        if len(recipients) > _WIDE or (self._wide and any(waiting[1] is match for waiting in self._wide)):
+            self._route_wide(match, message, sender, turn, part)
+        elif len(recipients) == 1 and not self._is_special(only := recipients[0], message):  # as mostly
+            qos = min(message.qos, only.qos)
+            turn.give(only.subscriber, Delivery(message, qos, UNNAMED, message.retain and only.retain_as_published))  # type: ignore[arg-type]
+        elif recipients:
+            self._hand_out(recipients, message, sender, turn, part)
+        if match.groups:
+            self._hand_out(_picked(match), message, sender, turn, part)
+
+    @staticmethod
+    def _is_special(recipient: Recipient[Subscriber], message: Message) -> bool:
+        """Whether there is more to it than sending the message."""
+        return recipient.subscriber.is_kept or bool(recipient.ids) or recipient.no_local
+
+    def _route_wide(
+        self, match: Match[Subscriber], message: Message, sender: Client | None, turn: Turn, part: Part
+    ) -> None:
+        """What is to be durable is so with the rest of the turn; the others wait for theirs."""
+        kept = [each for each in match.recipients if _is_stored(each, message)]
+        live = [each for each in match.recipients if not _is_stored(each, message)]
+        self._hand_out(kept, message, sender, turn, part)
+        self._wide.append((message, match, live, sender))
+        self._wide_bytes += len(message.payload) + _WIDE_OVERHEAD
+        if self._spreading is None:
+            self._spreading = asyncio.get_running_loop().create_task(self._spread(), name="ortoo-mqtt-fan-out")
+
+    def _hand_out(
+        self,
+        recipients: Sequence[Recipient[Subscriber]],
+        message: Message,
+        sender: Client | None,
+        turn: Turn,
+        part: Part,
+    ) -> None:
+        """Those who get the same bytes share one delivery."""
+        shared: dict[int, Delivery] = {}
+        qos_max, is_retained = message.qos, message.retain
+        for recipient in recipients:
+            target = recipient.subscriber
+            if type(target) is Capture:
+                if target.is_configured or self.services.host.find_topic(target.topic) is not None:
+                    part.capture(target.to_item(message, turn.now))
+                continue
+            if recipient.ids or recipient.no_local:
+                own = deliver_to(recipient, message, UNNAMED, sender)
+                if own is None:
+                    continue
+                delivery = own
+            else:
+                qos = min(qos_max, recipient.qos)
+                key = qos << 1 | (is_retained and recipient.retain_as_published)
+                found = shared.get(key)
+                if found is None:
+                    found = shared[key] = Delivery(message, qos, UNNAMED, bool(key & 1))
+                delivery = found
+            if target.is_kept and delivery.qos:
+                self._keep(target, message, delivery, turn, part)  # type: ignore[arg-type]
+            else:
+                turn.give(target, delivery)  # type: ignore[arg-type]
+
+    def _keep(self, client: Client, message: Message, delivery: Delivery, turn: Turn, part: Part) -> None:
+        if client.inbox is None or client.inbox.is_full():
+            self.services.meters.dropped += 1
+            return
+        part.put_in(client.inbox, message, delivery, turn.now)
+
+    async def _spread(self) -> None:
+        """One after the other, each to some receivers in a turn."""
+        try:
+            while self._wide:
+                message, _, live, sender = self._wide[0]
+                for start in range(0, len(live), _WIDE):
+                    turn = Turn(self.services.now())
+                    self._hand_out(live[start : start + _WIDE], message, sender, turn, Part())
+                    turn.end()
+                    await asyncio.sleep(0)
+                self._wide.popleft()
+                self._wide_bytes -= len(message.payload) + _WIDE_OVERHEAD
+        finally:
+            self._spreading = None
+
+    def publish(self, message: Message, *, is_durable: bool = True) -> None:
+        """In nobody's name: what the server itself tells. Nobody waits for it."""
+        part = self.compose(message, is_durable=is_durable)
+        if part:
+            job = Job()
+            job.parts.append(part)
+            self.line.add(job)
+
+    def compose(self, message: Message, *, is_durable: bool = True) -> Part:
+        """The same of a message whose part is yet to be made durable: a will, with the record of its session."""
+        turn, part = Turn(self.services.now()), Part()
+        if message.topic.startswith(PREFIX):
+            self._enqueue(message, part)
+        else:
+            if message.retain:
+                if is_durable:
+                    self.retain(message, part)
+                else:
+                    self.retained.set(message)
+            self.route(message, None, turn, part)
+        turn.end()
+        return part
+
+    def _enqueue(self, message: Message, part: Part) -> None:
+        """A will that is for a queue."""
+        try:
+            queue = parse_topic(message.topic)
+            properties = parse(message.raw, Kind.PUBLISH)
+            part.put(to_item(TopicName(self.name, queue.name), message.payload, message.raw, properties, None))
+        except OrtooError as error:
+            _log.info("a will was not for a queue that there can be", extra={"error": str(error)})
+
+    async def capture(self, filter: QueueFilter) -> None:
+        """What is published to ordinary topics that the filter matches goes to the queue, too, for as long as there is one."""
+        assert filter.captured is not None
+        parse_filter(filter.captured.text)  # what is stored can be read again
+        captured = Captured(self.name, filter.name, filter.captured.text)
+        if captured not in self._captured:
+            if len(self._captured) >= _CAPTURES_MAX:
+                raise TooManyError(f"a namespace has at most {_CAPTURES_MAX} filters that queues capture")
+            await self.services.storage.commit([], [capture_of(captured)])
+            self.restore_capture(captured)
+
+    def restore_capture(self, captured: Captured) -> None:
+        self._captured.add(captured)
+        topic = TopicName(self.name, captured.queue)
+        self.index.add(parse_filter(captured.filter), Recipient(Capture(topic), 2))
+
+    async def forget_captures(self) -> None:
+        """Those of queues that are gone."""
+        for captured in list(self._captured):
+            topic = TopicName(self.name, captured.queue)
+            if self.services.host.find_topic(topic) is None:
+                await self.services.storage.commit([], [capture_of(captured, is_over=True)])
+                self._captured.discard(captured)
+                self.index.remove(parse_filter(captured.filter), Capture(topic))
+
+    async def _prepare(self, publishes: list[Publish], captured: list[Publish]) -> list[Publish]:
+        return await self.services.prepare(publishes, captured, None)
+
+    # -- retained messages
+
+    def retain(self, message: Message, part: Part) -> bool:
+        """False where there is no room for more. What is retained in the end is what was committed last."""
+        before = self.retained.get(message.topic)
+        if not self.retained.set(message):
+            return False
+        part.retained = retained_of(self.name, message)
+        part.stored = partial(self._retained, message, before)
+        return True
+
+    def _retained(self, message: Message, before: Message | None, error: Exception | None) -> None:
+        if error is None:
+            self.retained.set(message)
+        elif self.retained.get(message.topic) is message:
+            self.retained.set(before) if before is not None else self.retained.delete(message.topic)
+
+    def expire_retained(self, now: int) -> None:
+        """Those whose time is over: they are removed, so that there is room for others."""
+        job = Job()
+        for topic in self.retained.expire(now):
+            part = Part()
+            part.retained = retained_of(self.name, Message(topic, b""))
+            job.parts.append(part)
+        if job:
+            self.line.add(job)
+
+    # -- sessions that nobody is connected to
+
+    def look_after(self, client: Client) -> None:
+        """Its will, and its end, when their time has come."""
+        state = client.state
+        while state is not None and client.connection is None:
+            found = due(state, self.services.now())
+            if found == "will":
+                assert state.will is not None
+                message = message_of_will(state.will, self.services.now())
+                will_published(state)
+                client.publish_will(message)
+            elif found == "expiry":
+                client.end()
+                return
+            else:
+                break
+        if state is not None and client.connection is None and (moment := next_deadline(state)) is not None:
+            heappush(self._deadlines, (moment, next(self._serial), client))
+
+    def tick(self, now: int) -> None:
+        for _ in range(1_000):
+            if not self._deadlines or self._deadlines[0][0] > now:
+                return
+            client = heappop(self._deadlines)[2]
+            if client.connection is None and self.clients.get(client.id) is client:
+                self.look_after(client)
+
+
+def _tell(session: Session, ticket: int, error: Exception | None) -> None:
+    if error is None:
+        session.settled(ticket)
+    else:
+        session.settled(ticket, code_of(error), str(error))
+
+
+def _tell_nobody(error: Exception | None) -> None:
+    pass
+
+
+def _picked(match: Match[Subscriber]) -> list[Recipient[Subscriber]]:
+    """One of each shared group: who is connected, before those who are not and have a session."""
+    found = []
+    for group in match.groups:
+        picked = group.pick(_is_online) or group.pick(_is_kept)
+        if picked is not None:
+            found.append(picked)
+    return found
+
+
+def _is_stored(recipient: Recipient[Subscriber], message: Message) -> bool:
+    """Whether it gets the message from a topic of its own."""
+    target = recipient.subscriber
+    return target.is_kept and (type(target) is Capture or bool(recipient.qos and message.qos))
+
+
+def _is_online(subscriber: Subscriber) -> bool:
+    return isinstance(subscriber, Client) and subscriber.connection is not None
+
+
+def _is_kept(subscriber: Subscriber) -> bool:
+    return subscriber.is_kept

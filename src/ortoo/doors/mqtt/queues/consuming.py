@@ -1,0 +1,262 @@
+"""The subscriptions of one client to queues: each leases messages for its group, and settles them as the client says.
+
+A client of MQTT 5 settles by publishing to `$queue/NAME/$ack`, `$nack` or `$reject`; PUBACK only tells that it has the message.
+PUBACK settles for older clients, who cannot say more, for a queue that captures ordinary topics, and where the subscription asks
+for it with the user property `ack-mode: puback`. Then leases are extended for as long as the client is connected, because MQTT
+does not send a message again before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
+from typing import Final, Protocol
+
+from ortoo.broker.authorized import AuthorizedLink, FoundTopic
+from ortoo.doors.mqtt.line import Job
+from ortoo.doors.mqtt.refusals import code_of
+from ortoo.doors.mqtt.rules.messages import Delivery
+from ortoo.doors.mqtt.rules.state import Ref, Subscribed
+from ortoo.doors.mqtt.services import Services
+from ortoo.doors.mqtt.source import Held, Source, run_of
+from ortoo.doors.mqtt.storage import hash_of
+from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code
+from ortoo.doors.mqtt.wire.topics import parse_filter
+from ortoo.model import limits
+from ortoo.model.commands import END, START, CreateGroup, Lease, Run, Settle
+from ortoo.model.errors import ExistsError, InvalidError, NotFoundError, OrtooError
+from ortoo.model.names import TopicName, check_name
+
+from .messages import Renderer, message_id_of
+from .names import QueueFilter, default_group, parse_queue_filter
+
+_log = logging.getLogger("ortoo.mqtt")
+
+GROUP: Final = "consumer-group"
+_LEASE_SECONDS_MIN: Final = 30.0
+_UNSETTLED_MAX: Final = 1_000  # messages of one subscription that the client has and has not settled
+_CONSUMER_PREFIX: Final = "mqtt-"
+
+
+class Consumer(Protocol):
+    """What it needs of the client."""
+
+    id: str
+    services: Services
+    namespace_name: str
+    link: AuthorizedLink | None
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def credit(self) -> int: ...
+
+    def deliver_now(self, deliveries: list[Delivery]) -> None: ...
+    def forget(self, ref: Ref) -> None: ...
+    async def capture(self, filter: QueueFilter) -> None: ...
+
+
+class QueueSubscription:
+    def __init__(
+        self, client: Consumer, filter: QueueFilter, subscribed: Subscribed, found: FoundTopic, consumer: str
+    ) -> None:
+        user = dict(subscribed.user)
+        self.topic_id = found.id
+        self.topic = TopicName(client.namespace_name, filter.name)
+        self.group = group_of(filter, user, client.id)
+        self.is_settled_by_puback = (
+            client.version != V5 or filter.captured is not None or user.get("ack-mode") == "puback"
+        )
+        lease_seconds = found.config.lease
+        if self.is_settled_by_puback:  # it is extended once in a while, for as long as the client is there
+            lease_seconds = max(lease_seconds, _LEASE_SECONDS_MIN)
+        self._client = client
+        self._subscribed = subscribed
+        assert client.link is not None
+        is_named = self.is_settled_by_puback or subscribed.options.qos == 2
+        self._renderer = renderer = Renderer(
+            filter.shown,
+            subscribed.options.qos,
+            () if subscribed.id is None else (subscribed.id,),
+            is_named=is_named,
+        )
+        lease = Lease(
+            topic=filter.name,
+            namespace=self.topic.namespace,
+            group=self.group,
+            consumer=consumer,
+            lease_ms=round(lease_seconds * 1000) if self.is_settled_by_puback else None,
+        )
+        self.source = Source(
+            client.link,
+            lease,
+            credit=self._credit,
+            deliver=client.deliver_now,
+            to_deliveries=renderer.deliveries,
+            to_refs=renderer.refs,
+            id_of=message_id_of if is_named else None,
+            lease_seconds=lease_seconds,
+        )
+        self._look_at = monotonic() + lease_seconds / 3
+
+    def is_same(self, filter: QueueFilter, subscribed: Subscribed) -> bool:
+        """Whether nothing changes with it: what is under way stays so."""
+        return self.topic.name == filter.name and self._subscribed == subscribed
+
+    def resume(self, again: list[str]) -> None:
+        """Begins, with what was under way when the last connection ended."""
+        self._renderer.expect(again)
+        self.source.start(again, self._client.forget)
+
+    def take_message(self, message_id: str) -> Held | None:
+        """It is being settled."""
+        return self.source.take(message_id)
+
+    def release(self, ref: Ref) -> Run | None:
+        """What ends the lease of a message that could not be delivered."""
+        held = self.source.take(ref)
+        return None if held is None else run_of(held)
+
+    def _credit(self) -> int:
+        return min(self._client.credit, _UNSETTLED_MAX - len(self.source.held))
+
+    async def tick(self) -> None:
+        now = monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + self.source.lease_seconds / 3
+        if self.is_settled_by_puback:
+            await self.source.extend()
+        else:
+            self.source.prune()
+
+
+class QueueSubscriptions:
+    def __init__(self, client: Consumer) -> None:
+        self._client = client
+        self._by_filter: dict[str, QueueSubscription] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_filter)
+
+    def holder(self, topic: TopicName, group: str | None, message_id: str) -> QueueSubscription | None:
+        """Which of them has this message; of any group where none is named."""
+        for each in self._by_filter.values():
+            if each.topic == topic and group in (None, each.group) and message_id in each.source.held:
+                return each
+        return None
+
+    def group_for(self, topic: TopicName) -> str:
+        """Of whoever settles messages of this queue that it does not hold."""
+        found = next((each for each in self._by_filter.values() if each.topic == topic), None)
+        return default_group(self._client.id) if found is None else found.group
+
+    def holding(self, ref: Ref) -> QueueSubscription | None:
+        return next((each for each in self._by_filter.values() if each.source.holds(ref)), None)
+
+    async def subscribe(self, filter: QueueFilter, subscribed: Subscribed) -> int:
+        """The QoS that is granted, or why it is not."""
+        if subscribed.options.qos == 0:
+            return Code.IMPLEMENTATION_SPECIFIC  # messages that nobody answers for would be lost
+        known = self._by_filter.get(subscribed.options.filter)
+        if known is not None and known.is_same(filter, subscribed):
+            return subscribed.options.qos
+        try:
+            made = await self._make(filter, subscribed)
+        except OrtooError as error:
+            _log.info("a subscription to a queue was refused", extra={"queue": filter.name, "error": str(error)})
+            return code_of(error) if not isinstance(error, InvalidError | NotFoundError) else Code.TOPIC_FILTER_INVALID
+        await self._replace(subscribed.options.filter, made)
+        made.source.start()
+        return subscribed.options.qos
+
+    async def _make(self, filter: QueueFilter, subscribed: Subscribed) -> QueueSubscription:
+        client = self._client
+        user = dict(subscribed.user)
+        topic, group = TopicName(client.namespace_name, filter.name), group_of(filter, user, client.id)
+        assert client.link is not None
+        client.link.require("read", topic)
+        found = await client.services.ensure_queue(topic)
+        if found is None:
+            raise NotFoundError(f"there is no queue {filter.name!r}, and queues are not made by first use here")
+        if user.get("start", "all") not in ("all", "new"):
+            raise InvalidError("the user property start is all or new")
+        try:
+            await client.link.call(CreateGroup(topic, group, END if user.get("start") == "new" else START))
+        except ExistsError:
+            pass  # it goes on where it is
+        if filter.captured is not None:
+            await client.capture(filter)
+        return QueueSubscription(client, filter, subscribed, found, self._consumer(subscribed.options.filter))
+
+    def _consumer(self, text: str) -> str:
+        """Each subscription is a consumer of its own: what ends with one is not the other's."""
+        others = [other for other in self._by_filter if other != text]
+        name = consumer_name(self._client.id)
+        return name if not others else f"{name[: limits.NAME_BYTES_MAX - 9]}-{hash_of(text)[:8]}"
+
+    async def _replace(self, text: str, made: QueueSubscription) -> None:
+        old = self._by_filter.pop(text, None)
+        if old is not None:
+            await old.source.stop()
+        self._by_filter[text] = made
+
+    async def resume(self, subscriptions: Iterable[Subscribed], again: Sequence[Ref]) -> None:
+        """Those of a session that was kept. What was under way comes again where it can still be had."""
+        missing = [str(ref) for ref in again]
+        for subscribed in subscriptions:
+            filter = parse_queue_filter(parse_filter(subscribed.options.filter))
+            if filter is None:
+                continue
+            try:
+                made = await self._make(filter, subscribed)
+            except OrtooError as error:
+                _log.warning("a client lost its queue", extra={"queue": filter.name, "error": str(error)})
+                continue
+            await self._replace(subscribed.options.filter, made)
+            mine = [ref for ref in missing if ref.startswith(f"{made.topic_id}.")]
+            missing = [ref for ref in missing if ref not in mine]
+            made.resume(mine)
+        for ref in missing:
+            self._client.forget(ref)
+
+    async def unsubscribe(self, text: str) -> None:
+        found = self._by_filter.pop(text, None)
+        if found is not None:
+            await found.source.stop()
+
+    def wake(self) -> None:
+        for each in self._by_filter.values():
+            each.source.wake()
+
+    def answered(self, ref: Ref, reason: int, job: Job) -> Settle | None:
+        """A PUBACK. What settles it is put into the job, unless it fails: that is for the caller to do."""
+        found = self.holding(ref)
+        if found is None or not found.is_settled_by_puback:
+            self.wake()
+            return None
+        held = found.source.take(ref)
+        assert held is not None
+        if reason >= FAILURE:
+            return Settle("reject", [run_of(held)], f"the client refused it with 0x{reason:02x}")
+        job.acks.append(run_of(held))
+        return None
+
+    async def tick(self) -> None:
+        for each in list(self._by_filter.values()):
+            await each.tick()
+
+    async def close(self) -> None:
+        subscriptions, self._by_filter = list(self._by_filter.values()), {}
+        await asyncio.gather(*(each.source.stop() for each in subscriptions))
+
+
+def group_of(filter: QueueFilter, user: Mapping[str, str], client_id: str) -> str:
+    return check_name("a consumer group", filter.group or user.get(GROUP) or default_group(client_id))
+
+
+def consumer_name(client_id: str) -> str:
+    name = _CONSUMER_PREFIX + client_id
+    return name if len(name.encode()) <= limits.NAME_BYTES_MAX else _CONSUMER_PREFIX + hash_of(client_id)
