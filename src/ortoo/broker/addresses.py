@@ -96,6 +96,11 @@ class Visit:
         self._key = key
         self._meters = meters
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether asking can be refused."""
+        return self._key is not None
+
     def ask(self) -> None:
         """For each request, before anything is done for it. What is under way already is never refused."""
         try:

@@ -63,6 +63,7 @@ class AuthorizedLink:
         """`noted` is told of requests that an auditor should know of, and how they ended."""
         self._noted = noted
         self._broker = broker
+        self.now = broker.now  # by the clock of the queue, in ms since 1970
         self._throttle = throttle
         self._is_connected = False
         self._waits_itself = False
@@ -184,10 +185,6 @@ class AuthorizedLink:
         command = stamped(self.check(command), self._publisher)
         self._throttle.charge(command)
         return command
-
-    def now(self) -> int:
-        """By the clock of the queue, in ms since 1970."""
-        return self._broker.now()
 
     def check(self, request: R) -> R:
         """The request, as far as it is allowed; an error when it is not, or not any more."""

@@ -80,6 +80,7 @@ class Broker:
         self._capacity_waiters = CapacityWaiters(clock)
         self._publishing = Publishing(self, self._capacity_waiters)
         self._time = Timekeeper(clock)
+        self.now = self._time.now  # the instant of a decision, in ms since 1970
         self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
         self._refusal: OrtooError | None = ClosedError(_NOT_OPEN)
@@ -201,9 +202,6 @@ class Broker:
         return self.engine.state.names.get(name)
 
     # -- time
-
-    def now(self) -> int:
-        return self._time.now()
 
     def problems(self) -> list[str]:
         sources = (self._time.problems, self.engine.problems, self._coordinator.problems, *self.problem_sources)

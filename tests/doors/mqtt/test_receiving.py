@@ -72,6 +72,23 @@ def test_answers_come_in_the_order_of_the_questions(version: int, qos: int) -> N
 
 
 @BOTH
+@pytest.mark.parametrize("qos", [1, 2])
+def test_answers_of_many_at_once_wait_for_those_before_them(version: int, qos: int) -> None:
+    wire = opened(version)
+    wire.send(publish(9, 1), publish(500, qos), publish(300, 1), publish(7, 0), publish(4, 1))
+    first, second, third, unanswered, last = [incoming.ticket for incoming in taken(wire)]
+    wire.session.all_settled([second, third, unanswered, last])
+    assert wire.got() == []
+    wire.session.settled(first)
+    assert [packet.packet_id for packet in wire.got() if isinstance(packet, p.Puback | p.Pubrec)] == [9, 500, 300, 4]
+    wire.send(publish(9, 1), publish(500, 1), publish(6, qos))
+    tickets = [incoming.ticket for incoming in taken(wire)]
+    wire.session.all_settled(tickets)
+    kinds = [p.Puback, p.Puback, p.Puback if qos == 1 else p.Pubrec]
+    assert wire.got() == [kind(number) for kind, number in zip(kinds, (9, 500, 6), strict=True)]
+
+
+@BOTH
 def test_qos_2_is_taken_once(version: int) -> None:
     """5:[MQTT-4.3.3-8] 5:[MQTT-4.3.3-10] 5:[MQTT-4.3.3-11] 5:[MQTT-4.3.3-12] 3:[MQTT-4.3.3-2]"""
     wire = opened(version)

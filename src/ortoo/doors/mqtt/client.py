@@ -102,6 +102,11 @@ class Client:
         return len(self._tasks) >= _TASKS_MAX or self.line.bytes > _LINE_BYTES_MAX or self.subscriptions.is_crowded
 
     @property
+    def is_calm(self) -> bool:
+        """Nothing that it asked for is under way."""
+        return not self._tasks and not self.line.bytes and self.session.is_calm
+
+    @property
     def version(self) -> int:
         return self.session.version
 
@@ -203,7 +208,7 @@ class Client:
             else:
                 _DO[kind](self, action, job)
         turn.end()
-        if self.settling:
+        if self.settling.gathered:
             assert self.link is not None
             self.start(self.settling.settle(self.link))
         if job:
@@ -222,7 +227,7 @@ class Client:
         self.services.meters.dropped += 1
         if isinstance(action.ref, str):
             found = self.queues.holding(action.ref)
-            run = None if found is None else found.release(action.ref)
+            run = None if found is None else found.source.take(action.ref)
         elif self.inbox is not None:
             run = self.inbox.ack(action.ref)
         else:

@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._address: str | None = None
         self._certificate: PeerCertificate | None = None
         self._visit: Visit | None = None
+        self._is_limited = False  # each read counts as a request
         self._is_guest = False  # of another door
         self._rest = b""  # of what was read: fed in later turns
         self._is_due = False  # that will happen
@@ -84,13 +85,13 @@ class Connection(asyncio.Protocol):
         """`visit`: of a connection that another door has let in, and looks after."""
         self._channel, self._address, self._certificate = channel, address, certificate
         self._door.begun(self)
-        self._visit, self._is_guest = visit, visit is not None
-        if visit is not None:
-            return
+        self._is_guest = visit is not None
         try:
-            self._visit = self.services.gate.enter(address)
+            self._visit = visit = self.services.gate.enter(address) if visit is None else visit
         except OrtooError:
             channel.abort()  # the gate has logged it; before a CONNECT there is no way to say so
+        else:
+            self._is_limited = visit.is_limited
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closed = True
@@ -102,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._unsent = 0
         if self._visit is not None and not self._is_guest:
             self._visit.leave()
-        self._visit = None
+        self._visit, self._is_limited = None, False
         self._door.ended(self)
 
     def data_received(self, data: bytes) -> None:
@@ -127,8 +128,9 @@ class Connection(asyncio.Protocol):
     def _feed(self, data: bytes) -> None:
         packets = self._decoder.feed(data)
         error = self._decoder.error
-        if self._visit is not None and packets:
+        if self._is_limited and packets:
             try:
+                assert self._visit is not None
                 self._visit.ask()
             except RateLimitedError as refusal:
                 self.session.disconnect(Code.MESSAGE_RATE_TOO_HIGH, str(refusal), self.services.now())
@@ -137,7 +139,7 @@ class Connection(asyncio.Protocol):
         if packets or error is not None:
             self.session.receive(packets, error, self.services.now())
             self.pump()
-            if self.client is not None and self.client.queues:
+            if self.client is not None and self.client.queues.by_filter:
                 self.client.queues.wake()  # what the client has answered makes room for more
         else:
             self.regulate()
@@ -219,6 +221,8 @@ class Connection(asyncio.Protocol):
     def regulate(self) -> None:
         if self._is_closed or self._channel.is_closing():
             return
+        if self._is_calm:  # as mostly
+            return
         must_wait = self._must_wait()
         held = self._decoder.held + len(self._rest)
         if held != self._held:
@@ -230,6 +234,21 @@ class Connection(asyncio.Protocol):
         if self._rest and not must_wait and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._feed_more)
+
+    @property
+    def _is_calm(self) -> bool:
+        """It reads, and nothing is under way that could be a reason not to."""
+        client = self.client
+        return (
+            self._is_reading
+            and not self._is_slow
+            and not self._rest
+            and not self._held
+            and not self._decoder.held
+            and client is not None
+            and client.is_calm
+            and not client.namespace.is_crowded
+        )
 
     def _must_wait(self) -> bool:
         if self.session.is_busy:
@@ -266,7 +285,7 @@ class Connection(asyncio.Protocol):
         if client.link is not None and not client.link.is_valid:
             self.session.disconnect(Code.NOT_AUTHORIZED, "the token has expired or was revoked", now)
             self.pump()
-        elif client.queues:
+        elif client.queues.by_filter:
             client.start(client.queues.tick())
 
     # -- admission

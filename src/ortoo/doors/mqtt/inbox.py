@@ -14,7 +14,7 @@ from ortoo.model.replies import LeasedRun
 from .rules.messages import Delivery
 from .rules.state import Ref
 from .services import Services
-from .source import Source, run_of
+from .source import Source
 from .storage import INBOX_GROUP, from_inbox_value
 
 _COUNT_SECONDS: Final = 1.0
@@ -86,11 +86,10 @@ class Inbox:
 
     def ack(self, ref: Ref) -> Run | None:
         """What settles it; None where that was done, or is not known here."""
-        held = None if self._source is None else self._source.take(ref)
-        if held is None:
-            return None
-        self.backlog -= 1
-        return run_of(held)
+        run = None if self._source is None else self._source.take(ref)
+        if run is not None:
+            self.backlog -= 1
+        return run
 
     async def close(self) -> None:
         """Nobody is connected any more."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from ortoo.model.batch import build_outgoing
+from ortoo.model.batch import build_outgoing, to_outgoing
 from ortoo.model.commands import Publish, Run
 from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.names import TopicName
@@ -30,6 +32,7 @@ _JOBS_AT_ONCE: Final = 1_000
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0  # before a session that could not be saved is tried again
 
 Done = Callable[[Exception | None], None]
+TellAll = Callable[[list[int], Exception | None], None]  # the same, with the tickets of those that it is about
 Prepare = Callable[[list[Publish], list[Publish]], Awaitable[list[Publish]]]
 
 
@@ -80,6 +83,10 @@ class Part:
     def __bool__(self) -> bool:
         return bool(self.items or self.captured) or self.retained is not None
 
+    def __len__(self) -> int:
+        """Messages that one commit has to take."""
+        return len(self.items)
+
     def put(self, item: Item) -> None:
         self.items.append(item)
         self.size += len(item.value)
@@ -110,6 +117,48 @@ class Part:
             self.stored(error)
         if self.told is not None:
             self.told(error)
+
+    def singly(self) -> list[Part]:
+        """One for each PUBLISH."""
+        return [self]
+
+
+class PlainPart(Part):
+    """PUBLISHes to one queue that came one after the other and have nothing but payloads."""
+
+    __slots__ = ("_tell", "_tickets", "payloads", "shown", "topic")
+
+    def __init__(self, topic: TopicName, shown: str, tell: TellAll) -> None:
+        """`shown`: the name that they were published to."""
+        super().__init__()
+        self.topic = topic
+        self.shown = shown
+        self.payloads: list[bytes] = []
+        self._tickets: list[int] = []
+        self._tell = tell
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def add(self, value: bytes, ticket: int) -> None:
+        self.payloads.append(value)
+        self._tickets.append(ticket)
+        self.size += len(value)
+
+    def done(self, error: Exception | None) -> None:
+        self._tell(self._tickets, error)
+
+    def singly(self) -> list[Part]:
+        parts: list[Part] = []
+        for value, ticket in zip(self.payloads, self._tickets, strict=True):
+            part = Part()
+            part.put(Item(self.topic, value))
+            part.told = partial(self._tell, [ticket])
+            parts.append(part)
+        return parts
 
 
 class Job:
@@ -166,18 +215,30 @@ class Line:
     async def _run(self) -> None:
         try:
             while self._jobs:
-                jobs, self._jobs = self._jobs[:_JOBS_AT_ONCE], self._jobs[_JOBS_AT_ONCE:]
+                jobs = self._next_jobs()
                 await self._commit(jobs)
                 self._after()
                 self.bytes -= sum(part.size for job in jobs for part in job.parts)
         finally:
             self._task = None
 
+    def _next_jobs(self) -> list[Job]:
+        """As many as one commit takes; at least one."""
+        taken = messages = size = 0
+        for job in self._jobs[:_JOBS_AT_ONCE]:
+            messages += sum(map(len, job.parts))
+            size += sum(part.size for part in job.parts)
+            if taken and (messages > _AT_ONCE or size > _BYTES_AT_ONCE):
+                break
+            taken += 1
+        jobs, self._jobs = self._jobs[:taken], self._jobs[taken:]
+        return jobs
+
     async def _commit(self, jobs: list[Job]) -> None:
         parts = [part for job in jobs for part in job.parts]
         record = next((job.record for job in reversed(jobs) if job.record is not None), None)
         acks = merge_runs([run for job in jobs for run in job.acks])
-        if sum(len(part.items) for part in parts) > _AT_ONCE or sum(part.size for part in parts) > _BYTES_AT_ONCE:
+        if sum(map(len, parts)) > _AT_ONCE or sum(part.size for part in parts) > _BYTES_AT_ONCE:
             await self._one_by_one(jobs)
             return
         try:
@@ -204,7 +265,7 @@ class Line:
         """What is not taken yet, or was refused, does not count as received in the record that goes with what is."""
         await self._storage.ack(merge_runs(job.acks))
         missing = {part.packet_id for part in job.parts if part.packet_id}
-        for part in job.parts:
+        for part in chain.from_iterable(some.singly() for some in job.parts):
             missing.discard(part.packet_id)
             record = None
             if part.packet_id and job.record is not None:
@@ -248,7 +309,7 @@ class Line:
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
     async def _write(self, parts: list[Part], acks: list[Run], record: Publish | None) -> None:
-        publishes = to_publishes([item for part in parts for item in part.items])
+        publishes = _to_publishes(parts)
         captured = to_publishes([item for part in parts for item in part.captured])
         if publishes or captured:
             publishes = await self._prepare(publishes, captured)
@@ -279,6 +340,16 @@ def _pieces(part: Part) -> list[Part]:
         size += len(item.value)
     part.items = piece.items
     return [*pieces, part]
+
+
+def _to_publishes(parts: list[Part]) -> list[Publish]:
+    plain = [part for part in parts if isinstance(part, PlainPart)]
+    if len(plain) < len(parts):
+        return to_publishes([item for part in parts for one in part.singly() for item in one.items])
+    values: dict[TopicName, list[bytes]] = {}
+    for part in plain:
+        values.setdefault(part.topic, []).extend(part.payloads)
+    return [Publish(topic, to_outgoing(some)) for topic, some in values.items()]
 
 
 def to_publishes(items: list[Item]) -> list[Publish]:

@@ -19,7 +19,7 @@ from ortoo.model.errors import ForbiddenError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
 
 from .client import Client
-from .line import Job, Line, Part
+from .line import Job, Line, Part, PlainPart
 from .queues.admin import Administration
 from .queues.captures import Capture
 from .queues.messages import to_item
@@ -36,7 +36,7 @@ from .services import Services
 from .storage import Captured, capture_of, retained_of
 from .turn import Turn
 from .wire.codes import V5
-from .wire.properties import Kind, parse
+from .wire.properties import NONE, Kind, parse
 from .wire.topics import parse_filter
 
 _log = logging.getLogger("ortoo.mqtt")
@@ -91,6 +91,8 @@ class Namespace:
         session, ticket, topic = client.session, action.ticket, action.topic
         try:
             if topic[0] == "$":
+                if action.publish.properties is NONE and self._join(client, action, job):
+                    return
                 part = self._special(client, action, turn)
                 if part is None:
                     return
@@ -116,6 +118,20 @@ class Namespace:
             self._spare = part
             if ticket:
                 session.settled(ticket)
+
+    def _join(self, client: Client, action: Incoming, job: Job) -> bool:
+        """Whether it is one of those that are put into a queue together: nothing but a payload, like the one before it."""
+        topic, publish = action.topic, action.publish
+        last = job.parts[-1] if job.parts else None
+        if type(last) is not PlainPart or last.shown != topic:
+            if publish.qos == 2 or not topic.startswith(PREFIX) or (queue := parse_topic(topic)).control is not None:
+                return False
+            last = PlainPart(TopicName(self.name, queue.name), topic, partial(_tell_all, client.session))
+            job.parts.append(last)
+        elif publish.qos == 2:
+            return False
+        last.add(publish.payload, action.ticket)
+        return True
 
     def _special(self, client: Client, action: Incoming, turn: Turn) -> Part | None:
         """What is no ordinary topic. None where the answer comes later."""
@@ -348,6 +364,15 @@ def _tell(session: Session, ticket: int, error: Exception | None) -> None:
         session.settled(ticket)
     else:
         session.settled(ticket, code_of(error), str(error))
+
+
+def _tell_all(session: Session, tickets: list[int], error: Exception | None) -> None:
+    if error is None:
+        session.all_settled(tickets)
+        return
+    for ticket in tickets:
+        if ticket:  # else nobody asked
+            _tell(session, ticket, error)
 
 
 def _tell_nobody(error: Exception | None) -> None:

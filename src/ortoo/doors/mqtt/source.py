@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -18,9 +19,8 @@ from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model import limits
 from ortoo.model.commands import Extend, Lease, Leave, Run
 from ortoo.model.errors import NotFoundError, OrtooError
-from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
-from ortoo.model.replies import LeasedRun
-from ortoo.model.runs import merge_runs
+from ortoo.model.names import TopicName
+from ortoo.model.replies import LeasedRun, Taken
 
 from .rules.messages import Delivery
 from .rules.state import Ref
@@ -31,15 +31,18 @@ _AT_ONCE: Final = 500  # messages of one lease
 _PAUSE_SECONDS: Final = 1.0  # after an error that may pass
 
 
-class Held(NamedTuple):
-    """A lease of one message."""
+class Lot:
+    """What one lease took of one partition."""
 
-    topic: TopicId
-    group: GroupId
-    lease: LeaseId
-    partition: int
-    offset: int
-    until: float  # when it ends, if nobody extends it
+    __slots__ = ("_place", "until")
+
+    def __init__(self, taken: Taken, until: float) -> None:
+        self._place = (taken.topic_id, taken.group_id, taken.lease, taken.partition)
+        self.until = until  # when the lease ends, if nobody extends it
+
+    def run(self, offsets: list[int]) -> Run:
+        """What settles these of it."""
+        return Run(*self._place, offsets)
 
 
 class Source:
@@ -60,7 +63,7 @@ class Source:
         assert lease.topic is not None
         self.topic = TopicName(lease.namespace, lease.topic)
         self.group = lease.group
-        self.held: dict[Ref, Held] = {}  # by what `id_of` makes of their references
+        self.held: dict[Ref, Lot] = {}  # by what `id_of` makes of their references
         self._link = link
         self._lease = msgspec.structs.replace(lease, wait_ms=0 if is_told else limits.WAIT_MS_MAX)
         self._credit = credit
@@ -92,19 +95,39 @@ class Source:
     def holds(self, ref: Ref) -> bool:
         return (ref if self._id_of is None else self._id_of(ref)) in self.held
 
-    def take(self, ref: Ref) -> Held | None:
-        """It is being settled: there is room for another."""
-        held = self.held.pop(ref if self._id_of is None else self._id_of(ref), None)
-        if held is not None:
-            self._wake.set()
-        return held
+    def take(self, ref: Ref) -> Run | None:
+        """What settles it; there is room for another. None where it is not held."""
+        one = ref if self._id_of is None else self._id_of(ref)
+        lot = self.held.pop(one, None)
+        if lot is None:
+            return None
+        self._wake.set()
+        return lot.run([offset_of(one)])
+
+    def take_all(self, ids: Iterable[Ref]) -> tuple[list[Run], list[Ref]]:
+        """What settles those that are held, and those that are not."""
+        found: dict[Lot, list[int]] = {}
+        others: list[Ref] = []
+        pop = self.held.pop
+        for one in ids:
+            lot = pop(one, None)
+            if lot is None:
+                others.append(one)
+            else:
+                found.setdefault(lot, []).append(offset_of(one))
+        self._wake.set()
+        return [lot.run(offsets) for lot, offsets in found.items()], others
 
     async def extend(self) -> None:
         """The client is there, though it has not answered."""
-        runs = merge_runs(run_of(held) for held in self.held.values())
-        if runs:
-            until = monotonic() + self.lease_seconds
-            self.held = {ref: held._replace(until=until) for ref, held in self.held.items()}
+        lots: dict[Lot, list[int]] = {}
+        for one, lot in self.held.items():
+            lots.setdefault(lot, []).append(offset_of(one))
+        if lots:
+            runs, until = [], monotonic() + self.lease_seconds
+            for lot, offsets in lots.items():
+                runs.append(lot.run(offsets))
+                lot.until = until
             try:
                 await self._link.call(Extend(runs, self._lease.lease_ms))
             except OrtooError as error:  # they run out, and the messages come again
@@ -113,7 +136,7 @@ class Source:
     def prune(self) -> None:
         """Forgets leases that have run out: there is room for others."""
         now = monotonic()
-        over = [ref for ref, held in self.held.items() if held.until < now]
+        over = [ref for ref, lot in self.held.items() if lot.until < now]
         for ref in over:
             del self.held[ref]
         if over:
@@ -163,16 +186,15 @@ class Source:
         known: list[Ref] = []
         until = monotonic() + self.lease_seconds
         for run in runs:
-            taken, refs = run.taken, self._to_refs(run)
-            ids = refs if self._id_of is None else list(map(self._id_of, refs))
-            place = (taken.topic_id, taken.group_id, taken.lease, taken.partition)
-            for one, offset in zip(ids, run.columns.offsets, strict=True):
-                self.held[one] = Held(*place, offset, until)
+            refs = self._to_refs(run)
+            ids = refs if self._id_of is None else map(self._id_of, refs)
+            self.held.update(zip(ids, repeat(Lot(run.taken, until))))
             deliveries += self._to_deliveries(run, refs)
             known += refs
         self._deliver(deliveries)
         return known
 
 
-def run_of(held: Held) -> Run:
-    return Run(held.topic, held.group, held.lease, held.partition, [held.offset])
+def offset_of(one: Ref) -> int:
+    """An offset itself, or the last part of a message id."""
+    return one if type(one) is int else int(one.rpartition(".")[2])  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ from ortoo.doors.mqtt.refusals import code_of
 from ortoo.doors.mqtt.rules.messages import Delivery
 from ortoo.doors.mqtt.rules.state import Ref, Subscribed
 from ortoo.doors.mqtt.services import Services
-from ortoo.doors.mqtt.source import Held, Source, run_of
+from ortoo.doors.mqtt.source import Source
 from ortoo.doors.mqtt.storage import hash_of
 from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code
 from ortoo.doors.mqtt.wire.topics import parse_filter
@@ -110,15 +110,6 @@ class QueueSubscription:
         self._renderer.expect(again)
         self.source.start(again, self._client.forget)
 
-    def take_message(self, message_id: str) -> Held | None:
-        """It is being settled."""
-        return self.source.take(message_id)
-
-    def release(self, ref: Ref) -> Run | None:
-        """What ends the lease of a message that could not be delivered."""
-        held = self.source.take(ref)
-        return None if held is None else run_of(held)
-
     def _credit(self) -> int:
         return min(self._client.credit, _UNSETTLED_MAX - len(self.source.held))
 
@@ -136,31 +127,31 @@ class QueueSubscription:
 class QueueSubscriptions:
     def __init__(self, client: Consumer) -> None:
         self._client = client
-        self._by_filter: dict[str, QueueSubscription] = {}
+        self.by_filter: dict[str, QueueSubscription] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._by_filter)
-
-    def holder(self, topic: TopicName, group: str | None, message_id: str) -> QueueSubscription | None:
-        """Which of them has this message; of any group where none is named."""
-        for each in self._by_filter.values():
-            if each.topic == topic and group in (None, each.group) and message_id in each.source.held:
-                return each
-        return None
+    def take(self, topic: TopicName, group: str | None, ids: Iterable[Ref]) -> tuple[list[Run], list[Ref]]:
+        """What settles those of these messages that they hold, of any group where none is named; and the others."""
+        runs: list[Run] = []
+        others = list(ids)
+        for each in self.by_filter.values():
+            if others and each.topic == topic and group in (None, each.group):
+                some, others = each.source.take_all(others)
+                runs += some
+        return runs, others
 
     def group_for(self, topic: TopicName) -> str:
         """Of whoever settles messages of this queue that it does not hold."""
-        found = next((each for each in self._by_filter.values() if each.topic == topic), None)
+        found = next((each for each in self.by_filter.values() if each.topic == topic), None)
         return default_group(self._client.id) if found is None else found.group
 
     def holding(self, ref: Ref) -> QueueSubscription | None:
-        return next((each for each in self._by_filter.values() if each.source.holds(ref)), None)
+        return next((each for each in self.by_filter.values() if each.source.holds(ref)), None)
 
     async def subscribe(self, filter: QueueFilter, subscribed: Subscribed) -> int:
         """The QoS that is granted, or why it is not."""
         if subscribed.options.qos == 0:
             return Code.IMPLEMENTATION_SPECIFIC  # messages that nobody answers for would be lost
-        known = self._by_filter.get(subscribed.options.filter)
+        known = self.by_filter.get(subscribed.options.filter)
         if known is not None and known.is_same(filter, subscribed):
             return subscribed.options.qos
         try:
@@ -193,15 +184,15 @@ class QueueSubscriptions:
 
     def _consumer(self, text: str) -> str:
         """Each subscription is a consumer of its own: what ends with one is not the other's."""
-        others = [other for other in self._by_filter if other != text]
+        others = [other for other in self.by_filter if other != text]
         name = consumer_name(self._client.id)
         return name if not others else f"{name[: limits.NAME_BYTES_MAX - 9]}-{hash_of(text)[:8]}"
 
     async def _replace(self, text: str, made: QueueSubscription) -> None:
-        old = self._by_filter.pop(text, None)
+        old = self.by_filter.pop(text, None)
         if old is not None:
             await old.source.stop()
-        self._by_filter[text] = made
+        self.by_filter[text] = made
 
     async def resume(self, subscriptions: Iterable[Subscribed], again: Sequence[Ref]) -> None:
         """Those of a session that was kept. What was under way comes again where it can still be had."""
@@ -223,12 +214,12 @@ class QueueSubscriptions:
             self._client.forget(ref)
 
     async def unsubscribe(self, text: str) -> None:
-        found = self._by_filter.pop(text, None)
+        found = self.by_filter.pop(text, None)
         if found is not None:
             await found.source.stop()
 
     def wake(self) -> None:
-        for each in self._by_filter.values():
+        for each in self.by_filter.values():
             each.source.wake()
 
     def answered(self, ref: Ref, reason: int, job: Job) -> Settle | None:
@@ -237,19 +228,19 @@ class QueueSubscriptions:
         if found is None or not found.is_settled_by_puback:
             self.wake()
             return None
-        held = found.source.take(ref)
-        assert held is not None
+        run = found.source.take(ref)
+        assert run is not None
         if reason >= FAILURE:
-            return Settle("reject", [run_of(held)], f"the client refused it with 0x{reason:02x}")
-        job.acks.append(run_of(held))
+            return Settle("reject", [run], f"the client refused it with 0x{reason:02x}")
+        job.acks.append(run)
         return None
 
     async def tick(self) -> None:
-        for each in list(self._by_filter.values()):
+        for each in list(self.by_filter.values()):
             await each.tick()
 
     async def close(self) -> None:
-        subscriptions, self._by_filter = list(self._by_filter.values()), {}
+        subscriptions, self.by_filter = list(self.by_filter.values()), {}
         await asyncio.gather(*(each.source.stop() for each in subscriptions))
 
 

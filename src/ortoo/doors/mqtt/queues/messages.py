@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -158,6 +159,8 @@ class Renderer:
 
     def deliveries(self, run: LeasedRun, refs: list[Ref]) -> list[Delivery]:
         taken, columns = run.taken, run.columns
+        if columns.headers is None and not taken.attempts:
+            return self._plain(run, refs)
         before, attempts = f"{taken.topic_id}.{taken.partition}.", taken.attempts
         headers = columns.headers
         found = []
@@ -174,6 +177,19 @@ class Renderer:
             message = Message(topic or str(taken.topic), columns.values[row], self._qos, False, raw)
             found.append(Delivery(message, self._qos, refs[row] if self._is_named else UNNAMED, False, self._ids))
         return found
+
+    def _plain(self, run: LeasedRun, refs: list[Ref]) -> list[Delivery]:
+        """Messages that have nothing but a value, and come for the first time."""
+        taken, columns, qos, ids = run.taken, run.columns, self._qos, self._ids
+        topic, before = self._shown or str(taken.topic), f"{taken.topic_id}.{taken.partition}."
+        numbers = "\n".join([f"{before}{offset}" for offset in columns.offsets]).encode().split(b"\n")
+        heads = {length: _MESSAGE_ID + length.to_bytes(2, "big") for length in set(map(len, numbers))}
+        return [
+            Delivery(Message(topic, value, qos, False, heads[len(number)] + number), qos, ref, False, ids)
+            for number, value, ref in zip(
+                numbers, columns.values, refs if self._is_named else repeat(UNNAMED), strict=False
+            )
+        ]
 
 
 def to_raw(headers: dict[str, str]) -> bytes:

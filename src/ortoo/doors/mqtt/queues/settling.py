@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ortoo.broker.authorized import AuthorizedLink
-from ortoo.doors.mqtt.source import run_of
 from ortoo.doors.mqtt.wire.properties import Properties
 from ortoo.doors.times import parse_duration
 from ortoo.model.commands import Outcome, Run, Settle, SettleById
@@ -40,10 +39,7 @@ class _Kind(NamedTuple):
 class Settling:
     def __init__(self, queues: QueueSubscriptions) -> None:
         self._queues = queues
-        self._gathered: dict[_Kind, list[tuple[list[str], Done]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._gathered)
+        self.gathered: dict[_Kind, list[tuple[list[str], Done]]] = {}  # that is to be settled
 
     def add(self, topic: TopicName, control: Control, properties: Properties, done: Done) -> None:
         """InvalidError says what is wrong with it. `done` is told when it is settled, or why not."""
@@ -56,28 +52,21 @@ class Settling:
         if outcome == "nack":  # again at once, unless a pause is asked for
             delay = round(parse_duration("delay", user.get("delay", "0")) * 1000)
         kind = _Kind(outcome, topic, user.get(GROUP), user.get("reason"), delay)
-        self._gathered.setdefault(kind, []).append((ids, done))
+        self.gathered.setdefault(kind, []).append((ids, done))
 
     async def settle(self, link: AuthorizedLink) -> None:
-        gathered, self._gathered = self._gathered, {}
+        gathered, self.gathered = self.gathered, {}
         for kind, asked in gathered.items():
             await self._settle(link, kind, asked)
 
     async def _settle(self, link: AuthorizedLink, kind: _Kind, asked: list[tuple[list[str], Done]]) -> None:
-        runs: list[Run] = []
-        unknown: list[str] = []
-        for ids, _ in asked:
-            for one in ids:
-                subscription = self._queues.holder(kind.topic, kind.group, one)
-                held = None if subscription is None else subscription.take_message(one)
-                if held is None:
-                    unknown.append(one)
-                else:
-                    runs.append(run_of(held))
+        wanted = [one for ids, _ in asked for one in ids]
+        runs, others = self._queues.take(kind.topic, kind.group, wanted)
+        unknown = list(map(str, others))
         lost: set[str] = set()
         try:
             if runs:
-                lost |= await _by_lease(link, kind, merge_runs(runs))
+                lost |= await _by_lease(link, kind, merge_runs(runs))  # of one partition, a lease may take twice
             if unknown:
                 lost |= await _by_id(link, kind, kind.group or self._queues.group_for(kind.topic), unknown)
         except InvalidError as error:  # one that is no id at all

@@ -9,6 +9,7 @@ A QoS 2 message is routed when it comes first; until it is released its identifi
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from ortoo.doors.mqtt.wire.codes import FAILURE, PUBACK_CODES, V5, Code, MqttError, protocol_error
 from ortoo.doors.mqtt.wire.encoding import encode
@@ -43,6 +44,11 @@ class Inbound:
     def is_full(self) -> bool:
         """As many wait for their answers as may."""
         return self._open_qos_1 + len(self._open_qos_2) >= self._terms.receive_maximum
+
+    @property
+    def is_calm(self) -> bool:
+        """None waits for its answer."""
+        return not self._answers and not self._open_qos_2
 
     def publish(self, packet: Publish) -> None:
         topic = packet.topic
@@ -91,6 +97,26 @@ class Inbound:
                 self._state.received.discard(answer >> 2)
                 self._output.changed()
         self._flush()
+
+    def all_settled(self, tickets: Sequence[int]) -> None:
+        """The same of many that are safe; 0 stands for what has no answer."""
+        asked = [ticket for ticket in tickets if ticket]
+        count, answers = len(asked), self._answers
+        are_next = count > 1 and asked[0] == self._first and asked[-1] - asked[0] == count - 1
+        some = [answers[place] for place in range(count)] if are_next else []
+        if are_next and all(answer & 1 for answer in some):  # as mostly
+            for _ in some:
+                answers.popleft()
+            self._first += count
+            self._open_qos_1 -= count
+            packets = bytearray(b"\x40\x02\0\0" * count)
+            packets[2::4] = bytes([answer >> 10 for answer in some])
+            packets[3::4] = bytes([answer >> 2 & 0xFF for answer in some])
+            self._output.send(bytes(packets))
+            self._flush()
+            return
+        for ticket in asked:
+            self.settled(ticket)
 
     def release(self, packet: Pubrel) -> None:
         packet_id, reason = packet.packet_id, 0

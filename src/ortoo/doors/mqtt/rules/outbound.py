@@ -46,7 +46,7 @@ class Outbound:
         self._version = agreement.version
         self._bytes_max = agreement.packet_bytes_max
         self._aliases: dict[str, int] = {}
-        self._queue: deque[Delivery] = deque()
+        self.queue: deque[Delivery] = deque()  # what waits for room
         self._queue_bytes = 0
         self._is_plain = not (agreement.version == V5 and agreement.aliases_out) and agreement.packet_bytes_max is None
         self._ids = {flight.ref: packet_id for packet_id, flight in state.in_flight.items()}
@@ -56,7 +56,7 @@ class Outbound:
     @property
     def credit(self) -> int:
         """Deliveries of QoS 1 and 2 that would be sent at once."""
-        if self._queue or self._awaited:
+        if self.queue or self._awaited:
             return 0
         return max(0, self._agreement.receive_maximum - len(self._state.in_flight))
 
@@ -73,7 +73,7 @@ class Outbound:
 
     def deliver(self, deliveries: Sequence[Delivery], now: int) -> None:
         in_flight, most = self._state.in_flight, self._agreement.receive_maximum
-        if not self._queue and not self._awaited and len(in_flight) + len(deliveries) <= most:
+        if not self.queue and not self._awaited and len(in_flight) + len(deliveries) <= most:
             self._send_all(deliveries, now)
             return
         for delivery in deliveries:
@@ -81,10 +81,10 @@ class Outbound:
                 self._send(delivery, 0, False, now)
             elif delivery.ref != UNNAMED and delivery.ref in self._ids:
                 self._deliver_again(delivery, now)
-            elif len(in_flight) < most and not self._queue and not self._awaited:
+            elif len(in_flight) < most and not self.queue and not self._awaited:
                 self._begin(delivery, now)
             elif self._has_room(delivery):
-                self._queue.append(delivery)
+                self.queue.append(delivery)
                 self._queue_bytes += len(delivery.message.payload)
             else:
                 self._output.act(Dropped(delivery.ref, Code.QUOTA_EXCEEDED))
@@ -134,7 +134,7 @@ class Outbound:
         if type(packet) is Puback and flight is not None and flight.stage is Stage.PUBACK and not self._awaited:
             self._output.act(Acked(flight.ref, packet.reason))
             del self._state.in_flight[packet_id], self._ids[flight.ref]
-            if self._queue:
+            if self.queue:
                 self._drain(now)
             return
         if flight is None:
@@ -159,17 +159,16 @@ class Outbound:
 
     def drain(self, now: int) -> None:
         """What waits, as far as the client has made room for it."""
-        if self._queue:
-            self._drain(now)
+        self._drain(now)
 
     def close(self) -> None:
         """What waits for its turn goes back, and what is nowhere else is not sent again."""
         in_flight = self._state.in_flight
         for packet_id in [number for number, flight in in_flight.items() if flight is _UNNAMED_PUBACK]:
             del in_flight[packet_id]
-        if self._queue:
-            self._output.act(Unsent(tuple(delivery.ref for delivery in self._queue if delivery.ref != UNNAMED)))
-            self._queue.clear()
+        if self.queue:
+            self._output.act(Unsent(tuple(delivery.ref for delivery in self.queue if delivery.ref != UNNAMED)))
+            self.queue.clear()
 
     # -- sending
 
@@ -269,15 +268,15 @@ class Outbound:
                 self._send_again(delivery, now)
         if self._awaited:
             return
-        room = min(most - len(in_flight), len(self._queue))
+        room = min(most - len(in_flight), len(self.queue))
         if room > 0:
-            some = [self._queue.popleft() for _ in range(room)]
+            some = [self.queue.popleft() for _ in range(room)]
             self._queue_bytes -= sum(len(delivery.message.payload) for delivery in some)
             self._send_all(some, now)
 
     def _has_room(self, delivery: Delivery) -> bool:
         size = self._queue_bytes + len(delivery.message.payload)
-        return len(self._queue) < self._terms.queue_max and (not self._queue or size <= self._terms.queue_bytes_max)
+        return len(self.queue) < self._terms.queue_max and (not self.queue or size <= self._terms.queue_bytes_max)
 
     def _next_id(self) -> int:
         """The window is smaller than the number of identifiers, so that one is free."""

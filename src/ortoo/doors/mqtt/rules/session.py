@@ -41,7 +41,11 @@ class Session:
         self.phase = Phase.WAITING
         self.state: SessionState | None = None  # once it was accepted
         self._terms = terms
-        self._output = Output()
+        self._output = output = Output()
+        self.take = output.take  # what is to be written, in one write
+        self.take_actions = (
+            output.take_actions
+        )  # what is to be done, in this order; what is taken together is committed together
         self._connect: p.Connect = None  # type: ignore[assignment]  # until it came
         self._agreement: Agreement = None  # type: ignore[assignment]  # until it was accepted, as are these
         self._inbound: Inbound = None  # type: ignore[assignment]
@@ -52,15 +56,7 @@ class Session:
         self._heard = now
         self.now = now
 
-    # -- what the door takes
-
-    def take(self) -> bytes:
-        """What is to be written, in one write."""
-        return self._output.take()
-
-    def take_actions(self) -> list[a.Action]:
-        """What is to be done, in this order. What is taken together is committed together."""
-        return self._output.take_actions()
+    # -- what the door asks
 
     @property
     def version(self) -> int:
@@ -72,6 +68,11 @@ class Session:
         if self.phase is Phase.OPEN:
             return self._inbound.is_full or self._subscribing.is_busy
         return self.phase is Phase.ADMITTING
+
+    @property
+    def is_calm(self) -> bool:
+        """Nothing that the client has asked for is under way."""
+        return self.phase is Phase.OPEN and self._inbound.is_calm and not self._subscribing.asked
 
     @property
     def credit(self) -> int:
@@ -99,7 +100,6 @@ class Session:
             self._early_error = error
             return
         try:
-            handlers = _TABLE[self.phase]
             is_open = self.phase is Phase.OPEN
             for place, packet in enumerate(packets):
                 kind = type(packet)
@@ -109,7 +109,7 @@ class Session:
                 if is_open and kind is p.Puback:
                     self._outbound.answered(packet, now)  # type: ignore[arg-type]
                     continue
-                handle = handlers.get(kind)
+                handle = _TABLE[self.phase].get(kind)
                 if handle is None:
                     raise protocol_error(f"{packet.kind.name} may not come now")
                 handle(self, packet)
@@ -117,7 +117,7 @@ class Session:
                     if self._is_in(Phase.ADMITTING):
                         self._early, self._early_error = list(packets[place + 1 :]), error
                     return
-            if is_open:
+            if is_open and self._outbound.queue:
                 self._outbound.drain(now)
             if error is not None:
                 raise error
@@ -160,6 +160,13 @@ class Session:
         """What was published under this ticket is safe, or was refused. Also when the connection is gone."""
         try:
             self._inbound.settled(ticket, reason, text)
+        except MqttError as error:
+            self._fail(error)
+
+    def all_settled(self, tickets: Sequence[int]) -> None:
+        """All of these are safe; 0 is the ticket of those that are not answered."""
+        try:
+            self._inbound.all_settled(tickets)
         except MqttError as error:
             self._fail(error)
 

@@ -26,19 +26,19 @@ class Subscribing:
         self._bytes_max = agreement.packet_bytes_max
         self._terms = terms
         self._output = output
-        self._asked: dict[int, tuple[Subscribed | None, ...]] = {}  # by packet identifier; None where there is no room
+        self.asked: dict[int, tuple[Subscribed | None, ...]] = {}  # by packet identifier; None where there is no room
         self._later: list[Subscribe | Unsubscribe] = []  # came behind these, from the first UNSUBSCRIBE on
 
     @property
     def is_busy(self) -> bool:
         """Too many wait for the door."""
-        return len(self._asked) + len(self._later) >= _ASKED_MAX
+        return len(self.asked) + len(self._later) >= _ASKED_MAX
 
     def subscribe(self, packet: Subscribe) -> None:
         if self._later:
             self._later.append(packet)
             return
-        if packet.packet_id in self._asked:
+        if packet.packet_id in self.asked:
             raise protocol_error(f"the packet identifier {packet.packet_id} is in use")
         ids = packet.properties.subscription_ids
         number = ids[0] if ids else None
@@ -53,7 +53,7 @@ class Subscribing:
             is_too_much = known > self._terms.subscriptions_max or levels > self._terms.levels_max
             is_too_much = is_too_much or size > self._terms.filter_bytes_max
             asked.append(None if is_too_much else Subscribed(options, number, user))
-        self._asked[packet.packet_id] = tuple(asked)
+        self.asked[packet.packet_id] = tuple(asked)
         granted = tuple(one for one in asked if one is not None)
         if granted:
             self._output.act(a.Subscribe(packet.packet_id, granted))
@@ -62,7 +62,7 @@ class Subscribing:
 
     def subscribed(self, packet_id: int, reasons: Sequence[int]) -> None:
         """One reason for each that the door was asked for."""
-        asked = self._asked.pop(packet_id)
+        asked = self.asked.pop(packet_id)
         answers, given = [], iter(reasons)
         retained: list[Subscribed] = []
         for one in asked:
@@ -79,13 +79,13 @@ class Subscribing:
         self._send(Suback(packet_id, tuple(answers)))
         for granted in retained:
             self._output.act(a.SendRetained(granted))
-        if not self._asked:
+        if not self.asked:
             later, self._later = self._later, []
             for packet in later:
                 self.unsubscribe(packet) if isinstance(packet, Unsubscribe) else self.subscribe(packet)
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
-        if self._asked or self._later:  # it may be about one of these
+        if self.asked or self._later:  # it may be about one of these
             self._later.append(packet)
             return
         reasons, gone = [], []

@@ -107,8 +107,24 @@ class _Property(msgspec.Struct, frozen=True):
     kinds: frozenset[Kind]
 
 
+# Names of user properties that were checked already: clients use few of them.
+_NAMES: Final[dict[bytes, str]] = {}
+_NAMES_MAX: Final = 1_024
+_NAME_BYTES_MAX: Final = 64
+
+
 def _read_pair(data: bytes, at: int, end: int) -> tuple[tuple[str, str], int]:
-    name, at = read_string(data, at, end)
+    start = at + 2
+    if start > end:
+        raise cut_short()
+    at = start + (data[at] << 8 | data[at + 1])
+    name = _NAMES.get(data[start:at]) if at <= end else None
+    if name is None:
+        name, at = read_string(data, start - 2, end)
+        if at - start <= _NAME_BYTES_MAX:
+            if len(_NAMES) >= _NAMES_MAX:
+                _NAMES.clear()
+            _NAMES[data[start:at]] = name
     value, at = read_string(data, at, end)
     return (name, value), at
 
@@ -292,5 +308,9 @@ def read_properties(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
+_LENGTHS: Final = [varint(length) for length in range(128)]
+
+
 def with_length(raw: bytes) -> bytes:
-    return varint(len(raw)) + raw
+    length = len(raw)
+    return (_LENGTHS[length] if length < 128 else varint(length)) + raw
