@@ -33,6 +33,8 @@ from .wire.packets import Connect
 FEED_BYTES: Final = 64 * 1024  # of what was read, at a time
 FEED_SECONDS: Final = 0.01  # of one turn of the event loop
 CONNECT_BYTES_MAX: Final = 256 * 1024
+_PUBACK: Final = b"\x40\x02"  # and the identifier
+_PUBACK_BYTES: Final = 4
 UNREAD_BYTES_MAX: Final = 1024 * 1024  # that a client has not taken, and is not read from any more
 UNSENT_BYTES_MAX: Final = 16 * 1024 * 1024  # that wait for one client
 UNSENT_BYTES_FREE: Final = 256 * 1024  # the same, when all together are too many
@@ -112,8 +114,21 @@ class Connection(asyncio.Protocol):
         elif len(data) > FEED_BYTES:
             self._rest = data
             self._feed_more()
-        else:
+        elif len(data) != _PUBACK_BYTES or not self._is_acked(data):
             self._feed(data)
+
+    def _is_acked(self, data: bytes) -> bool:
+        """Whether this is the PUBACK of a message that nobody waits to hear of: what a client sends that takes one at a time."""
+        client = self.client
+        if (
+            data[:2] != _PUBACK
+            or client is None
+            or client.queues.by_filter
+            or self._is_limited
+            or self._decoder.is_begun
+        ):
+            return False
+        return self.session.acked(data[2] << 8 | data[3], self.services.now())
 
     def _feed_more(self) -> None:
         """A slice at a time, and not for long: the smallest packet has two bytes."""

@@ -157,6 +157,14 @@ class Outbound:
         self._state.in_flight[packet_id] = InFlight(flight.ref, stage)
         self._output.send_after_save(encode(Pubrel(packet_id), self._version))
 
+    def acked(self, packet_id: int) -> bool:
+        """A PUBACK that came alone: whether that is all there is to do about it."""
+        in_flight = self._state.in_flight
+        if self.queue or in_flight.get(packet_id) is not _UNNAMED_PUBACK:
+            return False
+        del in_flight[packet_id]
+        return True
+
     def drain(self, now: int) -> None:
         """What waits, as far as the client has made room for it."""
         self._drain(now)

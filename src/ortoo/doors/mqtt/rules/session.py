@@ -124,6 +124,13 @@ class Session:
         except MqttError as mistake:
             self._fail(mistake)
 
+    def acked(self, packet_id: int, now: int) -> bool:
+        """A PUBACK that came alone, in short: True where there is nothing more to it than that, else `receive` has to see it."""
+        if self.phase is not Phase.OPEN or not self._outbound.acked(packet_id):
+            return False
+        self.now = self._heard = now
+        return True
+
     def accept(self, client_id: str, previous: SessionState | None, now: int) -> None:
         """`client_id` is the client's, or one made up where it has none. `previous` is what is kept of its last connection,
         which has ended, with all its publishes settled."""

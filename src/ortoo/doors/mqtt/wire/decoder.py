@@ -59,6 +59,11 @@ class Decoder:
         """Bytes of a packet that is not whole yet."""
         return len(self._rest)
 
+    @property
+    def is_begun(self) -> bool:
+        """What comes next is not the beginning of a packet."""
+        return bool(self._rest) or self.error is not None
+
     def feed(self, data: bytes) -> list[p.Packet]:
         """The packets that are whole now. Look at `error` afterwards."""
         if self.error is not None:
