@@ -180,9 +180,13 @@ class AuthorizedLink:
             return False
         return True
 
-    def prepared(self, command: Publish) -> Publish:
+    def named(self, device: str) -> str:
+        """As a publisher: the name that it was let in by, if any, then what it calls itself."""
+        return device if self._publisher is None else f"{self._publisher}/{device}"
+
+    def prepared(self, command: Publish, device: str) -> Publish:
         """What a door publishes for this client together with other things: checked, stamped and paid for."""
-        command = stamped(self.check(command), self._publisher)
+        command = stamped(self.check(command), self.named(device))
         self._throttle.charge(command)
         return command
 

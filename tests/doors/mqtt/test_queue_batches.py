@@ -9,11 +9,11 @@ from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.codes import Code
 from ortoo.doors.mqtt.wire.properties import Properties
 from ortoo.model.commands import START, CreateTopic
-from ortoo.model.names import TopicName
-from ortoo.model.queries import Scan
+from ortoo.model.names import TopicName, parse_message_id
+from ortoo.model.queries import GetTrace, Scan
 from ortoo.model.topic import TopicConfig
 
-from .wired import Wire, join, serving
+from .wired import Wire, id_of, join, serving
 
 
 async def make(broker: Broker, name: str, **settings: Any) -> None:
@@ -90,3 +90,14 @@ async def test_many_more_than_one_commit_takes() -> None:
         info = server.broker.find_topic(TopicName("default", "t"))
         assert info is not None
         assert sum(log.end for log in info.partitions) == 7_000
+
+
+async def test_traces_name_the_client_that_published_and_the_one_that_consumed() -> None:
+    async with serving() as server:
+        publisher, consumer = await join(server, "sensor-1"), await join(server, "worker-1")
+        assert await consumer.subscribe("$queue/t", consumer_group="g") == (1,)
+        await publisher.publish("$queue/t", b"1")
+        [message] = await consumer.messages(1)
+        trace = await server.broker.ask(GetTrace(parse_message_id(id_of(message))))
+        said = {event.what: event.publisher or event.consumer for event in trace.events}
+        assert (said["published"], said["leased"]) == ("mqtt-sensor-1", "mqtt-worker-1")

@@ -21,7 +21,7 @@ from ortoo.model.errors import ForbiddenError, OrtooError
 from .inbox import Inbox
 from .line import Job, Line, Part
 from .queues.admin import Administration
-from .queues.consuming import QueueSubscriptions
+from .queues.consuming import QueueSubscriptions, consumer_name
 from .queues.names import QueueFilter
 from .queues.settling import Settling
 from .record import SessionRecord
@@ -385,7 +385,7 @@ class Client:
         await self.namespace.capture(filter)
 
     async def _prepare(self, publishes: list[Publish], captured: list[Publish]) -> list[Publish]:
-        return await self.services.prepare(publishes, captured, self.link)
+        return await self.services.prepare(publishes, captured, self.link, consumer_name(self.id))
 
 
 _DO: Final[dict[type[msgspec.Struct], Callable[[Client, Any, Job], None]]] = {

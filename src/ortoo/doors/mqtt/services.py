@@ -7,6 +7,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, Protocol
 
+import msgspec
+
 from ortoo.broker.authorized import AuthorizedLink, FoundTopic
 from ortoo.broker.gate import Gate
 from ortoo.model.access import DLQ_SUFFIX, MQTT_NAMESPACE
@@ -95,13 +97,14 @@ class Services:
             )
 
     async def prepare(
-        self, publishes: list[Publish], captured: list[Publish], link: AuthorizedLink | None
+        self, publishes: list[Publish], captured: list[Publish], link: AuthorizedLink | None, device: str | None = None
     ) -> list[Publish]:
         """As far as the client may publish them, with what they need: topics, and inboxes. Without a link, the server does, as it
-        does what queues capture."""
+        does what queues capture. `device`: how the client is named as the publisher."""
         for publish in captured:
             await self.ensure_queue(publish.topic)
-        prepared = list(captured)
+        publisher = None if link is None or device is None else link.named(device)
+        prepared = [msgspec.structs.replace(publish, publisher=publisher) for publish in captured]
         for publish in publishes:
             topic = publish.topic
             if topic.namespace == MQTT_NAMESPACE:
@@ -116,7 +119,7 @@ class Services:
             if link is not None:
                 link.require("write", topic)
             await self.ensure_queue(topic)
-            prepared.append(publish if link is None else link.prepared(publish))
+            prepared.append(publish if link is None or device is None else link.prepared(publish, device))
         return prepared
 
     async def drop_inbox(self, name: str) -> None:
