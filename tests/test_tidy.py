@@ -41,6 +41,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/doors/http/stream.py",  # the same on a WebSocket
     "src/ortoo/doors/tcp/session.py",  # and over TCP
     "src/ortoo/doors/mqtt/client.py",  # and over MQTT, where nobody can be told
+    "src/ortoo/doors/mqtt/connection.py",  # a client that waits to be admitted is told something
     "src/ortoo/doors/mqtt/server.py",  # what looks after its connections cannot raise
     "src/ortoo/doors/mqtt/websocket.py",  # a client that went is told in many ways
     "src/ortoo/pipeline/flow/functions.py",  # a user's module may raise anything: that is told as a mistake in the file

@@ -25,7 +25,7 @@ from ortoo.app.server import Server
 from ortoo.client.tls import client_context
 from ortoo.model.errors import ConfigError
 from ortoo.model.queries import GetStats
-from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings
+from ortoo.model.settings import HttpSettings, LimitSettings, MqttSettings, Settings, TcpSettings, TlsSettings
 from tests.app.certificates import Pki
 from tests.app.test_server_process import a_server, ended
 from tests.doors.tcp.home import until
@@ -41,7 +41,7 @@ def pki(tmp_path: Path) -> Pki:
 @asynccontextmanager
 async def serving(tls: TlsSettings) -> AsyncIterator[Server]:
     http, tcp, few = HttpSettings(port=0), TcpSettings(port=0), LimitSettings(connections=100)
-    server = Server(Settings(data="memory", http=http, tcp=tcp, limits=few, tls=tls))
+    server = Server(Settings(data="memory", http=http, tcp=tcp, mqtt=MqttSettings(port=0), limits=few, tls=tls))
     await server.start()
     try:
         yield server

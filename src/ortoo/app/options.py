@@ -46,9 +46,11 @@ class Option(msgspec.Struct, frozen=True):
             raise ConfigError(f"{where}: {self.name} takes {self.takes}{self._not(value)}") from None
 
     def parse(self, text: str, where: str) -> Any:
-        """The value that a variable or a flag stands for; lists are separated by commas."""
+        """The value that a variable or a flag stands for; lists are separated by commas, or written as in a file."""
         kind = _kind(self)
         if isinstance(kind, types.ListType):
+            if text.startswith("["):
+                return self.check(_list(text, where), where)
             return self.check([item.strip() for item in text.split(",") if item.strip()], where)
         if not text:
             raise ConfigError(f"{where} is empty: {self.name} takes {self.takes}; leave it out to have the default")
@@ -99,6 +101,13 @@ def _kind(option: Option) -> types.Type:
     if isinstance(kind, types.Metadata):
         kind = kind.type
     return kind.types[0] if isinstance(kind, types.UnionType) else kind
+
+
+def _list(text: str, where: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        raise ConfigError(f'{where}: this is not a list; write it as ["one", "two"], or as one,two') from None
 
 
 def _number(text: str) -> Any:

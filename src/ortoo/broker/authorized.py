@@ -165,6 +165,13 @@ class AuthorizedLink:
         known = None if found is None else found.group_names.get(group)
         return 0 if known is None else group_info(known).backlog
 
+    def group_id(self, topic: TopicName, group: str) -> GroupId | None:
+        """By which the messages that it was leased are told from those of other groups."""
+        self.require("read", topic)
+        found = self._broker.find_topic(topic)
+        known = None if found is None else found.group_names.get(group)
+        return None if known is None else known.id
+
     @property
     def makes_topics(self) -> bool:
         """Whether first use makes them."""
@@ -219,7 +226,9 @@ class AuthorizedLink:
     async def _call(self, command: AnyCommand) -> Any:
         if not self._waits_itself and self.is_heavy(command):
             await self._broker.line.turn(units_of(self._broker.engine.state, command))
-        allowed = stamped(self.check(command), self._publisher)
+        allowed = self.check(command)
+        if self.principal is not HOST:  # the server itself writes for others, whom it names
+            allowed = stamped(allowed, self._publisher)
         self._throttle.charge(allowed)
         if self._noted is None or operation_of(command).scope != "admin":
             try:

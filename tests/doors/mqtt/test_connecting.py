@@ -345,6 +345,32 @@ def test_what_a_will_says_is_published() -> None:
     assert not message_of_will(p.Will("gone", b"bye"), 0).retain
 
 
+def test_connack_waits_until_a_will_is_safe() -> None:
+    """Also that of a session that ends with its connection: a server that dies right afterwards owes it."""
+    wire = Wire(saves=False)
+    wire.send(connect(clean=True, asked={"session_expiry": None}, will=WILL))
+    wire.did_one(a.Admit)
+    wire.session.accept("c", None, 0)
+    [save] = wire.did()
+    assert isinstance(save, a.Save)
+    assert wire.got() == []
+    wire.session.saved(save.ticket)
+    assert wire.got_one(p.Connack).reason == 0
+
+
+def test_a_session_that_will_not_be_kept_any_more_is_saved_as_such() -> None:
+    """Otherwise it would be back after a restart, with the will that its client has taken back by coming again."""
+    before = opened(will=WILL)
+    before.session.lost(0)
+    wire = Wire(saves=False)
+    wire.send(connect(asked={"session_expiry": None}))
+    wire.did_one(a.Admit)
+    wire.session.accept("c", before.session.state, 0)
+    assert isinstance(wire.did()[-1], a.Save)
+    assert wire.session.state is not None
+    assert (wire.session.state.expiry, wire.session.state.will) == (0, None)
+
+
 def test_goodbye_with_a_will() -> None:
     wire = opened(will=WILL)
     wire.send(p.Disconnect(Code.DISCONNECT_WITH_WILL))

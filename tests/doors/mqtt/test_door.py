@@ -11,24 +11,14 @@ import ortoo
 from ortoo.app.server import Server
 from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.properties import Properties
-from ortoo.model.access import MQTT_NAMESPACE, Grant, Principal
+from ortoo.model.access import MQTT_NAMESPACE, Grant
 from ortoo.model.commands import START
 from ortoo.model.names import TopicName
 from ortoo.model.queries import Scan
 
-from .wired import Wire, id_of, join, serving
+from .wired import Wire, id_of, join, limited, serving
 
 FAILURE = 0x80
-
-
-def limited(server: Server, monkeypatch: pytest.MonkeyPatch, *grants: Grant) -> None:
-    """Whoever says `guest` may do only that."""
-    admit = server.authenticator.admit
-
-    def admitting(token: str | None, certificate: object = None) -> Principal:
-        return Principal("guest", grants) if token == "guest" else admit(token)
-
-    monkeypatch.setattr(server.authenticator, "admit", admitting)
 
 
 # -- sessions

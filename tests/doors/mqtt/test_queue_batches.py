@@ -100,4 +100,4 @@ async def test_traces_name_the_client_that_published_and_the_one_that_consumed()
         [message] = await consumer.messages(1)
         trace = await server.broker.ask(GetTrace(parse_message_id(id_of(message))))
         said = {event.what: event.publisher or event.consumer for event in trace.events}
-        assert (said["published"], said["leased"]) == ("mqtt-sensor-1", "mqtt-worker-1")
+        assert (said["published"], said["delivered"]) == ("mqtt-sensor-1", "mqtt-worker-1")

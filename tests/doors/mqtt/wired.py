@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import pytest
+
 from ortoo.app.server import Server
 from ortoo.doors.mqtt.wire import packets as p
 from ortoo.doors.mqtt.wire.codes import V5
 from ortoo.doors.mqtt.wire.decoder import Decoder
 from ortoo.doors.mqtt.wire.encoding import encode
 from ortoo.doors.mqtt.wire.properties import Properties
+from ortoo.model.access import Grant, Principal
 from ortoo.model.settings import HttpSettings, MqttSettings, Settings, TcpSettings
 
 WAIT_SECONDS = 20.0
@@ -114,6 +117,9 @@ class Wire:
         properties = Properties(user=named + _user(user).user)
         return await self.publish(f"$queue/{queue}/${how}", properties=properties)
 
+    def stop_reading(self) -> None:
+        self._reader._transport.pause_reading()  # type: ignore[attr-defined]
+
     def cut(self) -> None:
         self._writer.transport.abort()
 
@@ -146,17 +152,29 @@ async def join(
     user: str | None = None,
     will: p.Will | None = None,
     version: int = V5,
+    window: int | None = None,
+    keep_alive: int = 60,
 ) -> Wire:
     host, port = server.addresses["mqtt"]
     reader, writer = await asyncio.open_connection(host, port)
     wire = Wire(reader, writer, version)
     _wires.setdefault((host, port), []).append(wire)
-    properties = Properties(session_expiry=expiry) if expiry else Properties()
+    properties = Properties(session_expiry=expiry or None, receive_maximum=window)
     secret = None if password is None else password.encode()
-    wire.send(p.Connect(client_id, version, clean, 60, will, user, secret, properties))
+    wire.send(p.Connect(client_id, version, clean, keep_alive, will, user, secret, properties))
     connack = await wire.expect(p.Connack)
     if connack.reason:
         wire.cut()
         raise ConnectionRefusedError(connack.reason)
     wire.session_present = connack.session_present
     return wire
+
+
+def limited(server: Server, monkeypatch: pytest.MonkeyPatch, *grants: Grant) -> None:
+    """Whoever says `guest` may do only that."""
+    admit = server.authenticator.admit
+
+    def admitting(token: str | None, certificate: object = None) -> Principal:
+        return Principal("guest", grants) if token == "guest" else admit(token)
+
+    monkeypatch.setattr(server.authenticator, "admit", admitting)

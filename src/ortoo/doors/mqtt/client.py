@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -19,22 +19,20 @@ from ortoo.model.commands import Publish, Settle
 from ortoo.model.errors import ForbiddenError, OrtooError
 
 from .inbox import Inbox
-from .line import Job, Line, Part
-from .queues.admin import Administration
+from .line import Line
+from .parts import Job
 from .queues.consuming import QueueSubscriptions, consumer_name
 from .queues.names import QueueFilter
 from .queues.settling import Settling
 from .record import SessionRecord
-from .retained import Retained
 from .rights import ClientRights
-from .routing.subscriptions import SubscriptionIndex
 from .rules import actions as a
 from .rules.messages import Delivery, Message, message_of_will
 from .rules.session import Session
 from .rules.state import Ref, SessionState
-from .services import Services
 from .storage import new_inbox
 from .subscriptions import Subscriptions
+from .surroundings import Surroundings
 from .transport import Transport
 from .turn import Turn
 from .wire.codes import Code
@@ -43,27 +41,6 @@ _log = logging.getLogger("ortoo.mqtt")
 
 _TASKS_MAX: Final = 64  # that are under way for one client beside its turns
 _LINE_BYTES_MAX: Final = 8 * 1024 * 1024  # that it has published and that are not durable yet
-
-
-class Surroundings(Protocol):
-    """What a client needs of its namespace."""
-
-    name: str
-    services: Services
-    retained: Retained
-
-    @property
-    def is_crowded(self) -> bool: ...
-    @property
-    def admin(self) -> Administration: ...
-    @property
-    def index(self) -> SubscriptionIndex[Any]: ...
-
-    def incoming(self, client: Client, action: a.Incoming, turn: Turn, job: Job) -> None: ...
-    def compose(self, message: Message) -> Part: ...
-    def look_after(self, client: Client) -> None: ...
-    def forget(self, client: Client) -> None: ...
-    async def capture(self, filter: QueueFilter) -> None: ...
 
 
 class Client:
@@ -112,7 +89,8 @@ class Client:
 
     @property
     def credit(self) -> int:
-        return self.session.credit
+        """How many more that were leased it takes now: none while it does not read what it was sent."""
+        return 0 if self.connection is None or self.connection.is_behind else self.session.credit
 
     # -- connections
 
@@ -138,8 +116,6 @@ class Client:
             topic = new_inbox()
             self.state.inbox = topic.name
             self.inbox = self.services.inboxes[topic] = Inbox(self.services, topic)
-        if self.state.will is not None and not self.is_kept:
-            self._save_will()
         self.pump()
         if self.connection is connection:
             self._open_sources()
@@ -148,7 +124,7 @@ class Client:
         assert self.state is not None
         if self.inbox is not None:
             again = [ref for ref in self._again if isinstance(ref, int)]
-            self.inbox.open(again, credit=lambda: self.credit, deliver=self.deliver_now, forget=self.forget)
+            self.inbox.open(again, credit=lambda: self.credit, deliver=self._deliver_inbox, forget=self.forget)
         subscriptions = [each for text, each in self.state.subscriptions.items() if "$queue/" in text]
         others = [ref for ref in self._again if isinstance(ref, str)]
         if (subscriptions and self._previous is self.state) or others:
@@ -179,7 +155,13 @@ class Client:
         except Exception:
             _log.exception("a request of an MQTT client failed")
             self.session.disconnect(Code.UNSPECIFIED, "the server made a mistake", self.services.now())
+        self._tasks.discard(asyncio.current_task())  # so that it does not count when reading goes on
         self.pump()
+        self._forget_when_over()
+
+    def _forget_when_over(self) -> None:
+        if self.state is None and self.connection is None:
+            asyncio.get_running_loop().call_soon(self.namespace.forget, self)
 
     def close(self) -> None:
         """The process ends: nothing more is done for it."""
@@ -272,13 +254,6 @@ class Client:
         job.record = self.record.of(self.state)
         job.saved = partial(self.session.saved, action.ticket)
 
-    def _save_will(self) -> None:
-        """A session that ends with its connection leaves its will, also when this process ends first."""
-        assert self.state is not None
-        job = Job()
-        job.record = self.record.of(self.state)
-        self.line.add(job)
-
     def _close(self, action: a.Close, job: Job) -> None:
         connection, self.connection = self.connection, None
         if connection is None or self.state is None:
@@ -302,6 +277,7 @@ class Client:
             _log.exception("what an MQTT client held could not be given back")
         finally:
             self._ending = None
+            self._forget_when_over()
 
     # -- the end of a session
 
@@ -318,13 +294,13 @@ class Client:
 
     async def _forget_itself(self) -> None:
         """Once nothing is left to be written: whoever comes next under this name has to wait for that."""
-        await self.line.wait_idle()
-        asyncio.get_running_loop().call_soon(self.namespace.forget, self)
+        await self.line.wait_idle()  # whoever ends last has it forgotten
 
     async def discard_record(self) -> None:
         """Of a session that is not resumed, before its client is told so: it is not to be back after a restart."""
         if self.record.is_there:
-            await self.services.storage.commit([], [self.record.removal()(frozenset())])
+            await self.services.storage.commit([], [self.record.removed()])
+            self.record.is_there = False
 
     def _forget_session(self, state: SessionState) -> None:
         self.subscriptions.remove_all(state)
@@ -345,13 +321,34 @@ class Client:
     # -- deliveries
 
     def deliver(self, deliveries: list[Delivery], now: int) -> None:
-        """To the client, if it is there."""
+        """To the client, if it is there and takes them: what is sent at most once."""
         connection = self.connection
         if connection is None:
             return
         if self.rights.is_limited:
+            deliveries = [each for each in deliveries if self.rights.may_read(each.message.topic)]
+        self._send(connection.fitting(deliveries), now)
+
+    def deliver_leased(self, deliveries: list[Delivery]) -> None:
+        """What it was leased, within its credit."""
+        if self.connection is not None:
+            self._send(deliveries, self.services.now())
+
+    def _deliver_inbox(self, deliveries: list[Delivery]) -> None:
+        """The same, of its inbox: rights may be others than when it was put there."""
+        if self.rights.is_limited:
             deliveries = [each for each in deliveries if self._may_get(each)]
-        deliveries = connection.fitting(deliveries)
+        self.deliver_leased(deliveries)
+
+    def wake_sources(self) -> None:
+        """It may have credit again."""
+        self.queues.wake()
+        if self.inbox is not None:
+            self.inbox.wake()
+
+    def _send(self, deliveries: list[Delivery], now: int) -> None:
+        connection = self.connection
+        assert connection is not None
         self.services.meters.sent += len(deliveries)
         self.session.deliver(deliveries, now)
         if actions := self.session.take_actions():
@@ -362,17 +359,14 @@ class Client:
 
     def _may_get(self, delivery: Delivery) -> bool:
         """What it may not read any more is as good as received."""
-        if isinstance(delivery.ref, str) or self.rights.may_read(delivery.message.topic):
+        if self.rights.may_read(delivery.message.topic):
             return True
-        if self.inbox is not None and delivery.qos and (run := self.inbox.ack(delivery.ref)) is not None:
+        if self.inbox is not None and (run := self.inbox.ack(delivery.ref)) is not None:
             job = Job()
             job.acks.append(run)
             self.line.add(job)
             self.session.forget(delivery.ref, self.services.now())
         return False
-
-    def deliver_now(self, deliveries: list[Delivery]) -> None:
-        self.deliver(deliveries, self.services.now())
 
     def forget(self, ref: Ref) -> None:
         if self.connection is not None:

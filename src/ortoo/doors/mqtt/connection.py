@@ -7,6 +7,7 @@ room, so that TCP itself tells the client to wait. A client that does not take w
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
 from typing import Final, Protocol
 from uuid import uuid4
@@ -30,8 +31,11 @@ from .wire.codes import Code
 from .wire.decoder import Decoder
 from .wire.packets import Connect
 
+_log = logging.getLogger("ortoo.mqtt")
+
 FEED_BYTES: Final = 64 * 1024  # of what was read, at a time
 FEED_SECONDS: Final = 0.01  # of one turn of the event loop
+CLOSE_SECONDS: Final = 5.0  # for a client to take what was written before the end
 CONNECT_BYTES_MAX: Final = 256 * 1024
 _PUBACK: Final = b"\x40\x02"  # and the identifier
 _PUBACK_BYTES: Final = 4
@@ -71,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._share = Share(self.services.gate.budget, self.regulate, self._cut)
         self._unsent = 0  # as last looked at
         self._admission: asyncio.Task[None] | None = None
+        self._closing: asyncio.TimerHandle | None = None
 
     # -- the connection
 
@@ -97,6 +102,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closed = True
+        if self._closing is not None:
+            self._closing.cancel()
         self.session.lost(self.services.now())
         self.pump()
         self._share.give_back(self._held)
@@ -185,10 +192,12 @@ class Connection(asyncio.Protocol):
                 self._count_unsent()
 
     def close(self) -> None:
-        """After what is to be written."""
+        """After what is to be written, unless the client does not take that."""
         if not self._is_closed:
             self.flush_last()
             self._channel.close()
+            if self._closing is None:
+                self._closing = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._channel.abort)
 
     def flush_last(self) -> None:
         data = self.session.take()
@@ -206,15 +215,15 @@ class Connection(asyncio.Protocol):
         most = UNSENT_BYTES_MAX if self.services.unsent <= UNSENT_BYTES_ALL else UNSENT_BYTES_FREE
         if self._unsent <= most:
             return deliveries
-        kept = [each for each in deliveries if isinstance(each.ref, str) or (each.qos and self._is_kept)]
-        self.services.meters.dropped += len(deliveries) - len(kept)
-        return kept
+        self.services.meters.dropped += len(deliveries)
+        return []
 
     _is_slow = False
 
     @property
-    def _is_kept(self) -> bool:
-        return self.client is not None and self.client.is_kept
+    def is_behind(self) -> bool:
+        """What is leased for the client waits meanwhile where it is."""
+        return self._is_slow and self._unsent > UNREAD_BYTES_MAX
 
     def _count_unsent(self) -> None:
         size = self._channel.get_write_buffer_size()
@@ -230,6 +239,8 @@ class Connection(asyncio.Protocol):
         self._is_slow = False
         self._count_unsent()
         self.regulate()
+        if self.client is not None and self.client.connection is self:
+            self.client.wake_sources()
 
     # -- reading, or not
 
@@ -286,8 +297,11 @@ class Connection(asyncio.Protocol):
         self.session.disconnect(Code.SERVER_BUSY, str(self._share.crowded()), self.services.now())
         self.pump()
 
-    def tick(self, now: int) -> None:
-        """Once in a while: who has been silent for too long, or may not be here any more."""
+    def tick(self, now: int, *, is_late: bool) -> None:
+        """Once in a while: who has been silent for too long, or may not be here any more. `is_late`: this process stood still, so
+        that silence says nothing; neither does it while nothing is read here."""
+        if is_late or not self._is_reading:
+            self.session.excuse(now)
         deadline = self.session.deadline
         if deadline is not None and deadline <= now:
             self.session.tick(now)
@@ -314,6 +328,12 @@ class Connection(asyncio.Protocol):
             return
         try:
             await self._accept(connect, link)
+        except Exception as error:  # nobody else would answer the client
+            if not isinstance(error, OrtooError):
+                _log.exception("an MQTT client could not be admitted")
+            if self.session.phase is Phase.ADMITTING:
+                self.session.refuse(Code.SERVER_UNAVAILABLE, "the server cannot take this session now; try again later")
+                self.pump()
         finally:
             if self.client is None:
                 link.disconnect()
@@ -338,9 +358,9 @@ class Connection(asyncio.Protocol):
             await self._take_place(client, connect, link)
         finally:
             client.coming -= 1
-        if self.client is None:
-            self.pump()
-            namespace.forget(client)
+            if self.client is None:
+                self.pump()
+                namespace.forget(client)
 
     async def _take_place(self, client: Client, connect: Connect, link: AuthorizedLink) -> None:
         async with client.admitting:

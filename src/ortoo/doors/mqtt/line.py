@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from ortoo.model.batch import build_outgoing, to_outgoing
 from ortoo.model.commands import Publish, Run
 from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.names import TopicName
 from ortoo.model.runs import merge_runs
-from ortoo.model.topic import DEFAULT_PRIORITY
 
-from .rules.messages import Delivery, Message
-from .storage import Storage, to_inbox_value
+from .parts import Item, Job, Part, PlainPart
+from .storage import Storage
 
 _log = logging.getLogger("ortoo.mqtt")
 
@@ -31,149 +29,7 @@ _BYTES_AT_ONCE: Final = 8 * 1024 * 1024  # the same in bytes: each is written by
 _JOBS_AT_ONCE: Final = 1_000
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0  # before a session that could not be saved is tried again
 
-Done = Callable[[Exception | None], None]
-TellAll = Callable[[list[int], Exception | None], None]  # the same, with the tickets of those that it is about
 Prepare = Callable[[list[Publish], list[Publish]], Awaitable[list[Publish]]]
-
-
-class Item(NamedTuple):
-    """A message for a topic, with the fields that a publish may have."""
-
-    topic: TopicName
-    value: bytes
-    key: str | None = None
-    headers: dict[str, str] | None = None
-    priority: int = DEFAULT_PRIORITY
-    delay: float | None = None
-    deliver_at: float | None = None
-    ttl: float | None = None
-    dedup_id: str | None = None
-    partition: int | None = None
-    json: bool = False
-
-
-class Waiting(Protocol):
-    """An inbox, as far as it matters here."""
-
-    topic: TopicName
-    backlog: int
-
-    def wake(self) -> None: ...
-
-
-class Part:
-    """What one PUBLISH puts into topics; `told` is called when that is durable, or with why it was refused.
-
-    What queues capture of it is nobody's request: if that cannot be stored, it is counted, and the publisher is told nothing.
-    """
-
-    __slots__ = ("captured", "inboxes", "items", "packet_id", "retained", "size", "stored", "told", "values")
-
-    def __init__(self) -> None:
-        self.told: Done | None = None
-        self.stored: Done | None = None  # the same, for what is retained
-        self.packet_id = 0  # of QoS 2: to be kept with it
-        self.items: list[Item] = []
-        self.captured: Sequence[Item] = ()
-        self.inboxes: Sequence[Waiting] = ()  # that something was put into
-        self.values: dict[tuple[int, bool, tuple[int, ...]], bytes] | None = None  # for inboxes: many get the same
-        self.retained: Publish | None = None
-        self.size = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.items or self.captured) or self.retained is not None
-
-    def __len__(self) -> int:
-        """Messages that one commit has to take."""
-        return len(self.items)
-
-    def put(self, item: Item) -> None:
-        self.items.append(item)
-        self.size += len(item.value)
-
-    def capture(self, item: Item) -> None:
-        self.captured = [*self.captured, item]
-        self.size += len(item.value)
-
-    def put_in(self, inbox: Waiting, message: Message, delivery: Delivery, now: int) -> None:
-        place = (delivery.qos, delivery.retain, delivery.ids)
-        if self.values is None:
-            self.values, self.inboxes = {}, []
-        value = self.values.get(place)
-        if value is None:
-            value = self.values[place] = to_inbox_value(message, *place)
-        ttl = None if message.expires_at is None else max(0.001, (message.expires_at - now) / 1000)
-        self.put(Item(inbox.topic, value, ttl=ttl))
-        inbox.backlog += 1
-        self.inboxes.append(inbox)  # type: ignore[attr-defined]  # a list since the first one
-
-    def done(self, error: Exception | None) -> None:
-        for inbox in self.inboxes:
-            if error is not None:
-                inbox.backlog -= 1
-            else:
-                inbox.wake()
-        if self.stored is not None:
-            self.stored(error)
-        if self.told is not None:
-            self.told(error)
-
-    def singly(self) -> list[Part]:
-        """One for each PUBLISH."""
-        return [self]
-
-
-class PlainPart(Part):
-    """PUBLISHes to one queue that came one after the other and have nothing but payloads."""
-
-    __slots__ = ("_tell", "_tickets", "payloads", "shown", "topic")
-
-    def __init__(self, topic: TopicName, shown: str, tell: TellAll) -> None:
-        """`shown`: the name that they were published to."""
-        super().__init__()
-        self.topic = topic
-        self.shown = shown
-        self.payloads: list[bytes] = []
-        self._tickets: list[int] = []
-        self._tell = tell
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        return len(self.payloads)
-
-    def add(self, value: bytes, ticket: int) -> None:
-        self.payloads.append(value)
-        self._tickets.append(ticket)
-        self.size += len(value)
-
-    def done(self, error: Exception | None) -> None:
-        self._tell(self._tickets, error)
-
-    def singly(self) -> list[Part]:
-        parts: list[Part] = []
-        for value, ticket in zip(self.payloads, self._tickets, strict=True):
-            part = Part()
-            part.put(Item(self.topic, value))
-            part.told = partial(self._tell, [ticket])
-            parts.append(part)
-        return parts
-
-
-class Job:
-    """`record` is what to keep of the session, given the identifiers of QoS 2 messages that were not taken."""
-
-    __slots__ = ("acks", "parts", "record", "saved")
-
-    def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.acks: list[Run] = []
-        self.record: Callable[[frozenset[int]], Publish] | None = None
-        self.saved: Callable[[], None] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.parts or self.acks or self.record)
 
 
 class Line:
@@ -247,7 +103,7 @@ class Line:
             for part in parts:
                 part.done(error)
             if record is not None:
-                await self._save(record(frozenset(part.packet_id for part in parts)))
+                await self._save(record(frozenset(part.packet_id for part in parts)), acks)
         except OrtooError:
             await self._one_by_one(jobs)
             return
@@ -263,7 +119,9 @@ class Line:
 
     async def _one(self, job: Job) -> None:
         """What is not taken yet, or was refused, does not count as received in the record that goes with what is."""
-        await self._storage.ack(merge_runs(job.acks))
+        acks = merge_runs(job.acks)
+        if job.record is None:
+            await self._storage.ack(acks)
         missing = {part.packet_id for part in job.parts if part.packet_id}
         for part in chain.from_iterable(some.singly() for some in job.parts):
             missing.discard(part.packet_id)
@@ -282,7 +140,7 @@ class Line:
             else:
                 part.done(None)
         if job.record is not None:
-            await self._save(job.record(frozenset(missing)))
+            await self._save(job.record(frozenset(missing)), acks)
         _tell_saved(job)
 
     async def _capture(self, part: Part) -> None:
@@ -296,12 +154,13 @@ class Line:
             except OrtooError as error:
                 self._missed(error)
 
-    async def _save(self, record: Publish) -> None:
-        """Nothing of the session is promised before it is saved, so this is tried until it succeeds."""
+    async def _save(self, record: Publish, acks: list[Run]) -> None:
+        """Nothing of the session is promised before it is saved, so this is tried until it succeeds. With what the client has
+        received: what the record does not know any more must not come again."""
         pause = _PAUSE_SECONDS
         while True:
             try:
-                await self._storage.commit([], [record])
+                await self._commit_lasting(acks, [record])
                 return
             except OrtooError as error:
                 _log.warning("a session cannot be saved, trying again", extra={"error": str(error)})
@@ -309,18 +168,31 @@ class Line:
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
     async def _write(self, parts: list[Part], acks: list[Run], record: Publish | None) -> None:
+        _drop_unwanted(parts)
         publishes = _to_publishes(parts)
         captured = to_publishes([item for part in parts for item in part.captured])
         if publishes or captured:
             publishes = await self._prepare(publishes, captured)
+        if _drop_unwanted(parts):  # which may have taken its time, the first time
+            publishes = await self._prepare(_to_publishes(parts), captured)
         publishes += [part.retained for part in parts if part.retained is not None]
         if record is not None:
             publishes.append(record)
+        await self._commit_lasting(acks, publishes)
+
+    async def _commit_lasting(self, acks: list[Run], publishes: list[Publish]) -> None:
         try:
             await self._storage.commit(acks, publishes)
         except LeaseLostError:  # what was lost comes again, and the session knows it by its reference
-            await self._storage.ack(acks)
+            await self._storage.ack(acks, is_tried=False)
             await self._storage.commit([], publishes)
+
+
+def _drop_unwanted(parts: list[Part]) -> int:
+    unwanted = [part for part in parts if part.is_wanted is not None and not part.is_wanted()]
+    for part in unwanted:
+        part.drop()
+    return len(unwanted)
 
 
 def _tell_saved(job: Job) -> None:

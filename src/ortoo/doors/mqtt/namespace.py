@@ -11,15 +11,16 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count
 from typing import Final
 
 from ortoo.model.commands import Publish
-from ortoo.model.errors import ForbiddenError, OrtooError, TooManyError
+from ortoo.model.errors import ForbiddenError, InvalidError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
 
+from .capturing import Captures
 from .client import Client
-from .line import Job, Line, Part, PlainPart
+from .line import Line
+from .parts import Job, Part, PlainPart
 from .queues.admin import Administration
 from .queues.captures import Capture
 from .queues.messages import to_item
@@ -33,11 +34,10 @@ from .rules.messages import Delivery, Message, deliver_to, message_of, message_o
 from .rules.session import Session
 from .rules.state import UNNAMED
 from .services import Services
-from .storage import Captured, capture_of, retained_of
+from .storage import retained_of
 from .turn import Turn
 from .wire.codes import V5
 from .wire.properties import NONE, Kind, parse
-from .wire.topics import parse_filter
 
 _log = logging.getLogger("ortoo.mqtt")
 
@@ -45,7 +45,6 @@ Subscriber = Client | Capture
 
 _WIDE: Final = 500  # receivers of one message in one turn; the others follow in later turns
 _WIDE_BYTES_MAX: Final = 16 * 1024 * 1024  # of messages on their way to very many
-_CAPTURES_MAX: Final = 1_000
 _WIDE_OVERHEAD: Final = 1_000  # bytes of one, beside its payload
 
 
@@ -57,14 +56,14 @@ class Namespace:
         self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex()
         self.retained = Retained(services.settings.max_retained, services.settings.max_retained_bytes)
         self.line = Line(services.storage, self._prepare, services.missed)  # of what no client waits for
-        self._deadlines: list[tuple[int, int, Client]] = []
-        self._serial = count()
+        self._deadlines: list[tuple[int, str]] = []  # when to look after which client
+        self._waiting: dict[str, int] = {}  # the first of them, by client
         self._wide: deque[tuple[Message, Match[Subscriber], list[Recipient[Subscriber]], Client | None]] = deque()
         self._wide_bytes = 0
         self._spare: Part | None = None  # nothing was put into it
         self.admin = Administration(services, name, self.publish)
         self.received = 0
-        self._captured: set[Captured] = set()
+        self.captures = Captures(name, services, self.index)
         self._spreading: asyncio.Task[None] | None = None
 
     @property
@@ -270,35 +269,15 @@ class Namespace:
         """A will that is for a queue."""
         try:
             queue = parse_topic(message.topic)
+            if queue.control is not None:
+                raise InvalidError("a will cannot settle messages")
             properties = parse(message.raw, Kind.PUBLISH)
             part.put(to_item(TopicName(self.name, queue.name), message.payload, message.raw, properties, None))
         except OrtooError as error:
             _log.info("a will was not for a queue that there can be", extra={"error": str(error)})
 
     async def capture(self, filter: QueueFilter) -> None:
-        """What is published to ordinary topics that the filter matches goes to the queue, too, for as long as there is one."""
-        assert filter.captured is not None
-        parse_filter(filter.captured.text)  # what is stored can be read again
-        captured = Captured(self.name, filter.name, filter.captured.text)
-        if captured not in self._captured:
-            if len(self._captured) >= _CAPTURES_MAX:
-                raise TooManyError(f"a namespace has at most {_CAPTURES_MAX} filters that queues capture")
-            await self.services.storage.commit([], [capture_of(captured)])
-            self.restore_capture(captured)
-
-    def restore_capture(self, captured: Captured) -> None:
-        self._captured.add(captured)
-        topic = TopicName(self.name, captured.queue)
-        self.index.add(parse_filter(captured.filter), Recipient(Capture(topic), 2))
-
-    async def forget_captures(self) -> None:
-        """Those of queues that are gone."""
-        for captured in list(self._captured):
-            topic = TopicName(self.name, captured.queue)
-            if self.services.host.find_topic(topic) is None:
-                await self.services.storage.commit([], [capture_of(captured, is_over=True)])
-                self._captured.discard(captured)
-                self.index.remove(parse_filter(captured.filter), Capture(topic))
+        await self.captures.add(filter)
 
     async def _prepare(self, publishes: list[Publish], captured: list[Publish]) -> list[Publish]:
         return await self.services.prepare(publishes, captured, None)
@@ -326,9 +305,13 @@ class Namespace:
         for topic in self.retained.expire(now):
             part = Part()
             part.retained = retained_of(self.name, Message(topic, b""))
+            part.is_wanted = partial(self._is_nothing_retained, topic)
             job.parts.append(part)
         if job:
             self.line.add(job)
+
+    def _is_nothing_retained(self, topic: str) -> bool:
+        return self.retained.get(topic) is None
 
     # -- sessions that nobody is connected to
 
@@ -348,15 +331,21 @@ class Namespace:
             else:
                 break
         if state is not None and client.connection is None and (moment := next_deadline(state)) is not None:
-            heappush(self._deadlines, (moment, next(self._serial), client))
+            known = self._waiting.get(client.id)
+            if known is None or moment < known:  # else it is looked after before that
+                self._waiting[client.id] = moment
+                heappush(self._deadlines, (moment, client.id))
 
     def tick(self, now: int) -> None:
         for _ in range(1_000):
             if not self._deadlines or self._deadlines[0][0] > now:
                 return
-            client = heappop(self._deadlines)[2]
-            if client.connection is None and self.clients.get(client.id) is client:
-                self.look_after(client)
+            moment, client_id = heappop(self._deadlines)
+            if self._waiting.get(client_id) == moment:
+                del self._waiting[client_id]
+                client = self.clients.get(client_id)
+                if client is not None and client.connection is None:
+                    self.look_after(client)
 
 
 def _tell(session: Session, ticket: int, error: Exception | None) -> None:

@@ -33,4 +33,7 @@ class SessionRecord:
 
     def removal(self) -> Callable[[frozenset[int]], Publish]:
         self.is_there = False
-        return lambda missing: record_of(self._namespace, None, self._client_id)
+        return lambda missing: self.removed()
+
+    def removed(self) -> Publish:
+        return record_of(self._namespace, None, self._client_id)

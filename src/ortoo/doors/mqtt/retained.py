@@ -19,6 +19,7 @@ class Retained:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self.bytes = 0
+        self.serial = 0  # of the one that was retained last
         self._expiring: list[tuple[int, str]] = []  # when, the first first; of some there is another message by then
 
     def __len__(self) -> int:
@@ -38,6 +39,9 @@ class Retained:
             return False
         self.bytes += size - freed
         self._index.set(message.topic, message)
+        if not message.serial:  # it may be set again, when it has become durable
+            self.serial += 1
+            message.serial = self.serial
         return True
 
     def get(self, topic: str) -> Message | None:
@@ -67,13 +71,15 @@ class Retained:
                 found.append(topic)
         return found
 
-    def matching(self, levels: Sequence[str], now: int) -> Iterator[Message | None]:
-        """Those that a filter matches, and that have not expired; None where others may run."""
+    def matching(self, levels: Sequence[str], now: int, until: int) -> Iterator[Message | None]:
+        """Those that a filter matches, that have not expired and have serials up to `until`; None where others may run."""
         for found in self._index.matching(levels):
             if found is None:
                 yield None
-            elif found[1].expires_at is None or found[1].expires_at > now:
-                yield found[1]
+                continue
+            message = found[1]
+            if (message.expires_at is None or message.expires_at > now) and message.serial <= until:
+                yield message
 
 
 def _size(message: Message) -> int:

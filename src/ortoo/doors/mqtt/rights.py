@@ -45,9 +45,12 @@ class ClientRights:
         """A will: for an ordinary topic, or a queue."""
         if topic.startswith(PREFIX):
             try:
-                topic = parse_topic(topic).name
+                queue = parse_topic(topic)
             except InvalidError:
                 return False
+            if queue.control is not None:
+                return False
+            topic = queue.name
         elif topic.startswith("$"):
             return False
         return self.may_publish(topic)

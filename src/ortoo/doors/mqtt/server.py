@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from time import monotonic
 
 from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.gate import Gate
 from ortoo.doors.listening import Listening, ServerTls, listen
 from ortoo.model.access import MQTT_NAMESPACE, SYSTEM_NAMESPACE
-from ortoo.model.errors import ConfigError, ForbiddenError, TooManyError
+from ortoo.model.errors import ConfigError, ForbiddenError, OrtooError, TooManyError
 from ortoo.model.metrics import MqttFigures
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
 from ortoo.model.settings import MqttSettings
@@ -18,13 +19,10 @@ from ortoo.model.settings import MqttSettings
 from .connection import Connection
 from .inbox import Inbox
 from .namespace import Namespace
-from .queues.captures import Capture
-from .routing.subscriptions import Recipient
 from .rules.lifetime import reopen
 from .services import QueueAdmin, Services
 from .system import SystemTopics
 from .wire.codes import Code, MqttError
-from .wire.topics import parse_filter
 
 _log = logging.getLogger("ortoo.mqtt")
 
@@ -125,7 +123,7 @@ class MqttDoor:
                 raise TooManyError("too many namespaces have clients of MQTT")
             found = self._namespaces[name] = Namespace(name, self.services)
             for filter, topic in captures_of(self._settings.capture, name):
-                found.index.add(parse_filter(filter), Recipient(Capture(topic, is_configured=True), 2))
+                found.captures.configure(filter, topic)
         return found
 
     async def _restore(self) -> None:
@@ -143,7 +141,7 @@ class MqttDoor:
             self._namespace(namespace).retained.set(message)
         for captured in await storage.captures():
             try:
-                self._namespace(captured.namespace).restore_capture(captured)
+                self._namespace(captured.namespace).captures.restore(captured)
             except MqttError as error:  # nothing that was stored keeps the server from starting
                 _log.error("a capture of MQTT cannot be restored", extra={"error": str(error)})
         inboxes = await storage.inboxes()
@@ -184,22 +182,26 @@ class MqttDoor:
     async def _tick(self) -> None:
         """Cannot raise: nobody would be told."""
         while True:
+            slept_at = monotonic()
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                await self._look()
+                await self._look(is_late=monotonic() - slept_at > 2 * _TICK_SECONDS)
             except Exception:
                 _log.exception("a look at the connections of MQTT failed")
 
-    async def _look(self) -> None:
+    async def _look(self, *, is_late: bool) -> None:
         now = self.services.now()
         for place, connection in enumerate(list(self._connections), 1):
-            connection.tick(now)
+            connection.tick(now, is_late=is_late)
             if place % _PER_TURN == 0:
                 await asyncio.sleep(0)
         for namespace in list(self._namespaces.values()):
             namespace.tick(now)
             namespace.expire_retained(now)
-            await namespace.forget_captures()
+            try:
+                await namespace.captures.forget()
+            except OrtooError as error:  # the others have theirs; it is tried again
+                _log.warning("a capture of MQTT cannot be forgotten", extra={"error": str(error)})
             await asyncio.sleep(0)
         await self._system.tell(self._namespaces.values(), self._connections, now)
 

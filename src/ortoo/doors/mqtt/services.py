@@ -114,6 +114,11 @@ class Services:
                 if not inbox.is_made:
                     await self.storage.make_inbox(topic)
                     inbox.is_made = True
+                    if (
+                        self.inboxes.get(topic) is not inbox
+                    ):  # its session has ended meanwhile, when there was none to delete
+                        await self.storage.delete_inbox(topic)
+                        continue
                 prepared.append(publish)
                 continue
             if link is not None:

@@ -151,8 +151,11 @@ class Source:
     async def _run(self, again: Sequence[Ref], forget: Callable[[Ref], None]) -> None:
         await self._leave()  # from before a restart
         missing = set(again)
-        while missing and (runs := await self._ask(len(missing), 0)):
-            missing.difference_update(self._hand_out(runs))
+        while missing:
+            found = missing.intersection(self._hand_out(await self._ask(min(len(missing), _AT_ONCE), 0)))
+            if not found:
+                break  # the others are gone, or somebody else has them: to go on would be to take everything there is
+            missing -= found
         for ref in [ref for ref in again if ref in missing]:
             forget(ref)
         while True:

@@ -214,12 +214,14 @@ class Storage:
         except NotFoundError:
             pass  # nothing was ever put there
 
-    async def ack(self, runs: list[Run]) -> None:
-        """By itself. What was lost meanwhile is not acked, and comes again."""
+    async def ack(self, runs: list[Run], *, is_tried: bool = True) -> None:
+        """By itself. What was lost meanwhile is not acked, and comes again; so does everything if it is only tried, and fails."""
         if runs:
             try:
                 await self._host.call(Settle("ack", runs))
             except OrtooError as error:
+                if not is_tried:
+                    raise
                 _log.warning("acks of an MQTT client were not stored", extra={"error": str(error)})
 
     async def commit(self, acks: list[Run], publishes: Sequence[Publish]) -> list[Placed]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Hashable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.errors import OrtooError
 
 from .inbox import Inbox
-from .line import Job, Line, Part
+from .line import Line
+from .parts import Job, Part
 from .queues.admin import STATS, Administration
 from .queues.consuming import QueueSubscriptions
 from .queues.names import ADMIN_PREFIX, parse_queue_filter
@@ -70,6 +72,7 @@ class Subscriptions:
     def __init__(self, client: Subscriber) -> None:
         self._client = client
         self._owed: deque[Subscribed] = deque()  # filters whose retained messages are yet to be sent
+        self._since: dict[str, int] = {}  # what was retained last when each of these was subscribed to
 
     def restore(self, state: SessionState) -> None:
         for subscribed in state.subscriptions.values():
@@ -103,6 +106,7 @@ class Subscriptions:
         if not self._client.rights.may_subscribe(parse_filter(subscribed.options.filter)):
             return Code.NOT_AUTHORIZED
         self._add(subscribed)
+        self._since[subscribed.options.filter] = self._client.namespace.retained.serial
         return subscribed.options.qos
 
     def _add(self, subscribed: Subscribed) -> None:
@@ -142,7 +146,7 @@ class Subscriptions:
         try:
             while self._owed and self._client.connection is connection:
                 await self._retained(self._owed[0])
-                self._owed.popleft()
+                self._since.pop(self._owed.popleft().options.filter, None)
                 await self._client.line.wait_idle()
         finally:
             self._owed.clear()
@@ -153,12 +157,14 @@ class Subscriptions:
         connection, qos_max = client.connection, subscribed.options.qos
         levels = parse_filter(subscribed.options.filter).levels
         ids = () if subscribed.id is None else (subscribed.id,)
-        some: list[tuple[Message, Delivery]] = []
+        some: list[tuple[Message, Delivery]] = []  # what is retained, and how it is delivered
         size = 0
-        for found in client.namespace.retained.matching(levels, client.services.now()):
+        retained = client.namespace.retained
+        until = self._since.get(subscribed.options.filter, retained.serial)  # what came since is delivered by itself
+        for found in retained.matching(levels, client.services.now(), until):
             if found is not None:
                 message = Message(found.topic, found.payload, found.qos, True, found.raw, found.expires_at)
-                some.append((message, Delivery(message, min(found.qos, qos_max), retain=True, ids=ids)))
+                some.append((found, Delivery(message, min(found.qos, qos_max), retain=True, ids=ids)))
                 size += len(found.payload)
             if found is None or len(some) >= _RETAINED_AT_ONCE or size > _RETAINED_BYTES_AT_ONCE:
                 self._give_retained(some)
@@ -172,13 +178,14 @@ class Subscriptions:
     def _give_retained(self, some: list[tuple[Message, Delivery]]) -> None:
         client = self._client
         now, job, live = client.services.now(), Job(), []
-        for message, delivery in some:
+        for found, delivery in some:
             if client.is_kept and client.inbox is not None and delivery.qos:
                 if client.inbox.is_full():
                     client.services.meters.dropped += 1
                     continue
                 part = Part()
-                part.put_in(client.inbox, message, delivery, now)
+                part.put_in(client.inbox, delivery.message, delivery, now)
+                part.is_wanted = partial(self._is_retained, found)
                 job.parts.append(part)
             else:
                 live.append(delivery)
@@ -187,8 +194,13 @@ class Subscriptions:
         if live:
             client.deliver(live, now)
 
+    def _is_retained(self, message: Message) -> bool:
+        """Still: a newer one has its own way to the subscriber, and may be there first."""
+        return self._client.namespace.retained.get(message.topic) is message
+
     def unsubscribe(self, action: a.Unsubscribe) -> None:
         for text in action.filters:
+            self._since.pop(text, None)
             filter = parse_filter(text)
             if filter.levels[0] == "$queue":
                 self._client.start(self._client.queues.unsubscribe(text))

@@ -22,6 +22,11 @@ class Channel(Protocol):
 class Transport(Protocol):
     """A connection, as its client sees it."""
 
+    @property
+    def is_behind(self) -> bool:
+        """The client has not taken what it was sent."""
+        ...
+
     def fitting(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Without those that it does not take now: too much waits to be sent."""
         ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ortoo.doors.mqtt.line import Item, publish_of
+from ortoo.doors.mqtt.line import publish_of
+from ortoo.doors.mqtt.parts import Item
 from ortoo.doors.mqtt.rules.messages import Message
 from ortoo.doors.mqtt.wire.properties import Kind, parse
 from ortoo.model.errors import InvalidError

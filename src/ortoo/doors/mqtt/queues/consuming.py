@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from ortoo.broker.authorized import AuthorizedLink, FoundTopic
-from ortoo.doors.mqtt.line import Job
+from ortoo.doors.mqtt.parts import Job
 from ortoo.doors.mqtt.refusals import code_of
 from ortoo.doors.mqtt.rules.messages import Delivery
 from ortoo.doors.mqtt.rules.state import Ref, Subscribed
@@ -27,7 +27,7 @@ from ortoo.doors.mqtt.wire.topics import parse_filter
 from ortoo.model import limits
 from ortoo.model.commands import END, START, CreateGroup, Lease, Run, Settle
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError, OrtooError
-from ortoo.model.names import TopicName, check_name
+from ortoo.model.names import GroupId, TopicName, check_name
 
 from .messages import Renderer, message_id_of
 from .names import QueueFilter, default_group, parse_queue_filter
@@ -53,17 +53,23 @@ class Consumer(Protocol):
     @property
     def credit(self) -> int: ...
 
-    def deliver_now(self, deliveries: list[Delivery]) -> None: ...
+    def deliver_leased(self, deliveries: list[Delivery]) -> None: ...
     def forget(self, ref: Ref) -> None: ...
     async def capture(self, filter: QueueFilter) -> None: ...
 
 
 class QueueSubscription:
     def __init__(
-        self, client: Consumer, filter: QueueFilter, subscribed: Subscribed, found: FoundTopic, consumer: str
+        self,
+        client: Consumer,
+        filter: QueueFilter,
+        subscribed: Subscribed,
+        found: FoundTopic,
+        group_id: GroupId | None,
+        consumer: str,
     ) -> None:
         user = dict(subscribed.user)
-        self.topic_id = found.id
+        self._before, self._after = f"{found.id}.", f"@{group_id}:"
         self.topic = TopicName(client.namespace_name, filter.name)
         self.group = group_of(filter, user, client.id)
         self.is_settled_by_puback = (
@@ -93,13 +99,17 @@ class QueueSubscription:
             client.link,
             lease,
             credit=self._credit,
-            deliver=client.deliver_now,
+            deliver=client.deliver_leased,
             to_deliveries=renderer.deliveries,
             to_refs=renderer.refs,
             id_of=message_id_of if is_named else None,
             lease_seconds=lease_seconds,
         )
         self._look_at = monotonic() + lease_seconds / 3
+
+    def is_own(self, ref: Ref) -> bool:
+        """Whether it is that of a delivery to this group: a message may be under way to several."""
+        return isinstance(ref, str) and ref.startswith(self._before) and self._after in ref
 
     def is_same(self, filter: QueueFilter, subscribed: Subscribed) -> bool:
         """Whether nothing changes with it: what is under way stays so."""
@@ -128,6 +138,7 @@ class QueueSubscriptions:
     def __init__(self, client: Consumer) -> None:
         self._client = client
         self.by_filter: dict[str, QueueSubscription] = {}
+        self._changing = asyncio.Lock()  # one change after the other: what is replaced has to be stopped first
 
     def take(self, topic: TopicName, group: str | None, ids: Iterable[Ref]) -> tuple[list[Run], list[Ref]]:
         """What settles those of these messages that they hold, of any group where none is named; and the others."""
@@ -145,22 +156,24 @@ class QueueSubscriptions:
         return default_group(self._client.id) if found is None else found.group
 
     def holding(self, ref: Ref) -> QueueSubscription | None:
-        return next((each for each in self.by_filter.values() if each.source.holds(ref)), None)
+        return next((each for each in self.by_filter.values() if each.is_own(ref) and each.source.holds(ref)), None)
 
     async def subscribe(self, filter: QueueFilter, subscribed: Subscribed) -> int:
         """The QoS that is granted, or why it is not."""
         if subscribed.options.qos == 0:
             return Code.IMPLEMENTATION_SPECIFIC  # messages that nobody answers for would be lost
-        known = self.by_filter.get(subscribed.options.filter)
-        if known is not None and known.is_same(filter, subscribed):
-            return subscribed.options.qos
-        try:
-            made = await self._make(filter, subscribed)
-        except OrtooError as error:
-            _log.info("a subscription to a queue was refused", extra={"queue": filter.name, "error": str(error)})
-            return code_of(error) if not isinstance(error, InvalidError | NotFoundError) else Code.TOPIC_FILTER_INVALID
-        await self._replace(subscribed.options.filter, made)
-        made.source.start()
+        async with self._changing:
+            known = self.by_filter.get(subscribed.options.filter)
+            if known is not None and known.is_same(filter, subscribed):
+                return subscribed.options.qos
+            try:
+                made = await self._make(filter, subscribed)
+            except OrtooError as error:
+                _log.info("a subscription to a queue was refused", extra={"queue": filter.name, "error": str(error)})
+                is_wrong = isinstance(error, InvalidError | NotFoundError)
+                return Code.TOPIC_FILTER_INVALID if is_wrong else code_of(error)
+            await self._replace(subscribed.options.filter, made)
+            made.source.start()
         return subscribed.options.qos
 
     async def _make(self, filter: QueueFilter, subscribed: Subscribed) -> QueueSubscription:
@@ -180,7 +193,8 @@ class QueueSubscriptions:
             pass  # it goes on where it is
         if filter.captured is not None:
             await client.capture(filter)
-        return QueueSubscription(client, filter, subscribed, found, self._consumer(subscribed.options.filter))
+        group_id = client.link.group_id(topic, group)
+        return QueueSubscription(client, filter, subscribed, found, group_id, self._consumer(subscribed.options.filter))
 
     def _consumer(self, text: str) -> str:
         """Each subscription is a consumer of its own: what ends with one is not the other's."""
@@ -197,26 +211,28 @@ class QueueSubscriptions:
     async def resume(self, subscriptions: Iterable[Subscribed], again: Sequence[Ref]) -> None:
         """Those of a session that was kept. What was under way comes again where it can still be had."""
         missing = [str(ref) for ref in again]
-        for subscribed in subscriptions:
-            filter = parse_queue_filter(parse_filter(subscribed.options.filter))
-            if filter is None:
-                continue
-            try:
-                made = await self._make(filter, subscribed)
-            except OrtooError as error:
-                _log.warning("a client lost its queue", extra={"queue": filter.name, "error": str(error)})
-                continue
-            await self._replace(subscribed.options.filter, made)
-            mine = [ref for ref in missing if ref.startswith(f"{made.topic_id}.")]
-            missing = [ref for ref in missing if ref not in mine]
-            made.resume(mine)
+        async with self._changing:
+            for subscribed in subscriptions:
+                filter = parse_queue_filter(parse_filter(subscribed.options.filter))
+                if filter is None:
+                    continue
+                try:
+                    made = await self._make(filter, subscribed)
+                except OrtooError as error:
+                    _log.warning("a client lost its queue", extra={"queue": filter.name, "error": str(error)})
+                    continue
+                await self._replace(subscribed.options.filter, made)
+                mine = [ref for ref in missing if made.is_own(ref)]
+                missing = [ref for ref in missing if not made.is_own(ref)]
+                made.resume(mine)
         for ref in missing:
             self._client.forget(ref)
 
     async def unsubscribe(self, text: str) -> None:
-        found = self.by_filter.pop(text, None)
-        if found is not None:
-            await found.source.stop()
+        async with self._changing:
+            found = self.by_filter.pop(text, None)
+            if found is not None:
+                await found.source.stop()
 
     def wake(self) -> None:
         for each in self.by_filter.values():
@@ -240,8 +256,9 @@ class QueueSubscriptions:
             await each.tick()
 
     async def close(self) -> None:
-        subscriptions, self.by_filter = list(self.by_filter.values()), {}
-        await asyncio.gather(*(each.source.stop() for each in subscriptions))
+        async with self._changing:
+            subscriptions, self.by_filter = list(self.by_filter.values()), {}
+            await asyncio.gather(*(each.source.stop() for each in subscriptions))
 
 
 def group_of(filter: QueueFilter, user: Mapping[str, str], client_id: str) -> str:

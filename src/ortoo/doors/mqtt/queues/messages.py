@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ortoo.doors.mqtt.line import Item
+from ortoo.doors.mqtt.parts import Item
 from ortoo.doors.mqtt.rules.messages import Delivery, Message
 from ortoo.doors.mqtt.rules.state import UNNAMED, Ref
 from ortoo.doors.mqtt.wire.codes import MqttError

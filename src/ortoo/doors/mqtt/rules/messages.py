@@ -21,7 +21,7 @@ _NO_PARTS: Final = (b"", b"")
 class Message:
     """What was published, without what belongs to one hop. `raw` are properties that are handed on as they are."""
 
-    __slots__ = ("_key", "_parts", "expires_at", "payload", "qos", "raw", "retain", "topic")
+    __slots__ = ("_key", "_parts", "expires_at", "payload", "qos", "raw", "retain", "serial", "topic")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Message:
         self.retain = retain
         self.raw = raw
         self.expires_at = expires_at  # milliseconds
+        self.serial = 0  # of one that is retained: the order in which they came
         self._key = -1  # for whom the last parts were
         self._parts = _NO_PARTS
 

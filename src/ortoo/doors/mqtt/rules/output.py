@@ -44,9 +44,9 @@ class Output:
         else:
             self.send(data)
 
-    def send_first(self, data: bytes) -> None:
-        """The CONNACK: nothing goes before it."""
-        if self.is_durable:
+    def send_first(self, data: bytes, *, is_saved: bool) -> None:
+        """The CONNACK: nothing goes before it. `is_saved`: there is something to be saved before that."""
+        if is_saved:
             self._barrier = self._save()
         self.send(data)
 

@@ -82,7 +82,7 @@ class Session:
     @property
     def deadline(self) -> int | None:
         """When to call `tick`."""
-        if self.phase is Phase.WAITING:
+        if self.phase in (Phase.WAITING, Phase.ADMITTING):
             return self._heard + self._terms.connect_ms
         if self.phase is Phase.OPEN and self._agreement.keep_alive:
             return self._heard + self._agreement.keep_alive * 1_500
@@ -153,7 +153,8 @@ class Session:
         if self._is_too_large(connack):
             self._close(Code.PACKET_TOO_LARGE, "the client takes no packet as large as a CONNACK")
             return
-        self._output.send_first(connack)
+        # Of a session that ends with its connection a will is kept, and that it ends, where something was kept of it before.
+        self._output.send_first(connack, is_saved=state.expiry > 0 or state.will is not None or is_resumed)
         self._outbound.resume()
         early, error = self._early, self._early_error
         self._early, self._early_error = [], None
@@ -209,8 +210,15 @@ class Session:
             return
         if self.phase is Phase.WAITING:
             self._close(Code.UNSPECIFIED, "no CONNECT came in time")
+        elif self.phase is Phase.ADMITTING:
+            self.refuse(Code.SERVER_BUSY, "the session before this one could not be saved in time; try again later")
         else:
             self.disconnect(Code.KEEP_ALIVE_TIMEOUT, "nothing was heard for one and a half times the keep-alive", now)
+
+    def excuse(self, now: int) -> None:
+        """What the client may have sent was not read here: its silence counts from now on."""
+        if self.phase is Phase.OPEN:
+            self._heard = now
 
     def take_over(self, now: int) -> None:
         """The same client has come on another connection."""
