@@ -23,6 +23,7 @@ from ortoo.model import limits
 from ortoo.model.access import MQTT_NAMESPACE
 from ortoo.model.errors import InvalidError
 from ortoo.model.live import Activity, Need, Overview, SamplerCost, Sort, TopicRow, Totals
+from ortoo.model.names import TopicName
 from ortoo.model.queries import GetActivity, GetOverview
 
 from .activity import read_activity
@@ -125,7 +126,8 @@ class Overviews:
         board, needs = await self._shared("board", self._board)
         turns, seen = Turns(), list[Row]()
         for row in board.rows:
-            if namespace is not None and row.topic.namespace != namespace:
+            if not _is_within(row.topic, namespace, view):
+                await turns.worked(_SORT_UNITS)
                 continue
             if view is not None:
                 await turns.worked(view.units)
@@ -198,6 +200,13 @@ def _sorted(rows: list[TopicRow], sort: Sort) -> list[TopicRow]:
 def _is_told(found: Found, namespace: str | None, view: View | None) -> bool:
     if not found.topics:
         return view is None
-    if namespace is not None and found.topics[0].namespace != namespace:
+    if not _is_within(found.topics[0], namespace, view):
         return False
     return view is None or all(map(view.may_see, found.topics))
+
+
+def _is_within(topic: TopicName, namespace: str | None, view: View | None) -> bool:
+    """In a namespace that was asked for, and of which something may be seen."""
+    if namespace is not None and topic.namespace != namespace:
+        return False
+    return view is None or view.namespaces is None or topic.namespace in view.namespaces
