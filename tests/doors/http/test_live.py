@@ -255,21 +255,24 @@ async def test_who_may_read_nothing_watches_and_tails_nothing() -> None:
 
 
 async def test_a_slow_viewer_gets_the_newest_state_and_nothing_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    may_send, send = asyncio.Event(), Socket.send
+
+    async def held(self: Socket, message: Any) -> None:
+        sent.append(message)
+        await may_send.wait()
+        await send(self, message)
+
+    monkeypatch.setattr(Socket, "send", held)
+    may_send.set()
     async with sampled() as (home, here):
         await home.publish("orders", 1)
         await here.second()
         async with talking(home) as client:
             await client.say("watch", id="w")
             shown = await client.hear("overview")
-            sent: list[Any] = []
-            may_send, send = asyncio.Event(), Socket.send
-
-            async def held(self: Socket, message: Any) -> None:
-                sent.append(message)
-                await may_send.wait()
-                await send(self, message)
-
-            monkeypatch.setattr(Socket, "send", held)
+            may_send.clear()
+            sent.clear()
             await here.second()
             await until(lambda: len(sent) == 1)  # and it does not get through
             for _ in range(50):
