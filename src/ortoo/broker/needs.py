@@ -120,7 +120,7 @@ class NeedsFinder:
         return [_of_server("disk", text, is_error=False)]
 
     def _dead_letters(self, board: Board) -> list[Found]:
-        """Told once for each topic that has them, whoever they are of."""
+        """Once for each topic that has them, whoever they are of."""
         sources: dict[TopicName, list[Row]] = {}
         for row in board.rows:
             if row.shown.dead and row.dlq in board.letters:
