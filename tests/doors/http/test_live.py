@@ -297,7 +297,7 @@ async def test_a_watch_outlives_a_queue_that_recovers() -> None:
             home.broker._refusal = ortoo.StoreFailedError("the queue is recovering")
             hub = live._hubs[here.sampler]
             hub._take(None)  # type: ignore[arg-type]
-            await asyncio.sleep(0)
+            await until(lambda: home.gate._meters.errors["read", ortoo.StoreFailedError.code] > 0)
             home.broker._refusal = None
             await here.second()
             assert (await client.hear("changes"))["id"] == "w"
