@@ -129,6 +129,8 @@ def samples(place: Place) -> dict[type, Any]:
         q.GetStats(),
         q.GetMetrics(),
         q.GetSeries(topic=TOPIC),
+        q.GetOverview(OURS),
+        q.GetActivity(OURS),
         q.Scan(TOPIC, 0, start),
         q.GetOffsets(TOPIC, start),
         q.ScanHistory(TOPIC, 0, 0),
@@ -151,7 +153,7 @@ def expected(role: str, kind: type) -> str | None:
     match operation.about:
         case "server":
             return None if role == "server" else FORBIDDEN
-        case "anything" if kind is q.ListTopics:
+        case "anything" if kind in (q.ListTopics, q.GetOverview, q.GetActivity):
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything" if kind is q.GetSeries:
             return None if grants(role, operation.scope) else FORBIDDEN

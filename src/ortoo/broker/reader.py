@@ -18,6 +18,7 @@ from ortoo.model import queries as q
 from ortoo.model.commands import Position
 from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
+from ortoo.model.live import Activity, Overview, Sort
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.publishers import spread
@@ -46,7 +47,9 @@ from .figures import Measured, measure
 from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
+from .overview import Overviews
 from .portion import bound_count, encode_fitting, fit, left_of
+from .series import SeriesReader
 from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
@@ -59,6 +62,8 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetStats: "stats",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
+    q.GetOverview: "overview",
+    q.GetActivity: "activity",
     q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
@@ -70,7 +75,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.FindMessages: "find_messages",
 }
 # Answered with no more than whoever asks may see:
-_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
+_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries, q.GetOverview, q.GetActivity)
 
 A = TypeVar("A")
 
@@ -107,6 +112,7 @@ class Reader:
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
         self._keys_lister = KeysLister(broker)
+        self._overviews: Overviews | None = None  # once somebody looks
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
@@ -178,10 +184,32 @@ class Reader:
         count: int = 60,
         view: View | None = None,
     ) -> Series:
+        return await self._series().read(self._broker.state, namespace, topic, group, resolution, count, view)
+
+    def _series(self) -> SeriesReader:
         series = self._broker.meters.series
         if series is None:
             raise ConfigError("this queue keeps no series of what it measures; a server does")
-        return await series.read(self._broker.state, namespace, topic, group, resolution, count, view)
+        return series
+
+    async def overview(
+        self,
+        namespace: str | None = None,
+        sort: Sort = "backlog",
+        match: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        view: View | None = None,
+    ) -> Overview:
+        return await self._live().overview(q.GetOverview(namespace, sort, match, limit, offset), view)
+
+    async def activity(self, namespace: str | None = None, limit: int = 50, view: View | None = None) -> Activity:
+        return await self._live().activity(q.GetActivity(namespace, limit), view)
+
+    def _live(self) -> Overviews:
+        if self._overviews is None:
+            self._overviews = Overviews(self._broker, self._series().sampler)
+        return self._overviews
 
     async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
         return await self._keys_lister.list(name, group, count)

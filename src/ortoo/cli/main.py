@@ -22,6 +22,7 @@ from . import (
     dlq,
     groups,
     keys,
+    live,
     messages,
     namespaces,
     pipeline,
@@ -58,6 +59,8 @@ app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
 app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
+app.command(rich_help_panel=_WATCH, epilog=live.OVERVIEW_EXAMPLES)(live.overview)
+app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)

@@ -22,6 +22,7 @@ from .errors import (
     TooManyError,
 )
 from .keys import KeysInfo, RotatedKey
+from .live import Activity, Overview
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
@@ -117,6 +118,8 @@ OPERATIONS: dict[type, Operation] = {
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
+    q.GetOverview: Operation("read", "read", Overview, (ConfigError,), about="anything"),
+    q.GetActivity: Operation("read", "read", Activity, (ConfigError,), about="anything"),
     q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),

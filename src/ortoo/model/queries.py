@@ -10,6 +10,7 @@ from msgspec import Meta
 from . import limits
 from .commands import Position
 from .keys import KeysInfo
+from .live import Activity, Overview, Sort
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
@@ -52,6 +53,23 @@ class GetSeries(Query[Series], frozen=True, tag=True):
     group: str | None = None
     resolution: Resolution = "second"
     count: int = 60
+
+
+class GetOverview(Query[Overview], frozen=True, tag=True):
+    """The topics that may be seen, how they do, and what needs somebody."""
+
+    namespace: str | None = None  # of all when None
+    sort: Sort = "backlog"
+    match: str | None = None  # only topics with this text in their name
+    limit: int = 100
+    offset: int = 0
+
+
+class GetActivity(Query[Activity], frozen=True, tag=True):
+    """What happened of late in the topics that may be seen."""
+
+    namespace: str | None = None
+    limit: int = 50
 
 
 class GetKeys(Query[KeysInfo], frozen=True, tag=True):
@@ -126,6 +144,8 @@ AnyQuery = (
     | GetStats
     | GetMetrics
     | GetSeries
+    | GetOverview
+    | GetActivity
     | GetKeys
     | Scan
     | GetOffsets

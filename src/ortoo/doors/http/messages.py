@@ -32,7 +32,6 @@ from .shapes import (
     DeadLetterBody,
     DeadLettersQuery,
     MessageDetail,
-    MessageList,
     MessagePage,
     MessageView,
     ReplayQuery,
@@ -92,8 +91,8 @@ async def encode_runs(envelope: bytes, runs: list[LeasedRun]) -> bytes:
     return _fill(envelope, parts)
 
 
-async def encode_messages(envelope: MessageList | MessagePage, messages: list[Received]) -> bytes:
-    """The same of messages that were read."""
+async def encode_messages(envelope: msgspec.Struct, messages: list[Received]) -> bytes:
+    """The same of messages that were read, where the first empty list of the envelope stands."""
     parts, some, size = [], list[MessageView](), 0
     for message in messages:
         some.append(render(message))

@@ -9,11 +9,12 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
+from ortoo.model.live import Activity, Overview
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
 
-from . import monitoring, namespaces, openapi, shapes, stream
+from . import live, monitoring, namespaces, openapi, shapes, stream
 from .routing import Route
 
 _get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
@@ -54,6 +55,22 @@ SERVER = [
         answer=Series,
     ),
     _get(
+        "/v1/overview",
+        live.overview,
+        "Topics, how they do, and what needs somebody; of a namespace, or of all that may be seen",
+        does=(q.GetOverview,),
+        query=live.OverviewQuery,
+        answer=Overview,
+    ),
+    _get(
+        "/v1/activity",
+        live.activity,
+        "What happened of late, second by second, the newest first",
+        does=(q.GetActivity,),
+        query=live.ActivityQuery,
+        answer=Activity,
+    ),
+    _get(
         "/v1/analytics/history",
         monitoring.analytics_history,
         "What `ortoo pipeline analyze` found in the lake: by hour, topic and group",
@@ -64,8 +81,8 @@ SERVER = [
     _get(
         "/v1/stream",
         stream.upgrade_required,
-        "A WebSocket: messages pushed as long as there is credit",
-        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
+        "A WebSocket: messages pushed as long as there is credit, overviews, and topics as they come",
+        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic, q.GetOverview, q.GetOffsets, q.Scan),
     ),
     _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
     _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
