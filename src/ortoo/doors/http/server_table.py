@@ -67,8 +67,8 @@ SERVER = [
         "A WebSocket: messages pushed as long as there is credit",
         does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
     ),
-    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
-    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _open("/health", monitoring.health, "Whether the server is there", answer=monitoring.Health),
+    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=monitoring.Readiness),
     _get(
         "/metrics",
         monitoring.metrics,
