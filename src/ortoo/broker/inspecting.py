@@ -56,7 +56,9 @@ async def list_leases(broker: Shell, query: q.ListLeases) -> i.LeasesFound:
     ids = list(group.leases)
     for at in range(0, len(ids), _AT_ONCE):  # they lie in the order of their numbers, but after a restart
         some = [lease for lease in ids[at : at + _AT_ONCE] if lease >= first]
-        wanted = nsmallest(query.count + 1, [*wanted, *some])
+        wanted = nsmallest(
+            query.count + 2, [*wanted, *some]
+        )  # the page before may have ended in the middle of the first
         await turns.worked(len(some) / _LOOKED_AT)
     rows: list[i.LeaseInfo] = []
     for lease in (group.leases.get(lease_id) for lease_id in wanted):
