@@ -165,7 +165,7 @@ class _Explaining:
             if self._ref.offset >= log.settled_end:
                 text = "It is part of a transaction that is not committed as a whole yet; it comes once that is done."
             else:
-                text = "It is not on disk yet; it comes once it is, which takes a moment unless the disk is in trouble."
+                text = "It is not on disk yet; it comes once it is, which takes a moment, or longer on a slow disk."
             return self._say("not_durable", text, since=self._published)
         until = None
         if topic.window_since is not None:
