@@ -18,6 +18,7 @@ from ortoo.model.records import Quarantined
 from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
 from ortoo.testing import ManualClock
+from tests.turns import counting_turns
 
 from .actors import poll, publish, settle, take
 from .stores import SlowStore, queue_on
@@ -254,15 +255,16 @@ async def test_leases_are_listed_with_who_has_them_the_oldest_first(queue: Queue
     assert (found.total, found.next) == (2, None)
 
 
-async def test_a_list_of_leases_goes_on_where_it_ended(queue: Queue) -> None:
+@pytest.mark.parametrize(("each", "rows"), [(10, 6), (40, 3)])  # leases of several partitions, and of one each
+async def test_a_list_of_leases_goes_on_where_it_ended(queue: Queue, each: int, rows: int) -> None:
     await queue.create_topic("orders", partitions=4)
-    for partition in range(4):
-        await queue.publish_many("orders", [Message(b"x", partition=partition)] * 10)
+    for partition in range(40 // each):
+        await queue.publish_many("orders", [Message(b"x", partition=partition)] * each)
     for number in range(3):
         await take(queue, "orders", 12, group="g", consumer=f"c{number}")
     whole = await queue.leases("orders", "g")
     assert whole.next is None
-    assert len(whole.leases) == 6  # some of them in two partitions
+    assert len(whole.leases) == rows
     seen, where = [], None
     while True:
         page = await queue.leases("orders", "g", limit=1, next=where)
@@ -483,3 +485,12 @@ async def test_messages_that_never_expire_tell_nothing(queue: Queue) -> None:
     [sent] = await publish(queue, "orders", b"1")
     message = (await queue.message(sent.id)).message
     assert (message.due, message.expires) == (None, None)
+
+
+async def test_others_have_their_turns_while_much_is_counted(clock: ManualClock) -> None:
+    async with queue_on(MemoryStore(), clock) as queue:
+        for _ in range(3):
+            await queue.publish_many("orders", [Message(b"", delay=60 + number % 7) for number in range(10_000)])
+        async with counting_turns() as turns:
+            assert (await queue.delayed("orders")).total == 30_000
+        assert turns.count >= 2
