@@ -139,6 +139,12 @@ def samples(place: Place) -> dict[type, Any]:
         q.ListKeys(TOPIC, "g"),
         q.GetTrace(place.message),
         q.FindMessages(OURS, ["d1"], "orders", "g"),
+        q.ExplainMessage(place.message, "g"),
+        q.ListLeases(TOPIC, "g"),
+        q.ListLocks(TOPIC, "g"),
+        q.ListConsumers(TOPIC, "g"),
+        q.GetStrip(TOPIC, "g"),
+        q.GetDelayed(TOPIC),
     ]
     return {type(request): request for request in found}
 
@@ -227,6 +233,8 @@ QUERIES = {
     "/v1/topics/{topic}/history": "&partition=0",
     "/v1/topics/{topic}/groups/{group}/messages": "&state=ready",
     "/v1/series": "&topic=orders",
+    "/v1/messages/{id}/explain": "&group=g",
+    "/v1/topics/{topic}/strip": "&group=g",
 }
 
 

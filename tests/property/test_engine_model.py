@@ -27,6 +27,7 @@ from ortoo.engine.group import Group as EngineGroup
 from ortoo.engine.keys import key_hash
 from ortoo.engine.quotas import count_stored
 from ortoo.engine.state import State
+from ortoo.engine.strip import strip_feed
 from ortoo.engine.topic import Topic as EngineTopic
 from ortoo.engine.transaction import Name, share_bytes
 from ortoo.engine.view import group_info, offsets_in_state, state_of
@@ -178,6 +179,7 @@ def outgoing(rows: list[dict[str, Any]], now: int, numbers: Iterator[int]) -> Ou
 def feed_state(feed: Feed) -> dict[str, Any]:
     states = {state: list(offsets_in_state(feed, state)) for state in STATES}
     check_feed(feed, states)
+    check_strip(feed)
     for offset in range(feed.partition.start, feed.partition.end):
         listed = [state for state, offsets in states.items() if offset in offsets]
         assert [state for state in [state_of(feed, offset)] if state] == listed, f"of {offset}: {states}"
@@ -187,6 +189,22 @@ def feed_state(feed: Feed) -> dict[str, Any]:
         "skipped": feed.skipped,
         "backlog": feed.backlog(),
     }
+
+
+def check_strip(feed: Feed) -> None:
+    """Each message by itself has the state in the strip that it has; and wider buckets have the sums of those."""
+    start, end = feed.partition.start, feed.partition.settled_end
+    alone, wide = strip_feed(feed, max(1, end - start)), strip_feed(feed, 3)
+    gone = feed.partition.gone_for(feed.group)
+    for offset in range(start, end):
+        state = state_of(feed, offset) or ("gone" if offset in gone else "delayed")
+        found = {name: getattr(alone, name)[offset - start] for name in (*STATES, "gone")}
+        assert found == {name: int(name == state) for name in found}, f"of {offset}"
+    for name in (*STATES, "gone"):
+        each = getattr(alone, name)
+        sums = [sum(each[at : at + wide.width]) for at in range(0, len(each), wide.width)]
+        assert getattr(wide, name) == sums
+    assert len(wide.ready) <= 3
 
 
 def check_feed(feed: Feed, states: dict[MessageState, list[int]]) -> None:

@@ -43,7 +43,9 @@ from ortoo.model.series import Resolution, Series
 from ortoo.ports import Clock
 
 from .by_id import Settling
+from .due_times import with_times
 from .figures import Measured, measure
+from .inspecting import INSPECTORS
 from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
@@ -116,6 +118,9 @@ class Reader:
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
+        if (inspect := INSPECTORS.get(type(query))) is not None:
+            found: A = await inspect(self._broker, query)
+            return found
         method = getattr(self, _METHODS[type(query)])
         more = {} if view is None or type(query) not in _VIEWED else {"view": view}
         answer: A = await method(*msgspec.structs.astuple(query), **more)
@@ -313,11 +318,12 @@ class Reader:
         return topic
 
     async def message(self, ref: MessageRef) -> MessageFound:
-        topic, _ = self._broker.state.message(ref)
+        topic, log = self._broker.state.message(ref)
         columns = await self._broker.store.read(ref.topic, ref.partition, [ref.offset])
         if not len(columns):
             raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
         page = Page(topic.name, topic.id, ref.partition, columns, ref.offset + 1, ref.offset + 1)
+        page = await with_times(page, log, Turns(), most=None)
         return MessageFound(page, await self._states(topic, ref))
 
     async def _states(self, topic: Topic, ref: MessageRef) -> dict[str, MessageState]:
@@ -352,7 +358,8 @@ class Reader:
             room -= size
             count -= len(offsets)
             after = offsets[-1] + 1 if offsets else log.settled_end
-            pages.append(Page(name, topic.id, log.index, columns, after, log.settled_end))
+            page = Page(name, topic.id, log.index, columns, after, log.settled_end)
+            pages.append(await with_times(page, log, Turns()))
         return pages
 
     async def find_messages(

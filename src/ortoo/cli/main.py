@@ -21,6 +21,7 @@ from . import (
     directory,
     dlq,
     groups,
+    inspecting,
     keys,
     live,
     messages,
@@ -53,6 +54,7 @@ app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
 app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(messages.app, name="messages", rich_help_panel=_WORK)
 app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messages.trace)
+app.command(rich_help_panel=_WORK, epilog=inspecting.EXAMPLES)(inspecting.explain)
 app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
 app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal, get_args
 
 from ortoo.model.commands import (
@@ -41,21 +40,12 @@ from ortoo.model.queries import (
 from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
+from .arguments import Time, check_count, check_group, check_text, to_error_text, to_ms, to_seconds
 from .by_id import to_dedup_ids
 from .dead_letters import DeadLetters, RedrivenCount
-from .server_admin import ServerAdmin
+from .inspecting import Inspecting
 
-Time = float | datetime
 Where = Literal["start", "end", "all", "new"]
-
-
-def to_seconds(time: Time) -> float:
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
-        return time.timestamp()
-    return check_time(time)
 
 
 def to_position(at: Where | None, offset: int | None, time: Time | None) -> Position:
@@ -70,7 +60,7 @@ def to_position(at: Where | None, offset: int | None, time: Time | None) -> Posi
     return END if at in ("end", "new") else START
 
 
-class Admin(ServerAdmin):
+class Admin(Inspecting):
     """Topics, groups and single messages."""
 
     # -- topics

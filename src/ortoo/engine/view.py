@@ -148,6 +148,11 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
     return found if count is None else found.take(count)
 
 
+def fresh_blocked(feed: Feed, scanned: int) -> OffsetSet:
+    """Those of the first fresh messages, so many, that would be blocked if the feed had looked at them."""
+    return _fresh(feed, scanned, is_blocked=True)
+
+
 def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
     """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not. Those that a seek
     made deliverable, and that are not sorted yet, are as good as fresh."""

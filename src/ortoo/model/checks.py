@@ -68,7 +68,7 @@ def check_query(query: q.Query[Any]) -> None:
             check_position(query.position)
         case q.ScanHistory():
             check_number("a position in a history", query.start)
-        case q.GetMessage() | q.GetTrace():
+        case q.GetMessage() | q.GetTrace() | q.ExplainMessage():
             check_ref(query.message)
         case _:
             pass

@@ -88,6 +88,14 @@ TAIL_RATE_MAX = 1_000
 KEYS_READ_MAX = 200_000  # messages that are read to list their keys; the newest
 KEYS_READ_BYTES_MAX = 64 * 1024 * 1024  # of these
 KEYS_BYTES_MAX = 4 * 1024 * 1024  # of the keys in one list
+LISTED_MAX = 1_000  # leases, or locks, in one answer
+STRIP_WIDTH_MAX = 2_000  # buckets of one partition
+STRIP_BUCKETS_MAX = 50_000  # of all partitions in one answer; where there are many partitions, each has fewer
+STRIP_LINES_MAX = 50_000  # messages behind held keys that are told from ready ones, of one partition
+DELAYED_BUCKETS_MAX = 10_000
+TIMES_LOOKED_UP_MAX = (
+    200_000  # due and expiry times that are gone through for a list of messages; of more, none is told
+)
 TRACE_EVENTS_MAX = 5_000  # of one message; of more, the newest are told
 HISTORY_EVENTS_MAX = 10_000  # told together; more only where one record alone speaks of more messages
 HISTORY_RECORDS_MAX = 100_000  # per partition in the memory store; the oldest go first

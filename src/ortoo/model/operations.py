@@ -21,6 +21,7 @@ from .errors import (
     RateLimitedError,
     TooManyError,
 )
+from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo, RotatedKey
 from .live import Activity, Overview
 from .metrics import MetricFigures
@@ -129,6 +130,12 @@ OPERATIONS: dict[type, Operation] = {
     q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
     q.FindMessages: Operation("read", "read", list[MessageRef | None], about="ids"),
+    q.ExplainMessage: Operation("read", "read", Explanation, _UNKNOWN, about="message"),
+    q.ListLeases: Operation("read", "read", LeasesFound, _UNKNOWN),
+    q.ListLocks: Operation("read", "read", LocksFound, _UNKNOWN),
+    q.ListConsumers: Operation("read", "read", ConsumersFound, _UNKNOWN),
+    q.GetStrip: Operation("read", "read", Strip, _UNKNOWN),
+    q.GetDelayed: Operation("read", "read", DelayedCounts, _UNKNOWN),
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}

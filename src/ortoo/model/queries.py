@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from . import limits
 from .commands import Position
+from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo
 from .live import Activity, Overview, Sort
 from .metrics import MetricFigures
@@ -137,6 +138,52 @@ class FindMessages(Query[list[MessageRef | None]], frozen=True, tag=True):
     group: str | None = None
 
 
+# -- looking into deliveries: see inspection.py
+
+
+class ExplainMessage(Query[Explanation], frozen=True, tag=True):
+    """Why a group gets a message, or does not."""
+
+    message: MessageRef
+    group: str
+
+
+class ListLeases(Query[LeasesFound], frozen=True, tag=True):
+    topic: TopicName
+    group: str
+    count: int = 100
+    next: str | None = None  # as the page before told
+
+
+class ListLocks(Query[LocksFound], frozen=True, tag=True):
+    """The keys and partitions that something delivered blocks."""
+
+    topic: TopicName
+    group: str
+    count: int = 100
+
+
+class ListConsumers(Query[ConsumersFound], frozen=True, tag=True):
+    topic: TopicName
+    group: str
+
+
+class GetStrip(Query[Strip], frozen=True, tag=True):
+    topic: TopicName
+    group: str | None = None
+    width: int = 120  # buckets of each partition, at most
+    partition: int | None = None  # all when None
+
+
+class GetDelayed(Query[DelayedCounts], frozen=True, tag=True):
+    """How many messages come due when. Times are seconds since 1970: a week from now on when None."""
+
+    topic: TopicName
+    start: float | None = None
+    until: float | None = None
+    buckets: int = 168
+
+
 AnyQuery = (
     ListTopics
     | ListNamespaces
@@ -155,4 +202,10 @@ AnyQuery = (
     | ListKeys
     | GetTrace
     | FindMessages
+    | ExplainMessage
+    | ListLeases
+    | ListLocks
+    | ListConsumers
+    | GetStrip
+    | GetDelayed
 )

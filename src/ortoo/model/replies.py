@@ -119,9 +119,18 @@ class Page(msgspec.Struct, frozen=True):
     columns: Columns
     next_offset: int
     end: int  # where the log ended when this was read
+    dues: dict[int, int] | None = (
+        None  # ms since the epoch, by offset: of those that are not due yet, where that was asked for
+    )
+    expiries: dict[int, int] | None = None  # the same
 
     def to_messages(self) -> list[Received]:
-        return to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
+        found = to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
+        if self.dues or self.expiries:
+            dues, expiries = self.dues or {}, self.expiries or {}
+            for message in found:
+                message.due_ms, message.expires_ms = dues.get(message.offset), expiries.get(message.offset)
+        return found
 
 
 class HistoryPage(msgspec.Struct, frozen=True):

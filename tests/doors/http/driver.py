@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Raw
 
 from ortoo import Queue
-from ortoo.client.admin import Time, to_position, to_seconds
-from ortoo.client.arguments import to_topic_name
+from ortoo.client.admin import to_position
+from ortoo.client.arguments import Time, to_seconds, to_topic_name
 from ortoo.client.by_id import MessageIds
 from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
@@ -31,6 +31,7 @@ from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
 from ortoo.doors.http.topics import Redriven
+from ortoo.model import inspection as i
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.history import HistoryEvent
@@ -142,6 +143,7 @@ class HttpQueue:
             ref.offset,
             delivery,
             view.publisher if isinstance(view.publisher, str) else None,
+            *(round(at * 1000) if isinstance(at, float) else None for at in (view.due, view.expires)),
         )
 
     def _list(self, found: shapes.MessageList) -> list[Received]:
@@ -389,6 +391,37 @@ class HttpQueue:
 
     async def trace(self, message_id: str) -> Trace:
         return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
+
+    # -- looking into deliveries
+
+    async def explain(self, message_id: str, group: str = DEFAULT_GROUP) -> i.Explanation:
+        return await self.call(
+            "GET", f"{message_path(message_id)}/explain", i.Explanation, group=check_text("g", group)
+        )
+
+    @like_the_queue
+    async def leases(self, topic: str, group: str, **options: Any) -> i.LeasesFound:
+        return await self.call("GET", f"{group_path(topic, group)}/leases", i.LeasesFound, **options)
+
+    @like_the_queue
+    async def locks(self, topic: str, group: str, **options: Any) -> i.LocksFound:
+        return await self.call("GET", f"{group_path(topic, group)}/locks", i.LocksFound, **options)
+
+    @like_the_queue
+    async def consumers(self, topic: str, group: str, **options: Any) -> i.ConsumersFound:
+        return await self.call("GET", f"{group_path(topic, group)}/consumers", i.ConsumersFound, **options)
+
+    @like_the_queue
+    async def strip(self, topic: str, **options: Any) -> i.Strip:
+        return await self.call("GET", f"{topic_path(topic)}/strip", i.Strip, **options)
+
+    @like_the_queue
+    async def delayed(
+        self, topic: str, from_time: Time | None, to_time: Time | None, **options: Any
+    ) -> i.DelayedCounts:
+        given = {"from": from_time, "to": to_time}
+        times: dict[str, Any] = {name: to_seconds(time) for name, time in given.items() if time is not None}
+        return await self.call("GET", f"{topic_path(topic)}/delayed", i.DelayedCounts, **times, **options)
 
     async def delete_message(self, message_id: str) -> None:
         await self.call("DELETE", message_path(message_id), type(None))

@@ -175,6 +175,8 @@ def render(message: Received) -> MessageView:
         raw,
         message.value if raw is UNSET else UNSET,
         publisher=UNSET if message.publisher is None else message.publisher,
+        due=UNSET if message.due is None else message.due,
+        expires=UNSET if message.expires is None else message.expires,
     )
 
 

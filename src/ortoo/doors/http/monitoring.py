@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,7 @@ from ortoo.model.series import Resolution, Series
 
 from .answers import Answer
 from .call import Call, InNamespace
-from .shapes import AnalyticsQuery, Health, Readiness
+from .shapes import AnalyticsQuery
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,6 +48,15 @@ class SeriesQuery(InNamespace, kw_only=True):
     group: str | None = None
     resolution: Resolution = "second"
     count: Annotated[int, Meta(ge=1, le=limits.SERIES_MINUTES)] = 60
+
+
+class Health(msgspec.Struct):
+    status: Literal["ok"]
+
+
+class Readiness(msgspec.Struct):
+    status: Literal["ready", "not ready"]
+    reason: str | None = None
 
 
 async def health(call: Call) -> Health:

@@ -178,8 +178,8 @@ def parse_query(kind: type[Q], query: bytes) -> Q:
         raise InvalidError(f"the query cannot be read: {error}") from None
     values = dict(pairs)
     if issubclass(kind, InNamespace):
-        for name in values.keys() - set(kind.__struct_fields__):
-            known = ", ".join(kind.__struct_fields__)
+        for name in values.keys() - set(kind.__struct_encode_fields__):
+            known = ", ".join(kind.__struct_encode_fields__)
             raise InvalidError(f"there is no query parameter {name!r} here; there are {known}")
         if len(values) != len(pairs):
             raise InvalidError("a query parameter is given twice")

@@ -84,8 +84,8 @@ SERVER = [
         "A WebSocket: messages pushed as long as there is credit, overviews, and topics as they come",
         does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic, q.GetOverview, q.GetOffsets, q.Scan),
     ),
-    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
-    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _open("/health", monitoring.health, "Whether the server is there", answer=monitoring.Health),
+    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=monitoring.Readiness),
     _get(
         "/metrics",
         monitoring.metrics,

@@ -76,7 +76,7 @@ class Placements(msgspec.Struct):
 
 class MessageView(msgspec.Struct, gc=False):
     """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`; `publisher`
-    when the server knows who published it."""
+    when the server knows who published it; `due` and `expires`, in seconds since 1970, of one looked at by its id or state."""
 
     id: str
     topic: str
@@ -93,6 +93,8 @@ class MessageView(msgspec.Struct, gc=False):
     group: str | UnsetType = UNSET
     receipt: str | UnsetType = UNSET
     publisher: str | UnsetType = UNSET
+    due: float | UnsetType = UNSET
+    expires: float | UnsetType = UNSET
 
 
 class MessageList(msgspec.Struct):
@@ -385,15 +387,3 @@ class DeadLettersQuery(InNamespace, kw_only=True):
     group: str | None = None
     limit: Count = 1000
     next: str | None = None
-
-
-# -- the server itself
-
-
-class Health(msgspec.Struct):
-    status: Literal["ok"]
-
-
-class Readiness(msgspec.Struct):
-    status: Literal["ready", "not ready"]
-    reason: str | None = None

@@ -12,6 +12,7 @@ from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
 from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
+from .inspecting import INSPECTION
 from .routing import Route
 from .server_table import NAMESPACES, SERVER
 
@@ -345,6 +346,7 @@ ROUTES: list[Route] = [
         "Groups": _GROUPS,
         "Dead letters": _DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
+        "Inspection": INSPECTION,
         "Namespaces": NAMESPACES,
         "Server": SERVER,
     }.items()
