@@ -217,6 +217,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/topics/{topic}/groups/{group}/heartbeat": {"consumer": "x"},
     "POST /v1/topics/{topic}/groups/{group}/leave": {"consumer": "x"},
     "POST /v1/leave": {"consumer": "x"},
+    "POST /v1/topics/{topic}/dlq/delete": {"error": "no"},
     "POST /v1/find": {"dedup_ids": ["d1"], "topic": "orders"},
     "POST /v1/transactions": {"publishes": [{"topic": "orders", **NEW}]},
     "POST /v1/transactions/{name}/stage": {"part": "a", "topic": "orders", **NEW},

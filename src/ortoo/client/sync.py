@@ -213,7 +213,9 @@ class SyncQueue:
     find_messages = _blocking(Queue.find_messages)
     trace = _blocking(Queue.trace)
     dead_letters = _blocking(Queue.dead_letters)
+    dead_letter_errors = _blocking(Queue.dead_letter_errors)
     redrive = _blocking(Queue.redrive)
+    delete_dead_letters = _blocking(Queue.delete_dead_letters)
     purge_dead_letters = _blocking(Queue.purge_dead_letters)
 
     def transaction(self, *, namespace: str | None = None) -> SyncTransaction:

@@ -30,9 +30,10 @@ from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
-from ortoo.doors.http.topics import Redriven
+from ortoo.doors.http.operator_shapes import Redriven
 from ortoo.model.batch import to_outgoing
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.failures import ErrorKinds
 from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
@@ -413,10 +414,22 @@ class HttpQueue:
             if where is None or len(found) >= limit:
                 return [self.to_received(view) for view in found]
 
+    @like_the_queue
+    async def dead_letter_errors(self, topic: str, namespace: str | None, **options: Any) -> ErrorKinds:
+        return await self.call("GET", f"{topic_path(topic)}/dlq/errors", ErrorKinds, namespace=namespace, **options)
+
+    @like_the_queue
+    async def delete_dead_letters(
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
+    ) -> int:
+        body = {"ids": None if ids is None else list(ids), **chosen}
+        return (await self.call("POST", f"{topic_path(topic)}/dlq/delete", shapes.Affected, body, namespace)).messages
+
+    @like_the_queue
     async def redrive(
-        self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
     ) -> RedrivenCount:
-        body = {"ids": None if ids is None else list(ids), "group": group}
+        body = {"ids": None if ids is None else list(ids), **chosen}
         path = f"{topic_path(topic)}/dlq/redrive"
         answer = await self.call("POST", path, Redriven, body, namespace)
         return RedrivenCount(answer.messages, answer.skipped, answer.skipped_count)

@@ -17,6 +17,7 @@ from ortoo.model.queries import Query
 from .answers import Answer, Problem, Refusal, Reply
 from .call import Call, InNamespace, SocketCall
 from .id_shapes import ByIdBody, FindBody
+from .operator_shapes import LettersBody
 from .shapes import BODY_BYTES_MAX, CARRYING, LIST_BYTES_MAX, LISTING
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -103,7 +104,7 @@ def _bytes_max(body: type[msgspec.Struct] | None) -> int | None:
     """None: as large as any."""
     if body in CARRYING:
         return None
-    return LIST_BYTES_MAX if body in LISTING or body in (ByIdBody, FindBody) else BODY_BYTES_MAX
+    return LIST_BYTES_MAX if body in LISTING or body in (ByIdBody, FindBody, LettersBody) else BODY_BYTES_MAX
 
 
 class _Node:

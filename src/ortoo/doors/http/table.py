@@ -12,6 +12,7 @@ from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
 from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
+from .operator_table import DEAD_LETTERS
 from .routing import Route
 from .server_table import NAMESPACES, SERVER
 
@@ -261,39 +262,6 @@ _GROUPS = [
     ),
 ]
 
-_DEAD_LETTERS = [
-    _get(
-        f"{_TOPIC}/dlq",
-        messages.dead_letters,
-        "List the dead letters of a topic; their headers tell what happened",
-        does=(q.GetTopic, q.Scan),
-        query=shapes.DeadLettersQuery,
-        answer=shapes.MessagePage,
-    ),
-    _post(
-        f"{_TOPIC}/dlq/redrive",
-        topics.redrive,
-        "Make dead letters deliverable again for the group that failed them",
-        does=(c.Redrive, q.GetTopic, q.Scan),
-        body=shapes.RedriveBody,
-        body_optional=True,
-        answer=topics.Redriven,
-    ),
-    _delete(
-        f"{_TOPIC}/dlq/{{id}}",
-        topics.delete_dead_letter,
-        "Delete a dead letter",
-        does=(c.DeleteMessage, q.GetMessage, q.GetTopic),
-    ),
-    _post(
-        f"{_TOPIC}/dlq/purge",
-        topics.purge_dead_letters,
-        "Delete all dead letters of a topic",
-        does=(c.DeleteMessage, q.GetTopic, q.Scan),
-        answer=shapes.Affected,
-    ),
-]
-
 _TRANSACTIONS = [
     _post(
         "/v1/transactions",
@@ -343,7 +311,7 @@ ROUTES: list[Route] = [
         "Messages": _MESSAGES,
         "Leases": _LEASES,
         "Groups": _GROUPS,
-        "Dead letters": _DEAD_LETTERS,
+        "Dead letters": DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
         "Namespaces": NAMESPACES,
         "Server": SERVER,

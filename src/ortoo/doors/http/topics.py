@@ -1,4 +1,4 @@
-"""Topics, their dead letters, their groups, and the consumers of these."""
+"""Topics, their groups, and the consumers of these."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
-from ortoo.client.dead_letters import is_letter
-from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.errors import InvalidError
 from ortoo.model.masking import shown_settings
-from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ListKeys
+from ortoo.model.queries import GetOffsets, GetTopic, ListKeys
 from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
@@ -30,7 +28,6 @@ from .shapes import (
     Offsets,
     OffsetsQuery,
     Owned,
-    RedriveBody,
     SeekBody,
     StateQuery,
     TopicSettings,
@@ -98,36 +95,6 @@ async def offsets(call: Call) -> Offsets:
 async def mark_archived(call: Call) -> Offsets:
     body: ArchivedBody = call.body
     return Offsets(await call.queue.mark_archived(call.params["topic"], body.ends))
-
-
-# -- dead letters
-
-
-class Redriven(msgspec.Struct):
-    """How many are deliverable again, and how many could not be, with the ids of the first of these."""
-
-    messages: int
-    skipped: list[str]
-    skipped_count: int
-
-
-async def redrive(call: Call) -> Redriven:
-    body: RedriveBody = call.body
-    count = await call.queue.redrive(call.params["topic"], body.ids, group=body.group)
-    return Redriven(int(count), count.skipped, count.skipped_count)
-
-
-async def delete_dead_letter(call: Call) -> None:
-    letter_id = call.params["id"]
-    info = await call.link.ask(GetTopic(call.topic))
-    letter = (await call.link.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
-    if not is_letter(letter, info) or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
-        raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")
-    await call.queue.delete_message(letter_id)
-
-
-async def purge_dead_letters(call: Call) -> Affected:
-    return Affected(await call.queue.purge_dead_letters(call.params["topic"]))
 
 
 # -- groups and their consumers
