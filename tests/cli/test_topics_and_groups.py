@@ -152,6 +152,9 @@ def test_a_group_is_made_shown_moved_and_removed(place: Place) -> None:
     place.ok("consume", "orders", "--group", "billing", "--max", "4")
     counts = {group["name"]: group["backlog"] for group in place.ok("groups", "list", "orders", "--json").json}
     assert counts == {"billing": 6, "audit": 0}
+    told = place.ok("groups", "seek", "orders", "billing", "start", "--dry-run").out
+    assert "10 messages would be delivered" in told
+    assert place.ok("groups", "show", "orders", "billing", "--json").json["backlog"] == 6
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "start").out
     assert "0 messages" in place.ok("groups", "seek", "orders", "billing", "end").out
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "--time", "-1h").out

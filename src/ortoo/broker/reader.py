@@ -41,6 +41,7 @@ from ortoo.model.replies import (
 from ortoo.model.series import Resolution, Series
 from ortoo.ports import Clock
 
+from .browsing import Browsing
 from .by_id import Settling
 from .figures import Measured, measure
 from .keys import keys_of
@@ -68,6 +69,9 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListKeys: "message_keys",
     q.GetTrace: "trace",
     q.FindMessages: "find_messages",
+    q.Search: "search",
+    q.BrowseMessages: "browse",
+    q.PreviewSeek: "preview_seek",
 }
 # Answered with no more than whoever asks may see:
 _VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
@@ -102,8 +106,9 @@ class Shell(Measured, Protocol):
         """Returns when everything submitted so far is durable: a history is made of that."""
 
 
-class Reader:
+class Reader(Browsing):
     def __init__(self, broker: Shell) -> None:
+        super().__init__(broker)
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
         self._keys_lister = KeysLister(broker)

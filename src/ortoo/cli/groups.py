@@ -83,6 +83,7 @@ def show_group(target: Target, topic: Topic, group: Group, json: Json = False) -
     epilog=examples(
         "ortoo groups seek orders billing start",
         "ortoo groups seek orders billing --time -1h",
+        "ortoo groups seek orders billing end --dry-run",
         "ortoo groups seek orders billing --offset 0 --to-offset 100",
     )
 )
@@ -106,6 +107,7 @@ def seek(
             parser=parse.instant, metavar="TIME", help="redeliver only messages before this time", show_default=False
         ),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only tell what would happen")] = False,
 ) -> None:
     """Move a group to the start, the end, an offset or a time.
 
@@ -115,6 +117,12 @@ def seek(
     if sum(given is not None for given in (at, offset, time)) != 1:
         raise typer.BadParameter("give exactly one of start, end, --offset N and --time T")
     with target.open() as queue:
+        if dry_run:
+            found = queue.preview_seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
+            show.line(f"{show.count(found.messages, 'message')} would be delivered")
+            show.line(f"{show.count(found.skipped, 'message')} waiting now would be skipped")
+            show.line(f"{show.count(found.leased, 'receipt')} would become invalid")
+            return
         queue.seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
         backlog = queue.group(topic, group).backlog
     show.done(f"group {escape(group)} of {escape(topic)} now has a backlog of {show.count(backlog, 'message')}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from ortoo.model.commands import (
     ChangeTopic,
@@ -38,14 +38,14 @@ from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState,
 from ortoo.model.topic import topic_config
 
 from .arguments import check_count, check_group, check_text, to_error_text, to_ms
+from .browsing import Browsing, check_state, to_seek_position
 from .by_id import to_dedup_ids
-from .dead_letter_admin import DeadLetterAdmin
 from .positions import Time, Where, to_position, to_seconds
 
 __all__ = ["Admin", "Time", "Where", "to_position", "to_seconds"]
 
 
-class Admin(DeadLetterAdmin):
+class Admin(Browsing):
     """Topics, groups and single messages."""
 
     # -- topics
@@ -175,12 +175,11 @@ class Admin(DeadLetterAdmin):
         namespace: str | None = None,
     ) -> None:
         """Moves a group. With `to_offset` or `to_time`, makes just that stretch deliverable again and leaves the rest."""
-        if at is None and offset is None and time is None:
-            raise InvalidError("say where to: 'start', 'end', offset= or time=")
+        start = to_seek_position(at, offset, time)
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
         name = self._name(topic, namespace)
-        await self._link.call(Seek(name, check_text("a group's name", group), to_position(at, offset, time), until))
+        await self._link.call(Seek(name, check_text("a group's name", group), start, until))
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
@@ -216,8 +215,7 @@ class Admin(DeadLetterAdmin):
         namespace: str | None = None,
     ) -> list[Received]:
         """Messages that are ready, delayed, leased, blocked, done or dead for a group; fewer than `limit` if they are large."""
-        if state not in get_args(MessageState):
-            raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
+        check_state(state)
         check_text("a group's name", group)
         pages = await self._link.ask(
             ListMessages(self._name(topic, namespace), group, state, check_count("limit", limit))

@@ -10,6 +10,7 @@ import msgspec
 from . import commands as c
 from . import queries as q
 from .access import SCOPES, Scope
+from .browsing import SearchFound, SeekPreview, StateFound
 from .decoding import decode_stored
 from .errors import (
     ConfigError,
@@ -125,6 +126,9 @@ OPERATIONS: dict[type, Operation] = {
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
     q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
+    q.Search: Operation("read", "read", SearchFound, _UNKNOWN),
+    q.BrowseMessages: Operation("read", "read", StateFound, _UNKNOWN),
+    q.PreviewSeek: Operation("read", "admin", SeekPreview, _UNKNOWN),  # as the seek itself
     q.FindMessages: Operation("read", "read", list[MessageRef | None], about="ids"),
 }
 

@@ -30,8 +30,9 @@ from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
-from ortoo.doors.http.operator_shapes import Redriven
+from ortoo.doors.http.operator_shapes import FoundPage, Redriven
 from ortoo.model.batch import to_outgoing
+from ortoo.model.browsing import FoundMessages, SeekPreview
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.failures import ErrorKinds
 from ortoo.model.history import HistoryEvent
@@ -380,6 +381,32 @@ class HttpQueue:
     async def message(self, message_id: str) -> MessageInfo:
         found = await self.call("GET", message_path(message_id), shapes.MessageDetail)
         return MessageInfo(self.to_received(found.message), found.states)
+
+    @like_the_queue
+    async def search(
+        self, topic: str, namespace: str | None, newest: bool, limit: int, **options: Any
+    ) -> FoundMessages:
+        query = {"order": "newest" if newest else "oldest", "limit": min(limit, _LIMIT_MAX), **in_seconds(options)}
+        path = f"{topic_path(topic)}/messages"
+        page = await self.call("GET", path, FoundPage, namespace=namespace, **query)
+        assert page.complete == (page.next is None)
+        return FoundMessages([self.to_received(view) for view in page.messages], page.next, page.scanned)
+
+    @like_the_queue
+    async def messages_page(
+        self, topic: str, group: str, namespace: str | None, limit: int, **options: Any
+    ) -> FoundMessages:
+        path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
+        page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, limit=limit, **options)
+        messages = [self.to_received(view) for view in page.messages]
+        return FoundMessages(messages, page.next, len(messages))
+
+    @like_the_queue
+    async def preview_seek(
+        self, topic: str, group: str, at: str | None, namespace: str | None, **bounds: Any
+    ) -> SeekPreview:
+        body = {"to": at, "dry_run": True, **in_seconds(bounds)}
+        return await self.call("POST", f"{group_path(topic, group)}/seek", SeekPreview, body, namespace)
 
     @like_the_queue
     async def messages(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -10,7 +10,40 @@ from msgspec import Meta
 from ortoo.model import limits
 
 from .call import InNamespace
-from .shapes import Count, Input
+from .shapes import Count, Input, MessagePage, ReplayQuery, SeekBody, StateQuery
+
+# -- messages
+
+
+class SearchQuery(ReplayQuery, kw_only=True):
+    """`filter`: words, `key:ann`, `header.NAME:text`, `value.path>100`; all must match. `next` goes with the same filter and
+    order as before."""
+
+    order: Literal["oldest", "newest"] = "oldest"
+    filter: str | None = None
+    key: str | None = None
+
+
+class FoundPage(MessagePage):
+    """`scanned`: messages that were looked at; `complete`: whether that was all of the range, so that there is no `next`."""
+
+    scanned: int
+    complete: bool
+
+
+class StatePageQuery(StateQuery, kw_only=True):
+    next: str | None = None
+
+
+# -- groups
+
+
+class SeekOrPreviewBody(SeekBody, kw_only=True):
+    """Where to: `to`, or an `offset`, or a `time`. With `to_offset` or `to_time`, just that stretch comes again. With `dry_run`,
+    nothing changes, and the answer tells what would."""
+
+    dry_run: bool = False
+
 
 # -- dead letters
 

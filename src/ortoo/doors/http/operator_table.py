@@ -6,14 +6,48 @@ from functools import partial
 
 from ortoo.model import commands as c
 from ortoo.model import queries as q
+from ortoo.model.browsing import SeekPreview
 from ortoo.model.failures import ErrorKinds
 
-from . import letters, messages, operator_shapes, shapes
+from . import browsing, letters, messages, operator_shapes, shapes, topics
 from .routing import Route
 
 _get, _post, _delete = (partial(Route, method) for method in ("GET", "POST", "DELETE"))
 
 _TOPIC = "/v1/topics/{topic}"
+_GROUP = f"{_TOPIC}/groups/{{group}}"
+
+MESSAGES = [
+    _get(
+        f"{_TOPIC}/messages",
+        browsing.read,
+        "Read a topic without a group, oldest or newest first, or search it: pages of JSON, or everything as NDJSON",
+        does=(q.GetTopic, q.Scan, q.Search),
+        query=operator_shapes.SearchQuery,
+        answer=operator_shapes.FoundPage,
+        media_types=("application/json", "application/x-ndjson"),
+    ),
+]
+
+GROUPS = [
+    _post(
+        f"{_GROUP}/seek",
+        topics.seek,
+        "Move a group to another place, or make a stretch deliverable again; or tell what that would do",
+        does=(c.Seek, q.PreviewSeek),
+        body=operator_shapes.SeekOrPreviewBody,
+        answer=SeekPreview,
+        is_mostly_empty=True,
+    ),
+    _get(
+        f"{_GROUP}/messages",
+        browsing.list_group_messages,
+        "List messages by their state in a group",
+        does=(q.BrowseMessages,),
+        query=operator_shapes.StatePageQuery,
+        answer=shapes.MessagePage,
+    ),
+]
 
 DEAD_LETTERS = [
     _get(

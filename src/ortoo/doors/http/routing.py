@@ -37,6 +37,7 @@ class Route(msgspec.Struct, frozen=True):
     body_optional: bool = False
     query: type[msgspec.Struct] = InNamespace
     answer: type[msgspec.Struct] | None = None  # None: no content
+    is_mostly_empty: bool = False  # its answer is there only when it is asked for, and otherwise there is no content
     status: int = 200
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[type[OrtooError], ...] = ()  # besides those of what it does

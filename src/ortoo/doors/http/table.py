@@ -12,7 +12,7 @@ from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
 from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
-from .operator_table import DEAD_LETTERS
+from .operator_table import DEAD_LETTERS, GROUPS, MESSAGES
 from .routing import Route
 from .server_table import NAMESPACES, SERVER
 
@@ -88,15 +88,6 @@ _MESSAGES = [
         body=shapes.PublishBody,
         answer=shapes.Placements,
         status=201,
-    ),
-    _get(
-        f"{_TOPIC}/messages",
-        messages.read,
-        "Read a topic without a group, oldest first: pages of JSON, or everything as NDJSON",
-        does=(q.GetTopic, q.Scan),
-        query=shapes.ReplayQuery,
-        answer=shapes.MessagePage,
-        media_types=("application/json", "application/x-ndjson"),
     ),
     _post(
         f"{_TOPIC}/request",
@@ -215,21 +206,6 @@ _GROUPS = [
         status=201,
     ),
     _delete(_GROUP, topics.delete_group, "Delete a group and its state", does=(c.DeleteGroup,)),
-    _post(
-        f"{_GROUP}/seek",
-        topics.seek,
-        "Move a group to another place, or make a stretch deliverable again",
-        does=(c.Seek,),
-        body=shapes.SeekBody,
-    ),
-    _get(
-        f"{_GROUP}/messages",
-        topics.list_group_messages,
-        "List messages by their state in a group",
-        does=(q.ListMessages,),
-        query=shapes.StateQuery,
-        answer=shapes.MessageList,
-    ),
     _get(
         f"{_GROUP}/keys",
         topics.list_keys,
@@ -308,9 +284,9 @@ ROUTES: list[Route] = [
     msgspec.structs.replace(route, tag=tag)
     for tag, routes in {
         "Topics": _TOPICS,
-        "Messages": _MESSAGES,
+        "Messages": _MESSAGES + MESSAGES,
         "Leases": _LEASES,
-        "Groups": _GROUPS,
+        "Groups": _GROUPS + GROUPS,
         "Dead letters": DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
         "Namespaces": NAMESPACES,

@@ -8,13 +8,14 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
+from ortoo.model.browsing import SeekPreview
 from ortoo.model.errors import InvalidError
 from ortoo.model.masking import shown_settings
 from ortoo.model.queries import GetOffsets, GetTopic, ListKeys
 from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
-from .messages import encode_messages
+from .operator_shapes import SeekOrPreviewBody
 from .shapes import (
     Affected,
     ArchivedBody,
@@ -23,13 +24,10 @@ from .shapes import (
     HeartbeatBody,
     LeaveAnywhereBody,
     LeaveBody,
-    MessageList,
     NewGroup,
     Offsets,
     OffsetsQuery,
     Owned,
-    SeekBody,
-    StateQuery,
     TopicSettings,
     TopicView,
 )
@@ -121,25 +119,14 @@ async def delete_group(call: Call) -> None:
     await call.queue.delete_group(call.params["topic"], call.params["group"])
 
 
-async def seek(call: Call) -> None:
-    body: SeekBody = call.body
-    await call.queue.seek(
-        call.params["topic"],
-        call.params["group"],
-        body.to,
-        offset=body.offset,
-        time=body.time,
-        to_offset=body.to_offset,
-        to_time=body.to_time,
-    )
-
-
-async def list_group_messages(call: Call) -> bytes:
-    query: StateQuery = call.query
-    found = await call.queue.messages(
-        call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
-    )
-    return await encode_messages(MessageList([]), found)
+async def seek(call: Call) -> SeekPreview | None:
+    body: SeekOrPreviewBody = call.body
+    place = {"offset": body.offset, "time": body.time, "to_offset": body.to_offset, "to_time": body.to_time}
+    names = call.params["topic"], call.params["group"]
+    if body.dry_run:
+        return await call.queue.preview_seek(*names, body.to, **place)  # type: ignore[arg-type]  # each as its field is
+    await call.queue.seek(*names, body.to, **place)  # type: ignore[arg-type]
+    return None
 
 
 async def list_keys(call: Call) -> KeysFound:
