@@ -280,6 +280,7 @@ LIMITS: dict[str, str] = {
     "SERIES_GROUPS_MAX": "groups of all topics that are sampled; the others are left out",
     "SERIES_TOPIC_GROUPS_MAX": "groups of one topic that the sampler looks at",
     "SERIES_LISTENERS_MAX": "listeners inside the server that are told of each sample",
+    "REASON_CHARS_MAX": "characters of the reason why a group is paused",
     "SEARCHED_MAX": "messages that one search looks at, before it says where the next one goes on",
     "SEARCHED_BYTES_MAX": "the same, in bytes",
     "KEYS_READ_MAX": "messages that are read to list their keys: the newest",

@@ -1,5 +1,5 @@
-"""Looks at the messages of a group: those in one state, page by page, partition after partition and from the oldest on; and
-those that a seek would be about."""
+"""Answers what an operator looks for: messages of a group in one state, page by page, those that a seek would be about, and
+searches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from ortoo.model.browsing import Continuation, SearchFound, SeekPreview, StateFo
 from ortoo.model.commands import START, Position
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
+from ortoo.model.oneself import Me, ServerInfo, describe_principal
 from ortoo.model.queries import BrowseMessages, PreviewSeek, Search
 from ortoo.model.replies import MessageState, Page
+from ortoo.model.version import __version__
 from ortoo.ports import Store
 
+from .access import HOST
 from .portion import bound_count, fit
 from .searching import Searcher
 from .turns import Turns
@@ -36,6 +39,11 @@ class Browsing:
 
     def __init__(self, broker: Shelf) -> None:
         self._shelf = broker
+
+    async def me(self) -> Me:
+        """The host of the queue, who needs to show nothing; a door puts its client in that place."""
+        store = "memory" if self._shelf.store.keys() is None else "disk"
+        return describe_principal(HOST, False, ServerInfo(__version__, self._shelf.state.opened / 1000, store))
 
     async def search(
         self,

@@ -58,6 +58,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListNamespaces: "namespaces",
     q.GetTopic: "topic",
     q.GetStats: "stats",
+    q.GetMe: "me",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
     q.GetKeys: "keys",

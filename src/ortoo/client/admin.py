@@ -16,7 +16,9 @@ from ortoo.model.commands import (
     Heartbeat,
     Leave,
     MarkArchived,
+    PauseGroup,
     PurgeTopic,
+    ResumeGroup,
     RetryNow,
     Seek,
 )
@@ -180,6 +182,25 @@ class Admin(Browsing):
         until = to_position(None, to_offset, to_time) if bounded else None
         name = self._name(topic, namespace)
         await self._link.call(Seek(name, check_text("a group's name", group), start, until))
+
+    async def pause_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        seconds: float | None = None,
+        reason: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Delivers nothing to the group's consumers, for so long, or until it is resumed. What they have can be settled."""
+        if reason is not None:
+            check_text("a reason", reason)
+        name = self._name(topic, namespace)
+        await self._link.call(PauseGroup(name, check_text("a group's name", group), to_ms("seconds", seconds), reason))
+
+    async def resume_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
+        """Ends a pause: consumers that wait get messages at once. A group that is not paused stays as it is."""
+        await self._link.call(ResumeGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None

@@ -48,7 +48,7 @@ def group_info(group: Group) -> GroupInfo:
         counts["delayed"] += delayed
         counts["blocked"] += blocked
         counts["ready"] += feed.backlog() - len(feed.leased) - delayed - blocked
-    members = group.look_at_members()
+    members, pause = group.look_at_members(), group.paused
     return GroupInfo(
         group.name,
         sum(counts.values()),
@@ -59,6 +59,9 @@ def group_info(group: Group) -> GroupInfo:
         ephemeral=group.ephemeral,
         cursors=[feed.floor for feed in feeds],
         consumers={consumer: members.owned(consumer) for consumer in sorted(members.alive_until)},
+        paused=pause is not None,
+        paused_until=None if pause is None or pause.until is None else pause.until / 1000,
+        reason=None if pause is None else pause.reason,
     )
 
 

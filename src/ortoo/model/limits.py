@@ -16,6 +16,7 @@ HEADERS_MAX = 128  # per message
 BATCH_HEADERS_MAX = 250_000  # of all messages of one publish: each is an object, and many of them keep others waiting
 HEADER_BYTES_MAX = 32_768  # names and values of one message together
 ERROR_CHARS_MAX = 4_096  # an error text given to nack or reject is cut here
+REASON_CHARS_MAX = 1_000  # of why a group is paused
 LABELS_MAX = 64
 URL_CHARS_MAX = 2_048  # of a webhook
 PARTITIONS_MAX = 1_000

@@ -26,6 +26,7 @@ from .keys import KeysInfo, RotatedKey
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
+from .oneself import Me
 from .replies import (
     HistoryPage,
     IdState,
@@ -59,6 +60,7 @@ About = Literal[
     "stage",  # the topic that is published to, and its namespace
     "namespace",  # any topic of the namespace that it names
     "server",  # the whole queue: only who may do everything may do this
+    "oneself",  # whoever asks: everybody may
     "anything",  # whatever whoever asks may see: the answer has no more
 ]
 
@@ -104,6 +106,8 @@ OPERATIONS: dict[type, Operation] = {
     c.MarkArchived: Operation("admin", "admin", list[int], _UNKNOWN),
     c.DeleteGroup: Operation("admin", "admin", GroupId, _UNKNOWN),
     c.Seek: Operation("admin", "admin", list[int], _UNKNOWN),
+    c.PauseGroup: Operation("admin", "admin", None, _UNKNOWN),
+    c.ResumeGroup: Operation("admin", "admin", None, _UNKNOWN),
     c.DeleteMessage: Operation("admin", "admin", MessageRef, _UNKNOWN, about="message"),
     c.RetryNow: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN, about="message"),
@@ -116,6 +120,7 @@ OPERATIONS: dict[type, Operation] = {
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
+    q.GetMe: Operation("read", "read", Me, about="oneself"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
     q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),

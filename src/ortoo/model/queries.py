@@ -13,6 +13,7 @@ from .commands import START, Position
 from .keys import KeysInfo
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
+from .oneself import Me
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
 
@@ -39,6 +40,10 @@ class GetTopic(Query[TopicInfo], frozen=True, tag=True):
 
 class GetStats(Query[Stats], frozen=True, tag=True):
     pass
+
+
+class GetMe(Query[Me], frozen=True, tag=True):
+    """Who asks, and what they may do. Anybody who was let in may ask."""
 
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
@@ -174,4 +179,5 @@ AnyQuery = (
     | Search
     | BrowseMessages
     | PreviewSeek
+    | GetMe
 )

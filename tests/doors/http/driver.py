@@ -39,6 +39,7 @@ from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.oneself import Me
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
 from tests.doors.http.pushing import Pushing
 
@@ -415,6 +416,9 @@ class HttpQueue:
         path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
         return self._list(await self.call("GET", path, shapes.MessageList, namespace=namespace, limit=limit, **options))
 
+    async def me(self) -> Me:
+        return await self.call("GET", "/v1/me", Me)
+
     async def trace(self, message_id: str) -> Trace:
         return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
 
@@ -543,6 +547,17 @@ class HttpQueue:
         to_position(None, None, bounds["time"])  # a datetime without a zone is the caller's to correct
         body = {"to": at, **in_seconds(bounds)}
         await self.call("POST", f"{group_path(topic, group)}/seek", type(None), body, namespace)
+
+    @like_the_queue
+    async def pause_group(
+        self, topic: str, group: str, seconds: float | None, reason: str | None, namespace: str | None
+    ) -> None:
+        body = {"for": seconds, "reason": reason}
+        await self.call("POST", f"{group_path(topic, group)}/pause", GroupInfo, body, namespace)
+
+    @like_the_queue
+    async def resume_group(self, topic: str, group: str, namespace: str | None) -> None:
+        await self.call("POST", f"{group_path(topic, group)}/resume", GroupInfo, None, namespace)
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None

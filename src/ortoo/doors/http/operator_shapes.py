@@ -10,7 +10,7 @@ from msgspec import Meta
 from ortoo.model import limits
 
 from .call import InNamespace
-from .shapes import Count, Input, MessagePage, ReplayQuery, SeekBody, StateQuery
+from .shapes import Count, Input, MessagePage, ReplayQuery, Seconds, SeekBody, StateQuery
 
 # -- messages
 
@@ -43,6 +43,13 @@ class SeekOrPreviewBody(SeekBody, kw_only=True):
     nothing changes, and the answer tells what would."""
 
     dry_run: bool = False
+
+
+class PauseBody(Input):
+    """Nothing is delivered for so many seconds (`for`), or without them until the group is resumed."""
+
+    seconds: Seconds | None = msgspec.field(default=None, name="for")
+    reason: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] | None = None
 
 
 # -- dead letters

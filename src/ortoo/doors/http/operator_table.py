@@ -8,6 +8,7 @@ from ortoo.model import commands as c
 from ortoo.model import queries as q
 from ortoo.model.browsing import SeekPreview
 from ortoo.model.failures import ErrorKinds
+from ortoo.model.replies import GroupInfo
 
 from . import browsing, letters, messages, operator_shapes, shapes, topics
 from .routing import Route
@@ -38,6 +39,22 @@ GROUPS = [
         body=operator_shapes.SeekOrPreviewBody,
         answer=SeekPreview,
         is_mostly_empty=True,
+    ),
+    _post(
+        f"{_GROUP}/pause",
+        topics.pause,
+        "Deliver nothing to a group's consumers, for a time or until it is resumed; settling goes on",
+        does=(c.PauseGroup, q.GetTopic),
+        body=operator_shapes.PauseBody,
+        body_optional=True,
+        answer=GroupInfo,
+    ),
+    _post(
+        f"{_GROUP}/resume",
+        topics.resume,
+        "End the pause of a group",
+        does=(c.ResumeGroup, q.GetTopic),
+        answer=GroupInfo,
     ),
     _get(
         f"{_GROUP}/messages",

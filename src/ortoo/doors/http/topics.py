@@ -15,7 +15,7 @@ from ortoo.model.queries import GetOffsets, GetTopic, ListKeys
 from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
-from .operator_shapes import SeekOrPreviewBody
+from .operator_shapes import PauseBody, SeekOrPreviewBody
 from .shapes import (
     Affected,
     ArchivedBody,
@@ -127,6 +127,19 @@ async def seek(call: Call) -> SeekPreview | None:
         return await call.queue.preview_seek(*names, body.to, **place)  # type: ignore[arg-type]  # each as its field is
     await call.queue.seek(*names, body.to, **place)  # type: ignore[arg-type]
     return None
+
+
+async def pause(call: Call) -> GroupInfo:
+    body: PauseBody = call.body
+    names = call.params["topic"], call.params["group"]
+    await call.queue.pause_group(*names, seconds=body.seconds, reason=body.reason)
+    return await call.queue.group(*names)
+
+
+async def resume(call: Call) -> GroupInfo:
+    names = call.params["topic"], call.params["group"]
+    await call.queue.resume_group(*names)
+    return await call.queue.group(*names)
 
 
 async def list_keys(call: Call) -> KeysFound:
