@@ -12,7 +12,7 @@ from ortoo.model import limits
 from ortoo.model.names import TopicName
 from ortoo.model.records import Restored
 from ortoo.model.topic import TopicConfig
-from ortoo.stores.disk import open_directory
+from ortoo.stores.disk import DiskStore, KeyRing, RealDisk
 from ortoo.testing import ManualClock
 
 from .actors import poll, publish, take, values
@@ -165,11 +165,16 @@ async def test_a_pause_is_there_again_when_records_are_replayed(clock: ManualClo
         assert len(await take(queue, "orders")) == 3
 
 
-@pytest.mark.parametrize("has_checkpoint", [False, True])
+def on_disk(path: Path, clock: ManualClock, checkpoint_bytes: int) -> Queue:
+    store = DiskStore(RealDisk(path), KeyRing({}), checkpoint_bytes=checkpoint_bytes, in_threads=False)
+    return Queue(Broker(store, clock))
+
+
+@pytest.mark.parametrize("checkpoint_bytes", [1, 1 << 20], ids=["in a checkpoint", "in the write-ahead log"])
 async def test_a_pause_is_there_again_when_a_directory_is_opened(
-    tmp_path: Path, clock: ManualClock, has_checkpoint: bool
+    tmp_path: Path, clock: ManualClock, checkpoint_bytes: int
 ) -> None:
-    async with Queue(Broker(open_directory(tmp_path), clock)) as queue:
+    async with on_disk(tmp_path, clock, checkpoint_bytes) as queue:
         await begin(queue)
         await queue.create_group("orders", "other")
         await queue.create_group("orders", "timed")
@@ -178,13 +183,12 @@ async def test_a_pause_is_there_again_when_a_directory_is_opened(
         await queue.resume_group("orders", "other")
         await queue.pause_group("orders", "timed", seconds=30)
         end = clock.time() + 30
-    for _ in range(1 + has_checkpoint):  # closing writes a checkpoint, which the next opening reads
-        async with Queue(Broker(open_directory(tmp_path), clock)) as queue:
-            assert await paused(queue) == (True, None, "why")
-            assert await paused(queue, "other") == (False, None, None)
-            assert await paused(queue, "timed") == (True, end, None)
-            assert await take(queue, "orders") == []
-    async with Queue(Broker(open_directory(tmp_path), clock)) as queue:
+    assert bool(list(tmp_path.glob("checkpoint/*.ckpt"))) == (checkpoint_bytes == 1)
+    async with on_disk(tmp_path, clock, checkpoint_bytes) as queue:
+        assert await paused(queue) == (True, None, "why")
+        assert await paused(queue, "other") == (False, None, None)
+        assert await paused(queue, "timed") == (True, end, None)
+        assert await take(queue, "orders") == []
         await clock.advance(30)
         assert len(await take(queue, "orders", group="timed")) == 3
         await queue.resume_group("orders", "default")
