@@ -230,6 +230,7 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
     return {
         "id": group.id,
         "ephemeral": group.ephemeral,
+        "paused": group.paused,
         "leases": leases,
         "feeds": [feed_state(feed) for feed in group.feeds.looks()],
         "info": (info.backlog, info.leased, info.dead),
@@ -367,6 +368,7 @@ def group_model_state(topic: Topic, group: Group) -> dict[str, Any]:
     return {
         "id": group.id,
         "ephemeral": group.ephemeral,
+        "paused": group.paused,
         "leases": {
             lease.id: {
                 "consumer": lease.consumer,
@@ -632,6 +634,8 @@ class EngineMachine(RuleBasedStateMachine):
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
+        if isinstance(alarm, a.PauseEnds):
+            return model.pause_due(group, now)
         if isinstance(alarm, a.RetriesDue):
             return model.retries_due(group, alarm.partition, now)
         given_up = (r.Released, r.Dropped, r.DeadLettered)
@@ -856,6 +860,16 @@ class EngineMachine(RuleBasedStateMachine):
     def go_to(self, topic: str, group: str, start: c.Position, until: c.Position | None) -> None:
         bound = self.position(until) if until else None
         self.do(c.Seek(self.topic(topic), group, self.position(start), bound), lambda m, cmd, _: m.seek(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups, for_ms=st.none() | st.integers(1, 20_000), reason=st.none() | st.just("why"))
+    def pause_group(self, topic: str, group: str, for_ms: int | None, reason: str | None) -> None:
+        command = c.PauseGroup(self.topic(topic), group, for_ms, reason)
+        self.do(command, lambda m, cmd, _: m.pause(cmd, self.now))
+
+    @rule(topic=topics, group=groups)
+    def resume_group(self, topic: str, group: str) -> None:
+        self.do(c.ResumeGroup(self.topic(topic), group), lambda m, cmd, _: m.resume(cmd))
 
     # -- publishing
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -16,10 +15,8 @@ from ortoo.engine.view import group_info, offsets_in_state, state_of, topic_info
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
-from ortoo.model.live import Activity, Overview, Sort
-from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.publishers import spread
 from ortoo.model.queries import Query
@@ -39,22 +36,20 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
-from ortoo.model.series import Resolution, Series
 from ortoo.ports import Clock
 
 from .by_id import Settling
 from .due_times import with_times
-from .figures import Measured, measure
+from .figures import Measured
 from .inspecting import INSPECTORS
 from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
-from .overview import Overviews
 from .portion import bound_count, encode_fitting, fit, left_of
-from .series import SeriesReader
 from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
+from .watching import Watching
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
@@ -62,6 +57,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListNamespaces: "namespaces",
     q.GetTopic: "topic",
     q.GetStats: "stats",
+    q.GetMe: "me",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
     q.GetOverview: "overview",
@@ -75,6 +71,9 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListKeys: "message_keys",
     q.GetTrace: "trace",
     q.FindMessages: "find_messages",
+    q.Search: "search",
+    q.BrowseMessages: "browse",
+    q.PreviewSeek: "preview_seek",
 }
 # Answered with no more than whoever asks may see:
 _VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries, q.GetOverview, q.GetActivity)
@@ -109,13 +108,12 @@ class Shell(Measured, Protocol):
         """Returns when everything submitted so far is durable: a history is made of that."""
 
 
-class Reader:
+class Reader(Watching):
     def __init__(self, broker: Shell) -> None:
+        super().__init__(broker)
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
         self._keys_lister = KeysLister(broker)
-        self._overviews: Overviews | None = None  # once somebody looks
-        self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
         if (inspect := INSPECTORS.get(type(query))) is not None:
@@ -162,59 +160,6 @@ class Reader:
             counters=counters,
             problems=self._broker.problems() if view is None else [],
         )
-
-    async def metrics(self, view: View | None = None) -> MetricFigures:
-        """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
-        answer: to measure for each would take all the time there is."""
-        key = None if view is None else (view.name, view.grants)
-        measuring = self._measuring.get(key)
-        if measuring is None or measuring.done():
-            measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
-            self._measuring[key] = measuring
-            measuring.add_done_callback(lambda done: self._measured(key, done))
-        return await asyncio.shield(measuring)
-
-    def _measured(self, key: Hashable, task: asyncio.Task[MetricFigures]) -> None:
-        if self._measuring.get(key) is task:
-            del self._measuring[key]
-        if not task.cancelled():
-            task.exception()
-
-    async def series(
-        self,
-        namespace: str | None = None,
-        topic: TopicName | None = None,
-        group: str | None = None,
-        resolution: Resolution = "second",
-        count: int = 60,
-        view: View | None = None,
-    ) -> Series:
-        return await self._series().read(self._broker.state, namespace, topic, group, resolution, count, view)
-
-    def _series(self) -> SeriesReader:
-        series = self._broker.meters.series
-        if series is None:
-            raise ConfigError("this queue keeps no series of what it measures; a server does")
-        return series
-
-    async def overview(
-        self,
-        namespace: str | None = None,
-        sort: Sort = "backlog",
-        match: str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-        view: View | None = None,
-    ) -> Overview:
-        return await self._live().overview(q.GetOverview(namespace, sort, match, limit, offset), view)
-
-    async def activity(self, namespace: str | None = None, limit: int = 50, view: View | None = None) -> Activity:
-        return await self._live().activity(q.GetActivity(namespace, limit), view)
-
-    def _live(self) -> Overviews:
-        if self._overviews is None:
-            self._overviews = Overviews(self._broker, self._series().sampler)
-        return self._overviews
 
     async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
         return await self._keys_lister.list(name, group, count)

@@ -273,5 +273,6 @@ _NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {
     "stage": Rights._stage,
     "namespace": Rights._namespace,
     "server": Rights._server,
+    "oneself": lambda _, request, __: request,
     "anything": Rights._anything,
 }

@@ -24,6 +24,7 @@ from . import (
     inspecting,
     keys,
     live,
+    me,
     messages,
     namespaces,
     pipeline,
@@ -60,6 +61,7 @@ app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
 app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
+app.command(rich_help_panel=_WATCH, epilog=examples("ortoo me", "ortoo me --json | jq .scopes"))(me.me)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
 app.command(rich_help_panel=_WATCH, epilog=live.OVERVIEW_EXAMPLES)(live.overview)
 app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)

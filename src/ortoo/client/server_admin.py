@@ -13,7 +13,8 @@ from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.names import TopicName, check_name
 from ortoo.model.namespaces import Quota, make_quota
-from ortoo.model.queries import GetKeys, GetSeries, ListNamespaces
+from ortoo.model.oneself import Me
+from ortoo.model.queries import GetKeys, GetMe, GetSeries, ListNamespaces
 from ortoo.model.replies import NamespaceInfo
 from ortoo.model.series import Resolution, Series
 
@@ -53,6 +54,10 @@ class ServerAdmin:
     async def delete_namespace(self, namespace: str) -> None:
         """Forgets a namespace without topics, and its quota. ExistsError while it has topics."""
         await self._link.call(DeleteNamespace(check_name("a namespace", namespace)))
+
+    async def me(self) -> Me:
+        """Who this is, as the server knows: the name, scopes and namespaces of its token; and what server it is."""
+        return await self._link.ask(GetMe())
 
     # -- what it has measured
 

@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from . import limits
-from .commands import Position
+from .browsing import Continuation, SearchFound, SeekPreview, StateFound
+from .commands import START, Position
 from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo
 from .live import Activity, Overview, Sort
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
+from .oneself import Me
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
 
@@ -40,6 +42,10 @@ class GetTopic(Query[TopicInfo], frozen=True, tag=True):
 
 class GetStats(Query[Stats], frozen=True, tag=True):
     pass
+
+
+class GetMe(Query[Me], frozen=True, tag=True):
+    """Who asks, and what they may do. Anybody who was let in may ask."""
 
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
@@ -89,6 +95,21 @@ class Scan(Query[Page], frozen=True, tag=True):
     count: int = 1000
 
 
+class Search(Query[SearchFound], frozen=True, tag=True):
+    """Messages that match a filter (see filters.py) and have that key, the newest or the oldest first. One search looks at a
+    bounded number of them, and says where the next one goes on."""
+
+    topic: TopicName
+    filter: str = ""
+    key: str | None = None
+    start: Position = START
+    until: Position | None = None
+    partition: int | None = None  # all when None
+    is_newest: bool = True
+    count: int = 100
+    next: Continuation | None = None  # in the place of start, until and partition
+
+
 class GetOffsets(Query[list[int]], frozen=True, tag=True):
     """What a position means in each partition; the end, as far as it is durable."""
 
@@ -114,6 +135,26 @@ class ListMessages(Query[list[Page]], frozen=True, tag=True):
     group: str
     state: MessageState
     count: int = 100
+
+
+class BrowseMessages(Query[StateFound], frozen=True, tag=True):
+    """The same page by page: from an offset of a partition on."""
+
+    topic: TopicName
+    group: str
+    state: MessageState
+    partition: int = 0
+    offset: int = 0
+    count: int = 100
+
+
+class PreviewSeek(Query[SeekPreview], frozen=True, tag=True):
+    """What a seek would do."""
+
+    topic: TopicName
+    group: str
+    position: Position
+    until: Position | None = None
 
 
 class ListKeys(Query[KeysFound], frozen=True, tag=True):
@@ -208,4 +249,8 @@ AnyQuery = (
     | ListConsumers
     | GetStrip
     | GetDelayed
+    | Search
+    | BrowseMessages
+    | PreviewSeek
+    | GetMe
 )

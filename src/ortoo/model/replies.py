@@ -241,6 +241,9 @@ class GroupInfo(msgspec.Struct, frozen=True):
     ephemeral: bool
     cursors: list[int]
     consumers: dict[str, list[int]]  # and the partitions each owns, when order is by partition
+    paused: bool = False  # nothing is delivered to its consumers
+    paused_until: float | None = None  # when that ends by itself, in seconds since 1970
+    reason: str | None = None  # why it is paused, as whoever did it has said
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):

@@ -30,14 +30,17 @@ from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
-from ortoo.doors.http.topics import Redriven
+from ortoo.doors.http.operator_shapes import FoundPage, Redriven
 from ortoo.model import inspection as i
 from ortoo.model.batch import to_outgoing
+from ortoo.model.browsing import FoundMessages, SeekPreview
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.failures import ErrorKinds
 from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.oneself import Me
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
 from tests.doors.http.pushing import Pushing
 
@@ -383,11 +386,40 @@ class HttpQueue:
         return MessageInfo(self.to_received(found.message), found.states)
 
     @like_the_queue
+    async def search(
+        self, topic: str, namespace: str | None, newest: bool, limit: int, **options: Any
+    ) -> FoundMessages:
+        query = {"order": "newest" if newest else "oldest", "limit": min(limit, _LIMIT_MAX), **in_seconds(options)}
+        path = f"{topic_path(topic)}/messages"
+        page = await self.call("GET", path, FoundPage, namespace=namespace, **query)
+        assert page.complete == (page.next is None)
+        return FoundMessages([self.to_received(view) for view in page.messages], page.next, page.scanned)
+
+    @like_the_queue
+    async def messages_page(
+        self, topic: str, group: str, namespace: str | None, limit: int, **options: Any
+    ) -> FoundMessages:
+        path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
+        page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, limit=limit, **options)
+        messages = [self.to_received(view) for view in page.messages]
+        return FoundMessages(messages, page.next, len(messages))
+
+    @like_the_queue
+    async def preview_seek(
+        self, topic: str, group: str, at: str | None, namespace: str | None, **bounds: Any
+    ) -> SeekPreview:
+        body = {"to": at, "dry_run": True, **in_seconds(bounds)}
+        return await self.call("POST", f"{group_path(topic, group)}/seek", SeekPreview, body, namespace)
+
+    @like_the_queue
     async def messages(
         self, topic: str, group: str, limit: int, namespace: str | None, **options: Any
     ) -> list[Received]:
         path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
         return self._list(await self.call("GET", path, shapes.MessageList, namespace=namespace, limit=limit, **options))
+
+    async def me(self) -> Me:
+        return await self.call("GET", "/v1/me", Me)
 
     async def trace(self, message_id: str) -> Trace:
         return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
@@ -446,10 +478,22 @@ class HttpQueue:
             if where is None or len(found) >= limit:
                 return [self.to_received(view) for view in found]
 
+    @like_the_queue
+    async def dead_letter_errors(self, topic: str, namespace: str | None, **options: Any) -> ErrorKinds:
+        return await self.call("GET", f"{topic_path(topic)}/dlq/errors", ErrorKinds, namespace=namespace, **options)
+
+    @like_the_queue
+    async def delete_dead_letters(
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
+    ) -> int:
+        body = {"ids": None if ids is None else list(ids), **chosen}
+        return (await self.call("POST", f"{topic_path(topic)}/dlq/delete", shapes.Affected, body, namespace)).messages
+
+    @like_the_queue
     async def redrive(
-        self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
     ) -> RedrivenCount:
-        body = {"ids": None if ids is None else list(ids), "group": group}
+        body = {"ids": None if ids is None else list(ids), **chosen}
         path = f"{topic_path(topic)}/dlq/redrive"
         answer = await self.call("POST", path, Redriven, body, namespace)
         return RedrivenCount(answer.messages, answer.skipped, answer.skipped_count)
@@ -536,6 +580,17 @@ class HttpQueue:
         to_position(None, None, bounds["time"])  # a datetime without a zone is the caller's to correct
         body = {"to": at, **in_seconds(bounds)}
         await self.call("POST", f"{group_path(topic, group)}/seek", type(None), body, namespace)
+
+    @like_the_queue
+    async def pause_group(
+        self, topic: str, group: str, seconds: float | None, reason: str | None, namespace: str | None
+    ) -> None:
+        body = {"for": seconds, "reason": reason}
+        await self.call("POST", f"{group_path(topic, group)}/pause", GroupInfo, body, namespace)
+
+    @like_the_queue
+    async def resume_group(self, topic: str, group: str, namespace: str | None) -> None:
+        await self.call("POST", f"{group_path(topic, group)}/resume", GroupInfo, None, namespace)
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None

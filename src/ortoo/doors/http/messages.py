@@ -28,6 +28,7 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .answers import Streaming
 from .call import Call
+from .operator_shapes import FoundPage
 from .shapes import (
     DeadLetterBody,
     DeadLettersQuery,
@@ -337,17 +338,19 @@ def parse_bookmark(text: str) -> Bookmark:
     return bookmark
 
 
-async def read(call: Call) -> bytes | Streaming:
-    query: ReplayQuery = call.query
-    is_stream = query.format == "ndjson" or (
-        query.format is None and NDJSON in call.headers.get(b"accept", b"").lower()
-    )
-    replay = Replay(call.link, call.topic, _CHUNK_MESSAGES if is_stream else query.limit)
-    await _start(call, query, replay)
-    if is_stream:
-        return Streaming(replay.lines(), NDJSON)
-    messages = await replay.take(query.limit, _PAGE_BYTES)
-    return await encode_messages(MessagePage([], replay.bookmark()), messages)
+def is_stream(call: Call, query: ReplayQuery) -> bool:
+    return query.format == "ndjson" or (query.format is None and NDJSON in call.headers.get(b"accept", b"").lower())
+
+
+async def replay(call: Call, query: ReplayQuery) -> bytes | Streaming:
+    streamed = is_stream(call, query)
+    reading = Replay(call.link, call.topic, _CHUNK_MESSAGES if streamed else query.limit)
+    await _start(call, query, reading)
+    if streamed:
+        return Streaming(reading.lines(), NDJSON)
+    messages = await reading.take(query.limit, _PAGE_BYTES)
+    after = reading.bookmark()
+    return await encode_messages(FoundPage([], after, len(messages), after is None), messages)
 
 
 async def dead_letters(call: Call) -> bytes:

@@ -22,7 +22,8 @@ from ortoo.model.analytics import (
 )
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
-from ortoo.model.queries import GetMetrics, GetSeries, GetStats
+from ortoo.model.oneself import Me
+from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetStats
 from ortoo.model.replies import Stats
 from ortoo.model.series import Resolution, Series
 
@@ -78,6 +79,10 @@ async def metrics(call: Call) -> Answer:
 
 async def stats(call: Call) -> Stats:
     return await call.link.ask(GetStats())
+
+
+async def me(call: Call) -> Me:
+    return await call.link.ask(GetMe())
 
 
 async def series(call: Call) -> Series:

@@ -11,6 +11,7 @@ from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
 from ortoo.model.live import Activity, Overview
 from ortoo.model.namespaces import Quota
+from ortoo.model.oneself import Me
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
 
@@ -46,6 +47,13 @@ _open = partial(Route, "GET", needs_token=False)
 
 SERVER = [
     _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
+    _get(
+        "/v1/me",
+        monitoring.me,
+        "Tell who asks: name, scopes and namespaces; and what server this is",
+        does=(q.GetMe,),
+        answer=Me,
+    ),
     _get(
         "/v1/series",
         monitoring.series,

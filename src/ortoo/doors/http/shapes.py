@@ -287,13 +287,6 @@ class DeadLetterBody(Input):
     error: str | None = None
 
 
-class RedriveBody(Input):
-    """All dead letters of the topic, or of one group, or those with these ids."""
-
-    ids: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None
-    group: str | None = None
-
-
 # -- transactions and requests
 
 
@@ -337,7 +330,7 @@ class RequestBody(Input):
     timeout: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000)] = 5.0
 
 
-LISTING = (SettleBody, RedriveBody, CommitBody)
+LISTING = (SettleBody, CommitBody)
 CARRYING = (PublishBody, TransactionBody, StageBody, RequestBody)  # messages: as large as `http.max_body_bytes` allows
 
 
