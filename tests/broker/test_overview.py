@@ -318,6 +318,27 @@ async def test_messages_that_nobody_consumes_are_told_and_those_that_are_not_due
         assert await needed(here, "stalled_consumer") == []
 
 
+async def test_a_paused_group_is_not_behind_nor_without_consumers_and_told_after_a_day() -> None:
+    async with sampling() as here:
+        await made(here, "held")
+        await here.queue.create_group("held", "g")
+        await here.queue.pause_group("held", "g", reason="the bank is down")
+        began = here.clock.time()
+        for _ in range(needs.LAG_SECONDS + 2):
+            await here.queue.publish_many("held", [b"x"] * 10)
+            await seconds(here, 1)
+        assert await needed(here, "stalled_consumer") == await needed(here, "lag_growing") == []
+        assert await needed(here, "paused") == []
+        here.clock.jump(needs.PAUSED_MS / 1000)
+        await seconds(here, overview.NEEDS_TICKS)
+        [need] = await needed(here, "paused")
+        assert (need.topic, need.group, need.severity, need.since) == ("held", "g", "warning", began)
+        assert "the bank is down" in need.text
+        await here.queue.resume_group("held", "g")
+        await seconds(here, overview.NEEDS_TICKS)
+        assert await needed(here, "paused") == []
+
+
 async def test_partitions_that_cannot_be_read_are_told() -> None:
     async with sampling() as here:
         await here.queue.create_topic("orders", partitions=3)

@@ -109,7 +109,7 @@ class Group:
     skipped_in: dict[int, int] = field(default_factory=dict)  # by partition
     alive: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
-    paused: tuple[int | None, str | None] | None = None  # until, reason
+    paused: tuple[int | None, str | None, int] | None = None  # until, reason, since
 
     def touch(self, consumer: str, now: int, session_ms: int | None = None) -> None:
         if session_ms is not None:
@@ -496,7 +496,7 @@ class Model:
 
     def pause(self, command: c.PauseGroup, now: int) -> None:
         group = self.group(self.topic(command.topic), command.group)
-        group.paused = None if command.for_ms is None else now + command.for_ms, command.reason
+        group.paused = None if command.for_ms is None else now + command.for_ms, command.reason, now
 
     def resume(self, command: c.ResumeGroup) -> None:
         self.group(self.topic(command.topic), command.group).paused = None

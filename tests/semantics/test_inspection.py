@@ -60,6 +60,24 @@ async def test_a_ready_message_waits_for_consumers_to_ask_for_more(queue: Queue)
     assert "earlier message" not in (await why(queue, first.id)).text
 
 
+async def test_a_ready_message_of_a_paused_group_tells_until_when_and_why(queue: Queue, clock: ManualClock) -> None:
+    first, second = await publish(queue, "orders", b"1", b"2")
+    [leased] = await take(queue, "orders", group="g", max_messages=1)
+    began = clock.time()
+    await queue.pause_group("orders", "g", seconds=3_600, reason="the bank is down")
+    await clock.advance(60)
+    found = await why(queue, second.id)
+    assert (found.state, found.reason, found.since, found.until) == ("ready", "paused", began, began + 3_600)
+    assert "(the bank is down), and goes on in 59 minutes" in found.text
+    assert leased.id == first.id
+    await queue.pause_group("orders", "g")
+    found = await why(queue, second.id)
+    assert (found.reason, found.until) == ("paused", None)
+    assert "until somebody resumes it; to end that now, use `ortoo groups resume orders g`" in found.text
+    await queue.resume_group("orders", "g")
+    assert (await why(queue, second.id)).reason != "paused"
+
+
 async def test_a_leased_message_names_its_consumer_and_the_end_of_its_lease(queue: Queue, clock: ManualClock) -> None:
     [sent] = await publish(queue, "orders", b"1")
     begun = clock.time()

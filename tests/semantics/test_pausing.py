@@ -207,7 +207,7 @@ async def test_a_pause_is_in_the_snapshot() -> None:
             engine.apply(record)
     restored = Engine()
     restored.apply(Restored(1_000, engine.snapshot(), []))
-    assert restored.state.names[topic].group_names["g"].paused == (6_000, "why")
+    assert restored.state.names[topic].group_names["g"].paused == (6_000, "why", 1_000)
     while (records := restored.tick(6_000)) is not None:
         for record in records:
             restored.apply(record)

@@ -12,6 +12,7 @@ from ortoo.model import records as r
 from ortoo.model.errors import NotFoundError
 from ortoo.model.inspection import Behind, Explanation, Reason
 from ortoo.model.offsets import OffsetSet
+from ortoo.model.pausing import Pause
 from ortoo.model.queries import ExplainMessage
 
 from .due_times import due_times
@@ -177,6 +178,8 @@ class _Explaining:
     def _ready(self) -> Explanation:
         group, index = self._group, self._ref.partition
         members = group.look_at_members()
+        if group.paused is not None:
+            return self._paused(group.paused)
         if not members.alive_until:
             command = f"ortoo consume {self._topic.name.name} --group {group.name}"
             text = f"It is ready, but nobody consumes group {group.name!r}: start a consumer, such as `{command}`."
@@ -191,6 +194,13 @@ class _Explaining:
             f"if that takes long, they are too slow or hang: add consumers."
         )
         return self._say("ready", text, since=self._published)
+
+    def _paused(self, pause: Pause) -> Explanation:
+        when = "until somebody resumes it" if pause.until is None else f"and goes on {self._left(pause.until)}"
+        why = "" if pause.reason is None else f" ({pause.reason})"
+        command = f"ortoo groups resume {self._topic.name.name} {self._group.name}"
+        text = f"It is ready, but group {self._group.name!r} is paused{why}, {when}; to end that now, use `{command}`."
+        return self._say("paused", text, since=pause.since, until=pause.until)
 
     async def _blocked(self) -> Explanation:
         reason: Reason = "partition_held" if self._feed.fifo else "behind_key"

@@ -16,6 +16,7 @@ from ortoo.model import limits
 from ortoo.model.errors import OrtooError
 from ortoo.model.live import Need, NeedKind, Severity
 from ortoo.model.names import TopicName
+from ortoo.model.pausing import Pause
 from ortoo.ports import Store
 
 from .rings import OF_TOPIC, Rings
@@ -30,6 +31,7 @@ UNCONSUMED_SECONDS = 60  # that messages wait without any consumer
 STALLED_SHARE = 0.8  # of a lease's time that passed, with nothing settled
 STALLED_LEASE_MS = 5_000  # a lease for a shorter time is soon over
 ARCHIVE_MS = 24 * 3_600_000  # that retention waits for an archive
+PAUSED_MS = 24 * 3_600_000  # a pause that lasts longer may be forgotten
 ROOM_BYTES = 512 * 1024 * 1024
 FULL_WITHIN_SECONDS = 3_600
 
@@ -44,6 +46,7 @@ _ORDER: tuple[NeedKind, ...] = (
     "problem",
     "archive",
     "stalled_consumer",
+    "paused",
     "lag_growing",
     "blocked_key",
     "dead_letters",
@@ -174,7 +177,9 @@ class NeedsFinder:
         for group in islice(durable, limits.SERIES_TOPIC_GROUPS_MAX):
             rings = None if series is None else series.groups.get(group.id)
             needs = [self._stalled(topic, group), await self._blocked(topic, group, turns)]
-            if rings is not None:
+            if group.paused is not None:  # it falls behind, and nobody consumes it, because somebody wants that
+                needs.append(self._paused(topic, group, group.paused))
+            elif rings is not None:
                 needs += [self._lag(topic, group, rings), self._unconsumed(topic, group, rings, row.shown.delayed)]
             found += [_of(need, topic.name) for need in needs if need is not None]
             await turns.worked(_GROUP_UNITS)
@@ -226,6 +231,16 @@ class NeedsFinder:
         )
         since = self._broker.now() / 1000 - waited
         return _need("stalled_consumer", topic.name, text, group=group.name, count=backlog, since=since)
+
+    def _paused(self, topic: Topic, group: Group, pause: Pause) -> Need | None:
+        if self._broker.now() - pause.since <= PAUSED_MS:
+            return None
+        why = "" if pause.reason is None else f" ({pause.reason})"
+        text = (
+            f"Group {group.name!r} of {str(topic.name)!r} has been paused for more than a day{why}, and gets nothing: resume it "
+            "if that is over."
+        )
+        return _need("paused", topic.name, text, group=group.name, since=pause.since / 1000)
 
     # -- keys
 

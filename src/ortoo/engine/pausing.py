@@ -48,7 +48,7 @@ def end_pause(draft: Draft, topic: Topic, alarm: PauseEnds, _: Budget) -> None:
 
 
 def paused(state: State, record: GroupPaused) -> None:
-    state.topics[record.topic].groups[record.group].paused = Pause(record.until, record.reason)
+    state.topics[record.topic].groups[record.group].paused = Pause(record.until, record.reason, record.at)
     state.soft.alarms.set(PauseEnds(record.topic, record.group), record.until)
 
 

@@ -15,6 +15,7 @@ Reason = Literal[
     "behind_key",  # another message of its key is leased, or waits for its retry
     "partition_held",  # the same of its partition, where order is by partition
     "retrying",  # it failed, and waits for its next attempt
+    "paused",  # ready, but the group is paused
     "no_consumer",  # ready, but nobody consumes the group
     "ready",
     "leased",

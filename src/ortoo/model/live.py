@@ -9,7 +9,15 @@ import msgspec
 
 Sort = Literal["in", "out", "backlog", "oldest", "dead", "name"]
 NeedKind = Literal[
-    "lag_growing", "dead_letters", "blocked_key", "quarantined", "disk", "stalled_consumer", "archive", "problem"
+    "lag_growing",
+    "dead_letters",
+    "blocked_key",
+    "quarantined",
+    "disk",
+    "stalled_consumer",
+    "archive",
+    "paused",
+    "problem",
 ]
 Severity = Literal["error", "warning"]
 ActivityKind = Literal[

@@ -28,3 +28,4 @@ class GroupResumed(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Pause(NamedTuple):
     until: int | None
     reason: str | None
+    since: int
