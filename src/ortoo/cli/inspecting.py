@@ -167,10 +167,11 @@ def strip(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw the log of a topic as a group sees it: a row for each partition, from its oldest message to its newest.
+    """Draw the log of a topic as a group sees it.
 
-    ● ready, ◐ leased, ◷ delayed, ▣ blocked, ○ done, ✕ dead, · gone. A glyph may stand for many messages; then it shows the most
-    remarkable state among them: dead before leased, blocked, delayed, ready and done.
+    A row for each partition, from its oldest message to its newest: ● ready, ◐ leased, ◷ delayed, ▣ blocked, ○ done, ✕ dead,
+    · gone. A glyph may stand for many messages; then it shows the most remarkable state among them: dead before leased, blocked,
+    delayed, ready and done.
     """
     with target.open() as queue:
         found = queue.strip(topic, group, width=width, partition=partition)

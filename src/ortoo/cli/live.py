@@ -108,10 +108,11 @@ def tail(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print messages as they are published, without a group: nothing is leased, and no consumer misses anything.
+    """Print messages as they are published, without a group.
 
-    Begins with what is published from now on; Ctrl-C ends it. The filter takes words, "quoted words", key:TEXT, header.NAME:TEXT
-    and comparisons of JSON values such as value.order.total>100; all of them must match.
+    Nothing is leased, and no consumer misses anything. Begins with what is published from now on; Ctrl-C ends it. The filter
+    takes words, "quoted words", key:TEXT, header.NAME:TEXT and comparisons of JSON values such as value.order.total>100; all of
+    them must match.
     """
     parse_filter(filter)  # before there is a connection
     with target.open() as queue:
