@@ -20,6 +20,7 @@ from ortoo.model.version import __version__
 from ortoo.ports import Store
 
 from .access import HOST
+from .due_times import with_times
 from .portion import bound_count, fit
 from .searching import Searcher
 from .turns import Turns
@@ -111,7 +112,8 @@ async def browse_messages(broker: Shelf, query: BrowseMessages) -> StateFound:
             if fitting < len(columns):
                 after = columns.offsets[fitting]
                 columns = columns.part(0, fitting)
-            pages.append(Page(query.topic, topic.id, index, columns, offsets[-1] + 1, log.settled_end))
+            page = Page(query.topic, topic.id, index, columns, offsets[-1] + 1, log.settled_end)
+            pages.append(await with_times(page, log, turns))
             left, room = left - len(columns), room - size
         if after is not None:
             return StateFound(pages, (index, after))
