@@ -123,6 +123,7 @@ def samples(place: Place) -> dict[type, Any]:
         c.RotateKey("new"),
         c.Reencrypt(),
         q.GetKeys(),
+        q.GetSettings(),
         c.SetNamespace(OURS),
         c.DeleteNamespace(OURS),
         q.ListNamespaces(),

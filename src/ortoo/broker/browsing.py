@@ -11,11 +11,12 @@ from ortoo.engine.view import page_in_state, seek_preview
 from ortoo.model import limits
 from ortoo.model.browsing import Continuation, SearchFound, SeekPreview, StateFound
 from ortoo.model.commands import START, Position
-from ortoo.model.errors import InvalidError
+from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.names import TopicName
 from ortoo.model.oneself import Me, ServerInfo, describe_principal
 from ortoo.model.queries import BrowseMessages, PreviewSeek, Search
 from ortoo.model.replies import MessageState, Page
+from ortoo.model.shown_settings import ShownSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
 
@@ -30,6 +31,7 @@ class Shelf(Protocol):
     """What it needs of the broker."""
 
     store: Store
+    settings: ShownSettings | None
 
     @property
     def state(self) -> State: ...
@@ -45,6 +47,11 @@ class Browsing:
         """The host of the queue, who needs to show nothing; a door puts its client in that place."""
         store = "memory" if self._shelf.store.keys() is None else "disk"
         return describe_principal(HOST, False, ServerInfo(__version__, self._shelf.state.opened / 1000, store))
+
+    async def settings(self) -> ShownSettings:
+        if self._shelf.settings is None:
+            raise ConfigError("this queue has no settings of a server; ask one, or use `ortoo config show`")
+        return self._shelf.settings
 
     async def search(
         self,

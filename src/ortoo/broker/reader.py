@@ -36,6 +36,7 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
+from ortoo.model.shown_settings import ShownSettings
 from ortoo.ports import Clock
 
 from .by_id import Settling
@@ -58,6 +59,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetTopic: "topic",
     q.GetStats: "stats",
     q.GetMe: "me",
+    q.GetSettings: "settings",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
     q.GetOverview: "overview",
@@ -95,6 +97,7 @@ class Shell(Measured, Protocol):
     """What the reader needs of the broker."""
 
     clock: Clock
+    settings: ShownSettings | None
 
     @property
     def state(self) -> State:

@@ -13,6 +13,7 @@ from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetActivity, GetOverview
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shown_settings import ShownSettings
 
 from .browsing import Browsing
 from .figures import Measured, measure
@@ -23,6 +24,8 @@ from .view import View
 
 class Watched(Measured, Protocol):
     """What it needs of the broker."""
+
+    settings: ShownSettings | None
 
     @property
     def state(self) -> State: ...

@@ -191,6 +191,7 @@ class SyncQueue:
     offsets = _blocking(Queue.offsets)
     stats = _blocking(Queue.stats)
     me = _blocking(Queue.me)
+    settings = _blocking(Queue.settings)
     series = _blocking(Queue.series)
     overview = _blocking(Queue.overview)
     activity = _blocking(Queue.activity)

@@ -44,6 +44,7 @@ from .replies import (
     Trace,
 )
 from .series import Series
+from .shown_settings import ShownSettings
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -123,6 +124,7 @@ OPERATIONS: dict[type, Operation] = {
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMe: Operation("read", "read", Me, about="oneself"),
+    q.GetSettings: Operation("read", "admin", ShownSettings, (ConfigError,), about="server"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
     q.GetOverview: Operation("read", "read", Overview, (ConfigError,), about="anything"),

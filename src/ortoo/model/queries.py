@@ -18,6 +18,7 @@ from .names import MessageRef, TopicName
 from .oneself import Me
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
+from .shown_settings import ShownSettings
 
 A = TypeVar("A")
 
@@ -46,6 +47,10 @@ class GetStats(Query[Stats], frozen=True, tag=True):
 
 class GetMe(Query[Me], frozen=True, tag=True):
     """Who asks, and what they may do. Anybody who was let in may ask."""
+
+
+class GetSettings(Query[ShownSettings], frozen=True, tag=True):
+    """Those that the server runs with."""
 
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
@@ -230,6 +235,7 @@ AnyQuery = (
     | ListNamespaces
     | GetTopic
     | GetStats
+    | GetSettings
     | GetMetrics
     | GetSeries
     | GetOverview

@@ -42,6 +42,7 @@ from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_messag
 from ortoo.model.namespaces import Quota, make_quota
 from ortoo.model.oneself import Me
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
+from ortoo.model.shown_settings import ShownSettings
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
@@ -417,6 +418,9 @@ class HttpQueue:
     ) -> list[Received]:
         path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
         return self._list(await self.call("GET", path, shapes.MessageList, namespace=namespace, limit=limit, **options))
+
+    async def settings(self) -> ShownSettings:
+        return await self.call("GET", "/v1/settings", ShownSettings)
 
     async def me(self) -> Me:
         return await self.call("GET", "/v1/me", Me)

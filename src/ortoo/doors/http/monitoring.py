@@ -23,9 +23,10 @@ from ortoo.model.analytics import (
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.oneself import Me
-from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetStats
+from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetSettings, GetStats
 from ortoo.model.replies import Stats
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shown_settings import ShownSettings
 
 from .answers import Answer
 from .call import Call, InNamespace
@@ -83,6 +84,10 @@ async def stats(call: Call) -> Stats:
 
 async def me(call: Call) -> Me:
     return await call.link.ask(GetMe())
+
+
+async def settings(call: Call) -> ShownSettings:
+    return await call.link.ask(GetSettings())
 
 
 async def series(call: Call) -> Series:

@@ -14,6 +14,7 @@ from ortoo.model.namespaces import Quota
 from ortoo.model.oneself import Me
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
+from ortoo.model.shown_settings import ShownSettings
 
 from . import live, monitoring, namespaces, openapi, shapes, stream
 from .routing import Route
@@ -53,6 +54,13 @@ SERVER = [
         "Tell who asks: name, scopes and namespaces; and what server this is",
         does=(q.GetMe,),
         answer=Me,
+    ),
+    _get(
+        "/v1/settings",
+        monitoring.settings,
+        "What the server runs with, and where each setting came from; secrets are masked",
+        does=(q.GetSettings,),
+        answer=ShownSettings,
     ),
     _get(
         "/v1/series",
