@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -94,3 +95,30 @@ async def test_it_ends_with_the_server() -> None:
     newest = server.sampler.newest
     await asyncio.sleep(0)
     assert server.sampler.newest == newest
+
+
+async def test_every_door_shows_the_same_overview(server: Server) -> None:
+    async with remote(server) as queue:
+        await queue.publish_many("jobs", [b"1", b"2", b"3"])
+        [message] = await queue.lease("jobs", group="g")
+        await message.reject("no")
+        await next_sample(server)
+        await next_sample(server)
+        await server.sampler.stop()  # so that all are asked of the same second
+        near = await queue.overview(sort="name", limit=5)
+        far = await ask(server, "/v1/overview?sort=name&limit=5")
+        assert [row.name for row in near.topics] == ["jobs", "jobs.dlq"]
+        assert near.topics[0].dead == 1
+        assert [need.kind for need in near.needs] == ["dead_letters"]
+        plain = msgspec.to_builtins(near)
+        assert far | {"totals": None} == plain | {"totals": None}  # other connections are open by then
+        events = msgspec.to_builtins(await queue.activity(limit=4))
+        assert events == await ask(server, "/v1/activity?limit=4")
+        assert len(events["events"]) == 4
+        with pytest.raises(ortoo.InvalidError, match="sorted by"):
+            await queue.overview(sort="size")  # type: ignore[arg-type]
+    async with httpx.AsyncClient(base_url=http_url(server)) as http:
+        exposed = (await http.get("/metrics")).text
+    figures = dict(line.rsplit(" ", 1) for line in exposed.splitlines() if not line.startswith("#"))
+    for name in ("ortoo_sampler_seconds", "ortoo_sampler_longest_turn_seconds", "ortoo_overview_seconds"):
+        assert float(figures[name]) > 0, name

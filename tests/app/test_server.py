@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 import ortoo
+from ortoo.app.config import load_settings
+from ortoo.app.options import options
 from ortoo.app.server import Server
 from ortoo.broker.meters import Peak
 from ortoo.model.records import Record
@@ -63,6 +65,28 @@ def http_url(server: Server, scheme: str = "http") -> str:
 
 def remote(server: Server, token: str | None = None) -> ortoo.Queue:
     return ortoo.connect(f"ortoo://127.0.0.1:{server.addresses['tcp'][1]}", token=token, timeout=1)
+
+
+async def test_administrators_are_told_what_the_server_runs_with_and_no_secret() -> None:
+    loaded = load_settings(None, {"token": "a-secret-of-this-server", "log.level": "debug"}, {})
+    async with serving(change(ANY_PORT, token="a-secret-of-this-server")) as server:
+        server.broker.settings = loaded.told()
+        headers = {"authorization": "Bearer a-secret-of-this-server"}
+        async with httpx.AsyncClient(base_url=http_url(server), headers=headers) as client:
+            answer = await client.get("/v1/settings")
+        async with remote(server, "a-secret-of-this-server") as queue:
+            told = await queue.settings()
+    assert "a-secret-of-this-server" not in answer.text
+    rows = {row["name"]: row for row in answer.json()["settings"]}
+    assert rows["log.level"] == {"name": "log.level", "value": "debug", "source": "--log-level", "default": "info"}
+    assert (rows["tcp.port"]["source"], rows["tcp.port"]["value"]) == ("default", 7632)
+    assert [setting.name for setting in told.settings] == list(options())
+
+
+async def test_a_queue_without_a_server_has_no_settings() -> None:
+    async with ortoo.open() as queue:
+        with pytest.raises(ortoo.ConfigError, match="no settings of a server"):
+            await queue.settings()
 
 
 def is_free(address: tuple[str, int]) -> bool:

@@ -17,7 +17,7 @@ GROUP_BYTES_MAX = 30_000
 
 
 def size_of(rings: Rings) -> int:
-    held = [rings, rings._stands, *rings._stands]
+    held = [rings, rings.stands, *rings.stands]
     for ring in (rings.seconds, rings.minutes):
         held += [ring, ring._ticks, ring._columns, *ring._columns]
     return sum(map(sys.getsizeof, held))

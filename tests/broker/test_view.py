@@ -21,7 +21,15 @@ from tests.turns import Turns, counting_turns
 
 OTHERS = 500
 LOOKS_PER_TURN = 200  # at most, with a single pattern
-QUERIES = [q.ListTopics(None), q.ListNamespaces(None), q.GetStats(), q.GetMetrics(), q.GetSeries()]
+QUERIES = [
+    q.ListTopics(None),
+    q.ListNamespaces(None),
+    q.GetStats(),
+    q.GetMetrics(),
+    q.GetSeries(),
+    q.GetOverview(),
+    q.GetActivity(),
+]
 
 pytestmark = pytest.mark.parametrize("query", QUERIES, ids=lambda query: type(query).__name__)
 
@@ -104,5 +112,11 @@ async def test_the_answer_has_what_may_be_seen_and_no_more(broker: Broker, query
             assert answer.topics == 2
         case q.GetSeries():
             assert (answer.topics, answer.left_out) == (2, 0)
+        case q.GetOverview():
+            assert [(row.namespace, row.name) for row in answer.topics] == [("others", "topic-7"), ("shop", "orders")]
+            assert (answer.totals.topics, answer.matching, answer.sampler.topics) == (2, 2, 2)
+        case q.GetActivity():
+            seen = {(event.namespace, event.topic) for event in answer.events}
+            assert seen == {("others", "topic-7"), ("shop", "orders")}
         case q.GetMetrics():
             assert [str(topic.name) for topic in answer.topics] == ["others/topic-7", "shop/orders"]

@@ -33,6 +33,38 @@ def letters(place: Place) -> list[str]:
     return [letter["id"] for letter in place.ok("dlq", "list", "orders", "--json").json]
 
 
+def test_dead_letters_are_counted_redriven_and_deleted_by_error(place: Place) -> None:
+    give_up(place, "one", error="no account 1")
+    give_up(place, "two", error="no account 2")
+    give_up(place, "three")
+    found = place.ok("dlq", "errors", "orders", "--json").json
+    assert [(kind["error"], kind["count"]) for kind in found["errors"]] == [
+        ("no account <n>", 2),
+        ("the bank does not answer", 1),
+    ]
+    assert "no account <n>" in place.ok("dlq", "errors", "orders", "--limit", "1").out
+    done = place.ok("dlq", "redrive", "orders", "--error", "no account <n>", "--limit", "1").out
+    assert "1 dead letter of orders deliverable again" in done
+    done = place.ok("dlq", "delete", "orders", "--error", "no account <n>", "--yes").out
+    assert "1 dead letter of orders deleted" in done
+    assert len(letters(place)) == 1
+    assert place("dlq", "delete", "orders", "--yes").code == 1
+
+
+def test_messages_are_searched_the_newest_first(place: Place) -> None:
+    for total in (50, 150, 250):
+        place.ok("publish", "orders", f'{{"total": {total}}}', "--key", "ann")
+    place.ok("publish", "orders", "plain")
+    found = place.ok("messages", "search", "orders", "value.total>100 key:ann", "--json").json
+    assert [row["value"] for row in found] == ['{"total": 250}', '{"total": 150}']
+    assert "plain" in place.ok("messages", "search", "orders", "--limit", "1").out
+    oldest = place.ok("messages", "search", "orders", "--oldest", "--from-time", "-1h", "--limit", "1").out
+    assert '{"total": 50}' in oldest
+    assert "there are more" in oldest
+    assert "nothing found among 4 messages" in place.ok("messages", "search", "orders", "nowhere").err
+    assert "value.path" in place("messages", "search", "orders", "value.total").err
+
+
 def test_messages_are_listed_by_state(place: Place) -> None:
     first, _ = publish(place, "one", "two")
     place.ok("publish", "orders", "later", "--delay", "1h")

@@ -232,6 +232,20 @@ def test_a_server_started_in_the_background_ends_when_told(tmp_path: Path) -> No
     assert call("topics", "list", "--data", tmp_path / "data", "--json").json[0]["name"] == "orders"
 
 
+def test_a_server_tells_what_it_runs_with() -> None:
+    process = start("serve", "--memory", "--http-port=0", "--tcp-port=0", stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        url = next(line for line in process.stdout if b"ortoo://" in line).split()[1].decode()
+        with ortoo.connect_sync(url) as queue:
+            told = {setting.name: (setting.value, setting.source) for setting in queue.settings().settings}
+        assert (told["tcp.port"], told["data"]) == ((0, "--tcp-port"), ("memory", "--data"))
+        assert told["log.level"][1] == "default"
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_server_with_a_token_wants_it(tmp_path: Path) -> None:
     process = start(
         "serve", "--memory", "--http-port=0", "--tcp-port=0", "--set", "token=hush", stderr=subprocess.DEVNULL

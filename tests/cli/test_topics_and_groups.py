@@ -152,6 +152,13 @@ def test_a_group_is_made_shown_moved_and_removed(place: Place) -> None:
     place.ok("consume", "orders", "--group", "billing", "--max", "4")
     counts = {group["name"]: group["backlog"] for group in place.ok("groups", "list", "orders", "--json").json}
     assert counts == {"billing": 6, "audit": 0}
+    assert "paused until it is resumed" in place.ok("groups", "pause", "orders", "billing", "--reason", "snow").out
+    assert "billing (paused)" in place.ok("groups", "list", "orders").out
+    assert place.ok("consume", "orders", "--group", "billing", "--max", "4").out == ""
+    assert "6 messages" in place.ok("groups", "resume", "orders", "billing").out
+    told = place.ok("groups", "seek", "orders", "billing", "start", "--dry-run").out
+    assert "10 messages would be delivered" in told
+    assert place.ok("groups", "show", "orders", "billing", "--json").json["backlog"] == 6
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "start").out
     assert "0 messages" in place.ok("groups", "seek", "orders", "billing", "end").out
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "--time", "-1h").out
@@ -188,3 +195,9 @@ def test_a_topic_that_keeps_the_latest_of_each_key(place: Place) -> None:
     assert place.ok("topics", "show", "positions", "--json").json["messages"] == 1
     assert "needs a key" in place("publish", "positions", "nowhere").err
     assert "keep must be one of" in place("topics", "create", "other", "--keep", "some").err
+
+
+def test_it_is_told_who_asks(place: Place) -> None:
+    place.ok("publish", "orders", "tea")
+    assert place.ok("me", "--json").json["scopes"] == ["admin"]
+    assert "disk" in place.ok("me").out

@@ -114,6 +114,8 @@ def samples(place: Place) -> dict[type, Any]:
         c.MarkArchived(TOPIC, {0: 0}),
         c.DeleteGroup(TOPIC, "g"),
         c.Seek(TOPIC, "g", start),
+        c.PauseGroup(TOPIC, "g"),
+        c.ResumeGroup(TOPIC, "g"),
         c.DeleteMessage(place.message),
         c.RetryNow(place.message, "g"),
         c.DeadLetter(place.message, "g"),
@@ -121,22 +123,35 @@ def samples(place: Place) -> dict[type, Any]:
         c.RotateKey("new"),
         c.Reencrypt(),
         q.GetKeys(),
+        q.GetSettings(),
         c.SetNamespace(OURS),
         c.DeleteNamespace(OURS),
         q.ListNamespaces(),
         q.ListTopics(OURS),
         q.GetTopic(TOPIC),
         q.GetStats(),
+        q.GetMe(),
         q.GetMetrics(),
         q.GetSeries(topic=TOPIC),
+        q.GetOverview(OURS),
+        q.GetActivity(OURS),
         q.Scan(TOPIC, 0, start),
         q.GetOffsets(TOPIC, start),
         q.ScanHistory(TOPIC, 0, 0),
         q.GetMessage(place.message),
         q.ListMessages(TOPIC, "g", "ready"),
+        q.Search(TOPIC),
+        q.BrowseMessages(TOPIC, "g", "ready"),
+        q.PreviewSeek(TOPIC, "g", start),
         q.ListKeys(TOPIC, "g"),
         q.GetTrace(place.message),
         q.FindMessages(OURS, ["d1"], "orders", "g"),
+        q.ExplainMessage(place.message, "g"),
+        q.ListLeases(TOPIC, "g"),
+        q.ListLocks(TOPIC, "g"),
+        q.ListConsumers(TOPIC, "g"),
+        q.GetStrip(TOPIC, "g"),
+        q.GetDelayed(TOPIC),
     ]
     return {type(request): request for request in found}
 
@@ -151,7 +166,9 @@ def expected(role: str, kind: type) -> str | None:
     match operation.about:
         case "server":
             return None if role == "server" else FORBIDDEN
-        case "anything" if kind is q.ListTopics:
+        case "oneself":
+            return None
+        case "anything" if kind in (q.ListTopics, q.GetOverview, q.GetActivity):
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything" if kind is q.GetSeries:
             return None if grants(role, operation.scope) else FORBIDDEN
@@ -217,6 +234,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/topics/{topic}/groups/{group}/heartbeat": {"consumer": "x"},
     "POST /v1/topics/{topic}/groups/{group}/leave": {"consumer": "x"},
     "POST /v1/leave": {"consumer": "x"},
+    "POST /v1/topics/{topic}/dlq/delete": {"error": "no"},
     "POST /v1/find": {"dedup_ids": ["d1"], "topic": "orders"},
     "POST /v1/transactions": {"publishes": [{"topic": "orders", **NEW}]},
     "POST /v1/transactions/{name}/stage": {"part": "a", "topic": "orders", **NEW},
@@ -225,6 +243,8 @@ QUERIES = {
     "/v1/topics/{topic}/history": "&partition=0",
     "/v1/topics/{topic}/groups/{group}/messages": "&state=ready",
     "/v1/series": "&topic=orders",
+    "/v1/messages/{id}/explain": "&group=g",
+    "/v1/topics/{topic}/strip": "&group=g",
 }
 
 
@@ -277,6 +297,18 @@ def body_of(route: Route, place: Place) -> Any:
     if route.path.rpartition("/")[2] in ("ack", "ack_through", "nack", "reject", "release", "extend"):
         return {"receipts": [place.receipt]} | ({"seconds": 5} if route.path.endswith("extend") else {})
     return BODIES.get(f"{route.method} {route.path}")
+
+
+async def test_everybody_is_told_who_they_are_and_nothing_of_others(home: Shared) -> None:
+    for role, wanted in {
+        "server": (["admin"], None),
+        "worker": (["read", "write"], [OURS]),
+        "nobody": ([], []),
+    }.items():
+        found = (await home.ask(role, "GET", "/v1/me")).json()
+        assert (found["principal"], found["scopes"], found["namespaces"]) == (role, *wanted)
+        assert (found["needs_token"], found["server"]["store"]) == (True, "memory")
+        assert set(found["server"]) == {"version", "started", "store"}
 
 
 async def test_who_may_not_see_a_topic_is_told_the_same_whether_it_exists(home: Shared) -> None:

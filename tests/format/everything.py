@@ -84,6 +84,8 @@ async def _change(queue: Queue) -> None:
     await queue.update_topic("various", labels={"team": "shop"})
     await queue.mark_archived("various", {0: 1})
     await queue.seek("various", "others", "end")
+    await queue.pause_group("various", "others", seconds=60, reason="a test")
+    await queue.resume_group("various", "others")
     await queue.delete_group("various", "others")
     places = await queue.publish_many("various", [b"stays", b"is deleted"])
     await queue.delete_message(places[1].id)

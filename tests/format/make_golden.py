@@ -1,4 +1,4 @@
-"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-5.
+"""Writes the golden directory of the current format, and what it must be read as, to tests/format/golden/format-6.
 
 Run it only to make the golden directory of a new format: python -m tests.format.make_golden. Directories of older formats
 stay as they are for good, for they prove that old directories can still be read.
@@ -21,7 +21,7 @@ from ortoo.testing.pieces import in_one
 from tests.format.directory import Opened, Truth, fill, opened, partition_states
 from tests.format.everything import everything
 
-GOLDEN = Path(__file__).parent / "golden" / "format-5"
+GOLDEN = Path(__file__).parent / "golden" / "format-6"
 DATA, EXPECTED = "data", "expected.json"
 
 

@@ -109,6 +109,8 @@ records: st.SearchStrategy[r.Record] = st.one_of(
     st.builds(r.GroupCreated, times, _topic, _group, texts, _cursors, st.booleans()),
     st.builds(r.GroupDeleted, times, _topic, _group),
     st.builds(r.GroupSought, times, _topic, _group, _cursors, st.none() | _cursors),
+    st.builds(r.GroupPaused, times, _topic, _group, st.none() | times, st.none() | texts),
+    st.builds(r.GroupResumed, times, _topic, _group),
     st.builds(published, batches(), numbers, times, st.integers(1, 9), _partition),
     st.builds(
         r.Published,

@@ -109,6 +109,7 @@ class Group:
     skipped_in: dict[int, int] = field(default_factory=dict)  # by partition
     alive: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
+    paused: tuple[int | None, str | None, int] | None = None  # until, reason, since
 
     def touch(self, consumer: str, now: int, session_ms: int | None = None) -> None:
         if session_ms is not None:
@@ -493,6 +494,17 @@ class Model:
         topic = self.topic(command.topic)
         return topic.groups.pop(self.group(topic, command.group).name).id
 
+    def pause(self, command: c.PauseGroup, now: int) -> None:
+        group = self.group(self.topic(command.topic), command.group)
+        group.paused = None if command.for_ms is None else now + command.for_ms, command.reason, now
+
+    def resume(self, command: c.ResumeGroup) -> None:
+        self.group(self.topic(command.topic), command.group).paused = None
+
+    def pause_due(self, group: Group, now: int) -> None:
+        if group.paused is not None and group.paused[0] is not None and group.paused[0] <= now:
+            group.paused = None
+
     def seek(self, command: c.Seek) -> list[int]:
         """All receipts of the group go stale, attempts reset; a bounded seek leaves the rest."""
         topic = self.topic(command.topic)
@@ -714,6 +726,8 @@ class Model:
                 allowed &= set(owned(topic.id, group.id, command.consumer))
             if command.partition is not None:
                 allowed &= {command.partition}
+            if group.paused is not None:
+                allowed.clear()
             if keys_left is None:
                 self._check_taken(topic, group, lease, runs, wanted, allowed, command.key)
             else:
@@ -1450,6 +1464,9 @@ class Model:
     def overdue(self, now: int) -> list[str]:
         """What should have happened by now and has not."""
         found: list[str] = []
+        for topic, group in self.groups():
+            if group.paused is not None and group.paused[0] is not None and group.paused[0] <= now:
+                found.append(f"paused {topic.name} {group.name}")
         for topic in self.topics.values():
             for message in topic.messages():
                 if message in topic.unlooked():

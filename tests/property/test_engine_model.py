@@ -27,6 +27,7 @@ from ortoo.engine.group import Group as EngineGroup
 from ortoo.engine.keys import key_hash
 from ortoo.engine.quotas import count_stored
 from ortoo.engine.state import State
+from ortoo.engine.strip import strip_feed
 from ortoo.engine.topic import Topic as EngineTopic
 from ortoo.engine.transaction import Name, share_bytes
 from ortoo.engine.view import group_info, offsets_in_state, state_of
@@ -178,6 +179,7 @@ def outgoing(rows: list[dict[str, Any]], now: int, numbers: Iterator[int]) -> Ou
 def feed_state(feed: Feed) -> dict[str, Any]:
     states = {state: list(offsets_in_state(feed, state)) for state in STATES}
     check_feed(feed, states)
+    check_strip(feed)
     for offset in range(feed.partition.start, feed.partition.end):
         listed = [state for state, offsets in states.items() if offset in offsets]
         assert [state for state in [state_of(feed, offset)] if state] == listed, f"of {offset}: {states}"
@@ -187,6 +189,22 @@ def feed_state(feed: Feed) -> dict[str, Any]:
         "skipped": feed.skipped,
         "backlog": feed.backlog(),
     }
+
+
+def check_strip(feed: Feed) -> None:
+    """Each message by itself has the state in the strip that it has; and wider buckets have the sums of those."""
+    start, end = feed.partition.start, feed.partition.settled_end
+    alone, wide = strip_feed(feed, max(1, end - start)), strip_feed(feed, 3)
+    gone = feed.partition.gone_for(feed.group)
+    for offset in range(start, end):
+        state = state_of(feed, offset) or ("gone" if offset in gone else "delayed")
+        found = {name: getattr(alone, name)[offset - start] for name in (*STATES, "gone")}
+        assert found == {name: int(name == state) for name in found}, f"of {offset}"
+    for name in (*STATES, "gone"):
+        each = getattr(alone, name)
+        sums = [sum(each[at : at + wide.width]) for at in range(0, len(each), wide.width)]
+        assert getattr(wide, name) == sums
+    assert len(wide.ready) <= 3
 
 
 def check_feed(feed: Feed, states: dict[MessageState, list[int]]) -> None:
@@ -212,6 +230,7 @@ def group_state(group: EngineGroup) -> dict[str, Any]:
     return {
         "id": group.id,
         "ephemeral": group.ephemeral,
+        "paused": group.paused,
         "leases": leases,
         "feeds": [feed_state(feed) for feed in group.feeds.looks()],
         "info": (info.backlog, info.leased, info.dead),
@@ -349,6 +368,7 @@ def group_model_state(topic: Topic, group: Group) -> dict[str, Any]:
     return {
         "id": group.id,
         "ephemeral": group.ephemeral,
+        "paused": group.paused,
         "leases": {
             lease.id: {
                 "consumer": lease.consumer,
@@ -614,6 +634,8 @@ class EngineMachine(RuleBasedStateMachine):
         group = next((group for group in topic.groups.values() if group.id == alarm.group), None)
         if group is None:
             return None
+        if isinstance(alarm, a.PauseEnds):
+            return model.pause_due(group, now)
         if isinstance(alarm, a.RetriesDue):
             return model.retries_due(group, alarm.partition, now)
         given_up = (r.Released, r.Dropped, r.DeadLettered)
@@ -838,6 +860,16 @@ class EngineMachine(RuleBasedStateMachine):
     def go_to(self, topic: str, group: str, start: c.Position, until: c.Position | None) -> None:
         bound = self.position(until) if until else None
         self.do(c.Seek(self.topic(topic), group, self.position(start), bound), lambda m, cmd, _: m.seek(cmd))
+
+    @precondition(lambda self: self.turn % 3 == 0)
+    @rule(topic=topics, group=groups, for_ms=st.none() | st.integers(1, 20_000), reason=st.none() | st.just("why"))
+    def pause_group(self, topic: str, group: str, for_ms: int | None, reason: str | None) -> None:
+        command = c.PauseGroup(self.topic(topic), group, for_ms, reason)
+        self.do(command, lambda m, cmd, _: m.pause(cmd, self.now))
+
+    @rule(topic=topics, group=groups)
+    def resume_group(self, topic: str, group: str) -> None:
+        self.do(c.ResumeGroup(self.topic(topic), group), lambda m, cmd, _: m.resume(cmd))
 
     # -- publishing
 

@@ -17,6 +17,7 @@ import msgspec
 
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import Settings
+from ortoo.model.shown_settings import ShownSetting, ShownSettings
 
 from .options import PREFIX, Option, options, sections
 
@@ -46,6 +47,7 @@ class Shown(msgspec.Struct, frozen=True):
     name: str
     value: Any
     source: Source
+    default: Any
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -55,9 +57,18 @@ class Loaded(msgspec.Struct, frozen=True):
     def shown(self) -> list[Shown]:
         """Every setting with its value and where that came from; secrets are masked."""
         return [
-            Shown(option.name, option.show(get_setting(self.settings, option.name)), self.sources[option.name])
+            Shown(
+                option.name,
+                option.show(get_setting(self.settings, option.name)),
+                self.sources[option.name],
+                option.show(option.default),
+            )
             for option in options().values()
         ]
+
+    def told(self) -> ShownSettings:
+        """The same, for those who ask the server."""
+        return ShownSettings([ShownSetting(one.name, one.value, str(one.source), one.default) for one in self.shown()])
 
 
 def load_settings(config_file: Path | None, flags: Mapping[str, str], environ: Mapping[str, str]) -> Loaded:

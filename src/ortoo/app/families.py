@@ -159,6 +159,9 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_event_loop_longest_turn_seconds": (
                     "longest time the event loop was busy with one task in the last minute: a stall minus the machine's share"
                 ),
+                "ortoo_sampler_seconds": "processor time of the last sample of all topics",
+                "ortoo_sampler_longest_turn_seconds": "longest time it took without a break",
+                "ortoo_overview_seconds": "processor time of the last overview, which all viewers share; 0 until somebody looks",
             },
         ),
         *_counters((), {"ortoo_recoveries_total": "recoveries after a store failure"}),

@@ -28,6 +28,7 @@ from ortoo.doors.mqtt.websocket import serve as serve_mqtt
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import MEMORY, HttpSettings, LimitSettings, Settings
+from ortoo.model.shown_settings import ShownSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
@@ -278,15 +279,21 @@ def _fit_connections(limits: LimitSettings, doors: int, handshakes: int = 0) -> 
     return msgspec.structs.replace(limits, connections=room)
 
 
-def run(settings: Settings, listening: Callable[[Server], None] = lambda server: None) -> int:
-    """Serves until SIGTERM or SIGINT, and returns the exit code. `listening` is called once the doors are open."""
+def run(
+    settings: Settings,
+    listening: Callable[[Server], None] = lambda server: None,
+    shown: ShownSettings | None = None,
+) -> int:
+    """Serves until SIGTERM or SIGINT, and returns the exit code. `listening` is called once the doors are open; `shown` is what
+    administrators are told of the settings."""
     configure_logs(settings.log)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, listening))
+        return runner.run(_serve(settings, listening, shown))
 
 
-async def _serve(settings: Settings, listening: Callable[[Server], None]) -> int:
+async def _serve(settings: Settings, listening: Callable[[Server], None], shown: ShownSettings | None) -> int:
     server, asked = Server(settings), asyncio.Event()
+    server.broker.settings = shown
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, number, asked)

@@ -21,9 +21,11 @@ from ortoo.model.commands import (
     ExtendById,
     Lease,
     MarkArchived,
+    PauseGroup,
     PlainCommand,
     Publish,
     PurgeTopic,
+    ResumeGroup,
     Seek,
     Settle,
     SettleById,
@@ -38,7 +40,7 @@ from .commits import Committer
 
 _PLENTY_BYTES = 1 << 30  # of room: what is published need not be weighed
 _SETTLING = (Lease, Settle, Extend, SettleById, ExtendById)  # need neither room nor a key
-Secretive = PurgeTopic | MarkArchived | CreateGroup | DeleteGroup | Seek | Stage
+Secretive = PurgeTopic | MarkArchived | CreateGroup | DeleteGroup | Seek | PauseGroup | ResumeGroup | Stage
 _SECRETIVE = get_args(Secretive)  # publishing is refused where its partition is quarantined
 _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above
 

@@ -20,8 +20,9 @@ from ortoo.model.errors import (
 )
 from ortoo.model.masking import shown_config, shown_info
 from ortoo.model.names import GroupId, TopicId, TopicName
+from ortoo.model.oneself import describe_principal
 from ortoo.model.operations import operation_of
-from ortoo.model.queries import GetTopic, ListTopics, Query
+from ortoo.model.queries import GetMe, GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.topic import TopicConfig
 
@@ -296,6 +297,8 @@ class AuthorizedLink:
             answer = [shown_info(info) for info in answer]
         elif isinstance(query, GetTopic):
             answer = shown_info(answer)
+        elif isinstance(query, GetMe):
+            answer = describe_principal(self.principal, self._access.needs_token, answer.server)
         found: A = answer
         return found
 

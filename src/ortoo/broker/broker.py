@@ -29,6 +29,7 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.queries import Query
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
 from ortoo.model.replies import Placed
+from ortoo.model.shown_settings import ShownSettings
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
@@ -67,6 +68,7 @@ class Broker:
         self.store = store
         self.clock = clock
         self.meters = Meters()
+        self.settings: ShownSettings | None = None  # of the server that it belongs to, if to any
         self.by_id = Settling(self)
         self._reader = Reader(self)
         self._leasing = Leasing(self, self._reader.read, self._arm)

@@ -221,4 +221,7 @@ def _broker(broker: Measured, total: Counters) -> m.BrokerFigures:
         stall_seconds=meters.stall_seconds.copy(),
         in_flight_bytes=None if budget is None else budget.bytes,
         in_flight_bytes_max=None if budget is None else budget.bytes_max,
+        sampler_seconds=0.0 if meters.series is None else meters.series.sampler.spent,
+        sampler_longest_turn_seconds=0.0 if meters.series is None else meters.series.sampler.longest_turn,
+        overview_seconds=meters.overview_seconds,
     )

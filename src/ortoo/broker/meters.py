@@ -73,6 +73,7 @@ class Meters:
         self.budget: Budget | None = None  # that all doors share
         self.throttle: Throttle | None = None  # the same
         self.series: SeriesReader | None = None  # where a sampler keeps some: in a server
+        self.overview_seconds = 0.0  # of the processor, that the last overview took
         self.mqtt: Callable[[], MqttFigures] | None = None  # where that is served
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)

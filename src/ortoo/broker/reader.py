@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -16,9 +15,8 @@ from ortoo.engine.view import group_info, offsets_in_state, state_of, topic_info
 from ortoo.model import limits
 from ortoo.model import queries as q
 from ortoo.model.commands import Position
-from ortoo.model.errors import ConfigError, CorruptionError, InvalidError, NotFoundError
+from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
-from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.publishers import spread
 from ortoo.model.queries import Query
@@ -38,11 +36,13 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
-from ortoo.model.series import Resolution, Series
+from ortoo.model.shown_settings import ShownSettings
 from ortoo.ports import Clock
 
 from .by_id import Settling
-from .figures import Measured, measure
+from .due_times import with_times
+from .figures import Measured
+from .inspecting import INSPECTORS
 from .keys import keys_of
 from .keys_lister import KeysLister
 from .namespaces import list_namespaces
@@ -50,6 +50,7 @@ from .portion import bound_count, encode_fitting, fit, left_of
 from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
+from .watching import Watching
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
@@ -57,8 +58,12 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListNamespaces: "namespaces",
     q.GetTopic: "topic",
     q.GetStats: "stats",
+    q.GetMe: "me",
+    q.GetSettings: "settings",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
+    q.GetOverview: "overview",
+    q.GetActivity: "activity",
     q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
@@ -68,9 +73,12 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.ListKeys: "message_keys",
     q.GetTrace: "trace",
     q.FindMessages: "find_messages",
+    q.Search: "search",
+    q.BrowseMessages: "browse",
+    q.PreviewSeek: "preview_seek",
 }
 # Answered with no more than whoever asks may see:
-_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries)
+_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries, q.GetOverview, q.GetActivity)
 
 A = TypeVar("A")
 
@@ -89,6 +97,7 @@ class Shell(Measured, Protocol):
     """What the reader needs of the broker."""
 
     clock: Clock
+    settings: ShownSettings | None
 
     @property
     def state(self) -> State:
@@ -102,14 +111,17 @@ class Shell(Measured, Protocol):
         """Returns when everything submitted so far is durable: a history is made of that."""
 
 
-class Reader:
+class Reader(Watching):
     def __init__(self, broker: Shell) -> None:
+        super().__init__(broker)
         self._broker = broker
         self.missing: list[str] = []  # messages that the store should have, in words
         self._keys_lister = KeysLister(broker)
-        self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
     async def ask(self, query: Query[A], view: View | None = None) -> A:
+        if (inspect := INSPECTORS.get(type(query))) is not None:
+            found: A = await inspect(self._broker, query)
+            return found
         method = getattr(self, _METHODS[type(query)])
         more = {} if view is None or type(query) not in _VIEWED else {"view": view}
         answer: A = await method(*msgspec.structs.astuple(query), **more)
@@ -151,37 +163,6 @@ class Reader:
             counters=counters,
             problems=self._broker.problems() if view is None else [],
         )
-
-    async def metrics(self, view: View | None = None) -> MetricFigures:
-        """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
-        answer: to measure for each would take all the time there is."""
-        key = None if view is None else (view.name, view.grants)
-        measuring = self._measuring.get(key)
-        if measuring is None or measuring.done():
-            measuring = asyncio.create_task(measure(self._broker, view), name="ortoo-metrics")
-            self._measuring[key] = measuring
-            measuring.add_done_callback(lambda done: self._measured(key, done))
-        return await asyncio.shield(measuring)
-
-    def _measured(self, key: Hashable, task: asyncio.Task[MetricFigures]) -> None:
-        if self._measuring.get(key) is task:
-            del self._measuring[key]
-        if not task.cancelled():
-            task.exception()
-
-    async def series(
-        self,
-        namespace: str | None = None,
-        topic: TopicName | None = None,
-        group: str | None = None,
-        resolution: Resolution = "second",
-        count: int = 60,
-        view: View | None = None,
-    ) -> Series:
-        series = self._broker.meters.series
-        if series is None:
-            raise ConfigError("this queue keeps no series of what it measures; a server does")
-        return await series.read(self._broker.state, namespace, topic, group, resolution, count, view)
 
     async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
         return await self._keys_lister.list(name, group, count)
@@ -285,11 +266,12 @@ class Reader:
         return topic
 
     async def message(self, ref: MessageRef) -> MessageFound:
-        topic, _ = self._broker.state.message(ref)
+        topic, log = self._broker.state.message(ref)
         columns = await self._broker.store.read(ref.topic, ref.partition, [ref.offset])
         if not len(columns):
             raise NotFoundError(f"there is no message {ref}; it is not durable yet, or retention removed it")
         page = Page(topic.name, topic.id, ref.partition, columns, ref.offset + 1, ref.offset + 1)
+        page = await with_times(page, log, Turns(), most=None)
         return MessageFound(page, await self._states(topic, ref))
 
     async def _states(self, topic: Topic, ref: MessageRef) -> dict[str, MessageState]:
@@ -324,7 +306,8 @@ class Reader:
             room -= size
             count -= len(offsets)
             after = offsets[-1] + 1 if offsets else log.settled_end
-            pages.append(Page(name, topic.id, log.index, columns, after, log.settled_end))
+            page = Page(name, topic.id, log.index, columns, after, log.settled_end)
+            pages.append(await with_times(page, log, Turns()))
         return pages
 
     async def find_messages(

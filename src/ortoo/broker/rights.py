@@ -19,12 +19,14 @@ from ortoo.model.access import Principal, Scope
 from ortoo.model.errors import ForbiddenError
 from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
-from ortoo.model.queries import FindMessages, GetSeries, ListNamespaces, ListTopics
+from ortoo.model.queries import FindMessages, GetActivity, GetOverview, GetSeries, ListNamespaces, ListTopics
 from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 1_000  # that it may; what it may not is not kept, for such names cost it nothing
 NOWHERE = TopicId(0)  # no topic ever has this id
 _HIDDEN = 1 << 64  # nor one from here on; what clients send is below
+
+_WITHIN = (ListTopics, ListNamespaces, GetSeries, GetOverview, GetActivity)  # a namespace, if one is named
 
 R = TypeVar("R")
 
@@ -229,7 +231,7 @@ class Rights:
             raise self._forbidden(scope, "at least one topic")
         if isinstance(request, GetSeries) and request.topic is not None:
             self.check(scope, request.topic)
-        elif isinstance(request, ListTopics | ListNamespaces | GetSeries) and request.namespace is not None:
+        elif isinstance(request, _WITHIN) and request.namespace is not None:
             self._check_in(scope, request.namespace)
         if isinstance(request, c.Leave):
             if request.topic is not None:
@@ -271,5 +273,6 @@ _NARROW: dict[About, Callable[[Rights, Any, Scope], Any]] = {
     "stage": Rights._stage,
     "namespace": Rights._namespace,
     "server": Rights._server,
+    "oneself": lambda _, request, __: request,
     "anything": Rights._anything,
 }

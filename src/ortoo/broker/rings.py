@@ -52,6 +52,11 @@ class Ring:
     def __len__(self) -> int:
         return len(self._ticks)
 
+    @property
+    def newest(self) -> int:
+        """The tick of the newest row; 0 when there is none."""
+        return self._ticks[self._newest] if self._ticks else 0
+
     def add(self, tick: int, row: Sequence[int]) -> None:
         """Ticks ascend. What comes with the newest tick is summed up with it."""
         if self._ticks and tick <= self._ticks[self._newest]:
@@ -136,18 +141,18 @@ def _carried(places: list[int], values: Sequence[int], count: int, before: int) 
 class Rings:
     """Of one topic or group: the last minutes by the second, the last day by the minute."""
 
-    __slots__ = ("_stands", "minutes", "seconds")
+    __slots__ = ("minutes", "seconds", "stands")
 
     def __init__(self, kind: Kind) -> None:
         self.seconds = Ring(kind, limits.SERIES_SECONDS)
         self.minutes = Ring(kind, limits.SERIES_MINUTES)
-        self._stands: tuple[int, ...] = (0,) * (len(kind.codes) - kind.rates)
+        self.stands: tuple[int, ...] = (0,) * (len(kind.codes) - kind.rates)  # the gauges, as they were added last
 
     def add(self, tick: int, rates: tuple[int, ...], gauges: tuple[int, ...]) -> bool:
         """Whether anything is new."""
-        if gauges == self._stands and not any(rates):
+        if gauges == self.stands and not any(rates):
             return False
-        self._stands = gauges
+        self.stands = gauges
         row = rates + gauges
         self.seconds.add(tick, row)
         self.minutes.add(tick // 60, row)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -33,6 +34,7 @@ _JUMP_MS = 2_000  # what the machine's clock may be off by before times are told
 _SHARE = 10  # of the time, one part at the most is spent on looking
 _GONE_UNITS = 20  # what a partition costs in which some messages are gone, in units of turns
 _FAILURES = ("attempts", "timeout", "rejected")  # why a message that failed was not delivered again
+_DELETED_MAX = 1_000  # topics that are remembered
 _NO_RATES = (0, 0, 0, 0, 0, 0)
 
 _log = logging.getLogger("ortoo.broker")
@@ -108,6 +110,9 @@ class Sampler:
         self.topics: dict[TopicId, TopicSeries] = {}
         self.total = Rings(OF_TOPIC)
         self.groups = 0  # that are sampled
+        self.deleted: deque[tuple[int, TopicName]] = deque(
+            maxlen=_DELETED_MAX
+        )  # ticks, and topics that went since the last
         self.first: int | None = None  # tick
         self.newest = 0  # tick
         self.shift = 0  # what to add to a tick, for the machine's clock was set since
@@ -210,6 +215,7 @@ class Sampler:
             if is_new and changed is not None:
                 changed[topic.name] = TopicSample(*[row[place] for place in _TOLD])
         gone = self._forget(engine, {topic.id for topic in topics})
+        self.deleted.extend((tick, name) for name in gone)
         self._newest_topic = newest
         rates = OF_TOPIC.rates
         self.total.add(tick, tuple(totals[:rates]), tuple(totals[rates:]))

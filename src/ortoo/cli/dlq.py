@@ -15,17 +15,26 @@ from ortoo.model.replies import MessageInfo
 from . import show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
-from .messages import Id, Ids, print_message, print_trace
+from .messages import Id, print_message, print_trace
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, show, redrive and delete dead letters: messages that a group gave up on."
+    no_args_is_help=True, help="List, count, show, redrive and delete dead letters: messages that a group gave up on."
 )
 
 OfGroup = Annotated[
     str | None, typer.Option("--group", "-g", help="only dead letters of this group", show_default="all groups")
+]
+OfError = Annotated[
+    str | None,
+    typer.Option(
+        "--error", help="only those with this error, as `ortoo dlq errors` shows it", show_default="all errors"
+    ),
+]
+AtMost = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="at most so many, the oldest", show_default="all")
 ]
 
 _TOLD = 10
@@ -96,9 +105,46 @@ def _find(queue: SyncQueue, topic: str, ids: list[str]) -> list[MessageInfo]:
     return found
 
 
+@app.command(epilog=examples("ortoo dlq errors orders", "ortoo dlq errors orders -g billing --json"))
+@on_target
+def errors(
+    target: Target,
+    topic: Topic,
+    group: OfGroup = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="maximum number")] = 20,
+    json: Json = False,
+) -> None:
+    """Count the dead letters of a topic by error, the most frequent first.
+
+    Errors that differ only in numbers and ids are one: `--error` of redrive and delete takes them as they are shown here.
+    """
+    with target.open() as queue:
+        found = queue.dead_letter_errors(topic, group=group, limit=limit)
+    if json:
+        show.json_document(found)
+        return
+    rows = [
+        (
+            kind.count,
+            kind.error,
+            ", ".join(kind.groups),
+            show.time_text(kind.first),
+            show.time_text(kind.last),
+            kind.ids[0],
+        )
+        for kind in found.errors
+    ]
+    show.table(("count", "error", "groups", "first", "last", "one of them"), rows, "no dead letters")
+    if not found.complete:
+        show.line(f"counted in the oldest {show.count(found.scanned, 'dead letter')}; there are more")
+
+
 @app.command(
     epilog=examples(
-        "ortoo dlq redrive orders", "ortoo dlq redrive orders 9.0.3 9.0.4", "ortoo dlq redrive orders -g billing"
+        "ortoo dlq redrive orders",
+        "ortoo dlq redrive orders 9.0.3 9.0.4",
+        "ortoo dlq redrive orders -g billing",
+        "ortoo dlq redrive orders --error 'no account <n>'",
     )
 )
 @on_target
@@ -110,6 +156,8 @@ def redrive(
         typer.Argument(metavar="[ID]...", help="dead letters; all if none are given", show_default=False),
     ] = None,
     group: OfGroup = None,
+    error: OfError = None,
+    limit: AtMost = None,
 ) -> None:
     """Make dead letters deliverable again, for the group that gave up on them.
 
@@ -117,22 +165,39 @@ def redrive(
     command does not redrive.
     """
     with target.open() as queue, show.working("redriving"):
-        count = queue.redrive(topic, ids or None, group=group)
+        count = queue.redrive(topic, ids or None, group=group, error=error, limit=limit)
     show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deliverable again")
     if count.skipped:
         few = ", ".join(count.skipped[:_TOLD])
         show.line(f"{show.count(count.skipped_count, 'dead letter')} skipped, as their headers name no message: {few}")
 
 
-@app.command(epilog=examples("ortoo dlq delete orders 9.0.3 --yes"))
+@app.command(
+    epilog=examples(
+        "ortoo dlq delete orders 9.0.3 --yes", "ortoo dlq delete orders --error 'no account <n>' --limit 100 --yes"
+    )
+)
 @on_target
-def delete(target: Target, topic: Topic, ids: Ids, yes: Yes = False) -> None:
-    """Delete dead letters permanently."""
-    show.confirm(f"Delete {show.count(len(ids), 'dead letter')}?", yes)
+def delete(
+    target: Target,
+    topic: Topic,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="dead letters; or choose them with options", show_default=False),
+    ] = None,
+    group: OfGroup = None,
+    error: OfError = None,
+    limit: AtMost = None,
+    yes: Yes = False,
+) -> None:
+    """Delete dead letters permanently: some by their ids, or those of a group or with an error."""
+    what = show.count(len(ids), "dead letter") if ids else "these dead letters"
+    show.confirm(f"Delete {what}?", yes)
     with target.open() as queue:
-        for letter in [found.message.id for found in _find(queue, topic, ids)]:
-            queue.delete_message(letter)
-    show.done(f"{show.count(len(ids), 'dead letter')} of {escape(topic)} deleted")
+        if ids:
+            _find(queue, topic, ids)  # all of them, before one is deleted
+        count = queue.delete_dead_letters(topic, ids or None, group=group, error=error, limit=limit)
+    show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deleted")
 
 
 @app.command(epilog=examples("ortoo dlq purge orders --yes"))

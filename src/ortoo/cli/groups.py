@@ -14,7 +14,7 @@ from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 
-app = typer.Typer(no_args_is_help=True, help="List, show, create, move and delete consumer groups.")
+app = typer.Typer(no_args_is_help=True, help="List, show, create, move, pause and delete consumer groups.")
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="a group of the topic", show_default=False)]
 Offset = Annotated[
@@ -32,13 +32,18 @@ def group_rows(groups: Sequence[GroupInfo]) -> tuple[tuple[str, ...], list[tuple
     headings = ("group", *_COUNTS, "consumers")
     rows = [
         (
-            f"{group.name} (ephemeral)" if group.ephemeral else group.name,
+            _name(group),
             *(getattr(group, count) for count in _COUNTS),
             len(group.consumers),
         )
         for group in sorted(groups, key=lambda group: group.name)
     ]
     return headings, rows
+
+
+def _name(group: GroupInfo) -> str:
+    marks = [word for word, is_so in (("ephemeral", group.ephemeral), ("paused", group.paused)) if is_so]
+    return f"{group.name} ({', '.join(marks)})" if marks else group.name
 
 
 @app.command("list", epilog=examples("ortoo groups list orders"))
@@ -83,6 +88,7 @@ def show_group(target: Target, topic: Topic, group: Group, json: Json = False) -
     epilog=examples(
         "ortoo groups seek orders billing start",
         "ortoo groups seek orders billing --time -1h",
+        "ortoo groups seek orders billing end --dry-run",
         "ortoo groups seek orders billing --offset 0 --to-offset 100",
     )
 )
@@ -106,6 +112,7 @@ def seek(
             parser=parse.instant, metavar="TIME", help="redeliver only messages before this time", show_default=False
         ),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only tell what would happen")] = False,
 ) -> None:
     """Move a group to the start, the end, an offset or a time.
 
@@ -115,9 +122,52 @@ def seek(
     if sum(given is not None for given in (at, offset, time)) != 1:
         raise typer.BadParameter("give exactly one of start, end, --offset N and --time T")
     with target.open() as queue:
+        if dry_run:
+            found = queue.preview_seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
+            show.line(f"{show.count(found.messages, 'message')} would be delivered")
+            show.line(f"{show.count(found.skipped, 'message')} waiting now would be skipped")
+            show.line(f"{show.count(found.leased, 'receipt')} would become invalid")
+            return
         queue.seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
         backlog = queue.group(topic, group).backlog
     show.done(f"group {escape(group)} of {escape(topic)} now has a backlog of {show.count(backlog, 'message')}")
+
+
+@app.command(
+    epilog=examples(
+        "ortoo groups pause orders billing", "ortoo groups pause orders billing --for 1h --reason 'the bank is down'"
+    )
+)
+@on_target
+def pause(
+    target: Target,
+    topic: Topic,
+    group: Group,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--for", parser=parse.duration, metavar="TIME", help="how long", show_default="until resumed"),
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="why, for others to read", show_default=False)] = None,
+) -> None:
+    """Deliver nothing to the consumers of a group.
+
+    Messages that they have leased can still be settled, and new messages are kept. The pause survives restarts.
+    """
+    with target.open() as queue:
+        queue.pause_group(topic, group, seconds=seconds, reason=reason)
+        info = queue.group(topic, group)
+    until = "until it is resumed" if info.paused_until is None else f"until {show.time_text(info.paused_until)}"
+    show.done(f"group {escape(group)} of {escape(topic)} paused {until}")
+
+
+@app.command(epilog=examples("ortoo groups resume orders billing"))
+@on_target
+def resume(target: Target, topic: Topic, group: Group) -> None:
+    """End the pause of a group."""
+    with target.open() as queue:
+        queue.resume_group(topic, group)
+        backlog = queue.group(topic, group).backlog
+    show.done(f"group {escape(group)} of {escape(topic)} resumed, with a backlog of {show.count(backlog, 'message')}")
 
 
 @app.command(

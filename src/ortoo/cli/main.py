@@ -21,7 +21,10 @@ from . import (
     directory,
     dlq,
     groups,
+    inspecting,
     keys,
+    live,
+    me,
     messages,
     namespaces,
     pipeline,
@@ -52,12 +55,16 @@ app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
 app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(messages.app, name="messages", rich_help_panel=_WORK)
 app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messages.trace)
+app.command(rich_help_panel=_WORK, epilog=inspecting.EXAMPLES)(inspecting.explain)
 app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
 app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
 app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
 app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
 app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
+app.command(rich_help_panel=_WATCH, epilog=examples("ortoo me", "ortoo me --json | jq .scopes"))(me.me)
 app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
+app.command(rich_help_panel=_WATCH, epilog=live.OVERVIEW_EXAMPLES)(live.overview)
+app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)

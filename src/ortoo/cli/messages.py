@@ -12,11 +12,11 @@ from rich.text import Text
 from ortoo.model.message import Received
 from ortoo.model.replies import MessageInfo, Trace, TraceEvent
 
-from . import show
+from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 
-app = typer.Typer(no_args_is_help=True, help="List, show, delete, retry and dead-letter individual messages.")
+app = typer.Typer(no_args_is_help=True, help="List, search, show, delete, retry and dead-letter individual messages.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="a message id, e.g. 7.2.41", show_default=False)]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="message ids, e.g. 7.2.41", show_default=False)]
@@ -64,6 +64,61 @@ def list_messages(
         show.json_document([show.message_fields(message) for message in messages])
         return
     message_table(messages, f"no {state} messages for group {group!r}")
+
+
+@app.command(
+    epilog=examples(
+        "ortoo messages search orders",
+        "ortoo messages search orders 'key:ann value.total>100'",
+        "ortoo messages search orders '\"no account\" header.source:shop' --from-time -1h --json",
+    )
+)
+@on_target
+def search(
+    target: Target,
+    topic: Topic,
+    filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="what to look for", show_default="everything")] = "",
+    oldest: Annotated[bool, typer.Option("--oldest", help="the oldest first, rather than the newest")] = False,
+    from_time: Annotated[
+        float | None,
+        typer.Option(parser=parse.past, metavar="TIME", help="published since then, e.g. -1h", show_default=False),
+    ] = None,
+    to_time: Annotated[
+        float | None,
+        typer.Option(parser=parse.instant, metavar="TIME", help="published before then", show_default=False),
+    ] = None,
+    limit: Limit = 20,
+    most: Annotated[int, typer.Option("--scan", metavar="N", min=1, help="messages to look at, about")] = 1_000_000,
+    json: Json = False,
+) -> None:
+    """Search the messages of a topic, newest first, without a group.
+
+    A filter has terms separated by spaces, all of which must match: a word or "quoted words" in the value, `key:ann`, `key:an*`,
+    `header.NAME:text`, and comparisons of JSON fields such as `value.order.total>100` (also < >= <= = !=).
+    """
+    found: list[Received] = []
+    place, scanned = None, 0
+    with target.open() as queue, show.working("searching"):
+        while True:
+            page = queue.search(
+                topic,
+                filter,
+                from_time=from_time if place is None else None,
+                to_time=to_time if place is None else None,
+                newest=not oldest,
+                limit=limit - len(found),
+                next=place,
+            )
+            found += page.messages
+            place, scanned = page.next, scanned + page.scanned
+            if place is None or len(found) >= limit or scanned >= most:
+                break
+    if json:
+        show.json_document([show.message_fields(message) for message in found])
+        return
+    message_table(found, f"nothing found among {show.count(scanned, 'message')}")
+    if place is not None and found:
+        show.line(f"looked at {show.count(scanned, 'message')}; there are more")
 
 
 @app.command("show", epilog=examples("ortoo messages show 7.2.41", "ortoo messages show 7.2.41 --raw > value.bin"))

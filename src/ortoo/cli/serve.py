@@ -94,7 +94,7 @@ def serve(
     }
     flags = {name: str(value) for name, value in chosen.items() if value is not None}
     loaded = load_settings(config, {**flags, **parse.pairs(set_ or (), "a setting")}, os.environ)
-    raise typer.Exit(run(loaded.settings, greet))
+    raise typer.Exit(run(loaded.settings, greet, loaded.told()))
 
 
 def _dialect_flags(given: list[str]) -> dict[str, str | None]:
@@ -155,6 +155,7 @@ def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False)
     """Show every setting of the server, its value, and where the value came from.
 
     Flags override the environment, which overrides the file, which overrides the defaults. Secrets are masked.
+    What a server runs with, it tells at /v1/settings and as queue.settings(), with the scope admin.
     """
     from ortoo.app.config import load_settings
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from ortoo.model.commands import (
-    END,
-    START,
     ChangeTopic,
     CreateGroup,
     CreateTopic,
@@ -19,8 +16,9 @@ from ortoo.model.commands import (
     Heartbeat,
     Leave,
     MarkArchived,
-    Position,
+    PauseGroup,
     PurgeTopic,
+    ResumeGroup,
     RetryNow,
     Seek,
 )
@@ -41,36 +39,15 @@ from ortoo.model.queries import (
 from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
 
-from .arguments import check_count, check_group, check_text, check_time, to_error_text, to_ms
+from .arguments import Time, check_count, check_group, check_text, to_error_text, to_ms, to_seconds
+from .browsing import Browsing, check_state, to_seek_position
 from .by_id import to_dedup_ids
-from .dead_letters import DeadLetters, RedrivenCount
-from .server_admin import ServerAdmin
+from .positions import Where, to_position
 
-Time = float | datetime
-Where = Literal["start", "end", "all", "new"]
+__all__ = ["Admin", "Time", "Where", "to_position", "to_seconds"]
 
 
-def to_seconds(time: Time) -> float:
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
-        return time.timestamp()
-    return check_time(time)
-
-
-def to_position(at: Where | None, offset: int | None, time: Time | None) -> Position:
-    if sum(given is not None for given in (at, offset, time)) > 1:
-        raise InvalidError("give one of 'start', 'end', offset= or time=, not several")
-    if offset is not None:
-        return Position(offset=check_count("offset", offset))
-    if time is not None:
-        return Position(time=to_seconds(time))
-    if at not in (None, "start", "end", "all", "new"):
-        raise InvalidError(f"a position is 'start' ('all'), 'end' ('new'), offset= or time=, not {at!r}")
-    return END if at in ("end", "new") else START
-
-
-class Admin(ServerAdmin):
+class Admin(Browsing):
     """Topics, groups and single messages."""
 
     # -- topics
@@ -200,12 +177,30 @@ class Admin(ServerAdmin):
         namespace: str | None = None,
     ) -> None:
         """Moves a group. With `to_offset` or `to_time`, makes just that stretch deliverable again and leaves the rest."""
-        if at is None and offset is None and time is None:
-            raise InvalidError("say where to: 'start', 'end', offset= or time=")
+        start = to_seek_position(at, offset, time)
         bounded = to_offset is not None or to_time is not None
         until = to_position(None, to_offset, to_time) if bounded else None
         name = self._name(topic, namespace)
-        await self._link.call(Seek(name, check_text("a group's name", group), to_position(at, offset, time), until))
+        await self._link.call(Seek(name, check_text("a group's name", group), start, until))
+
+    async def pause_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        seconds: float | None = None,
+        reason: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Delivers nothing to the group's consumers, for so long, or until it is resumed. What they have can be settled."""
+        if reason is not None:
+            check_text("a reason", reason)
+        name = self._name(topic, namespace)
+        await self._link.call(PauseGroup(name, check_text("a group's name", group), to_ms("seconds", seconds), reason))
+
+    async def resume_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
+        """Ends a pause: consumers that wait get messages at once. A group that is not paused stays as it is."""
+        await self._link.call(ResumeGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
@@ -241,8 +236,7 @@ class Admin(ServerAdmin):
         namespace: str | None = None,
     ) -> list[Received]:
         """Messages that are ready, delayed, leased, blocked, done or dead for a group; fewer than `limit` if they are large."""
-        if state not in get_args(MessageState):
-            raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
+        check_state(state)
         check_text("a group's name", group)
         pages = await self._link.ask(
             ListMessages(self._name(topic, namespace), group, state, check_count("limit", limit))
@@ -287,50 +281,3 @@ class Admin(ServerAdmin):
         space = check_text("a namespace", namespace or self.namespace)
         refs = await self._link.ask(FindMessages(space, listed, name, check_group(group)))
         return [None if ref is None else str(ref) for ref in refs]
-
-    # -- dead letters
-
-    async def _dead_letters(self, topic: str, group: str | None, namespace: str | None) -> DeadLetters:
-        check_group(group)
-        return DeadLetters(self._link, await self._link.ask(GetTopic(self._name(topic, namespace))), group)
-
-    async def dead_letters(
-        self, topic: str, *, group: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> list[Received]:
-        """The dead letters of a topic, oldest first; their headers tell origin, group, reason, error and attempts."""
-        letters = await self._dead_letters(topic, group, namespace)
-        check_count("limit", limit)
-        found: list[Received] = []
-        while len(found) < limit and (some := await letters.take()) is not None:
-            found += some
-        return found[:limit]
-
-    async def redrive(
-        self,
-        topic: str,
-        ids: Sequence[str] | None = None,
-        *,
-        group: str | None = None,
-        namespace: str | None = None,
-    ) -> RedrivenCount:
-        """Makes dead letters deliverable again for the group that failed them: those ids, or all. Returns how many; its
-        `skipped` names those that could not be."""
-        if not isinstance(ids, Sequence | None):
-            raise InvalidError(f"ids must be a list of message ids, not {type(ids).__name__}")
-        for letter_id in ids or ():
-            parse_message_id(letter_id)
-        letters = await self._dead_letters(topic, group, namespace)
-        if ids is not None:
-            return await letters.redrive(await letters.find(ids))
-        count = RedrivenCount(0)
-        while (some := await letters.take_briefly()) is not None:
-            count = count.plus(await letters.redrive(some))
-        return count
-
-    async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
-        """Deletes all dead letters of a topic; returns how many there were."""
-        letters = await self._dead_letters(topic, None, namespace)
-        count = 0
-        while (some := await letters.take_briefly()) is not None:
-            count += await letters.delete(some)
-        return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from math import inf
 from typing import overload
 
@@ -11,6 +12,9 @@ from ortoo.model.names import TopicName
 
 _COUNT_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
 _TIME_MAX = 1e12  # some thirty thousand years
+
+
+Time = float | datetime
 
 
 def to_topic_name(namespace: str, topic: str) -> TopicName:
@@ -59,6 +63,14 @@ def check_time(seconds: float) -> float:
     if abs(check_number("time", seconds)) >= _TIME_MAX:
         raise InvalidError(f"time must be seconds since 1970, not {seconds!r}")
     return float(seconds)
+
+
+def to_seconds(time: Time) -> float:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
+        return time.timestamp()
+    return check_time(time)
 
 
 def to_error_text(error: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ortoo.model.commands import START, Command, DeleteMessage, Position, Redrive
 from ortoo.model.errors import InvalidError, NotFoundError, OrtooError, TooManyError
+from ortoo.model.failures import letter_error
 from ortoo.model.message import Received
 from ortoo.model.names import MessageRef, TopicName, parse_message_id
 from ortoo.model.queries import Scan
@@ -20,6 +21,7 @@ _COMMANDS_AT_ONCE = 150  # one after the other, without waiting for each answer
 _PAGE = 2_000  # letters that are looked at before others run
 _FIRST_PAGE, _PAGE_BYTES = 16, 4 * 1024 * 1024  # before and after it is known how large they are
 _SKIPPED_TOLD = 1_000  # ids of letters that could not be redriven
+CHARS_AT_ONCE = 50_000  # of errors that are looked into before others run
 _AT_ONCE = 8  # that are looked up together: each may be large
 
 
@@ -59,12 +61,14 @@ class RedrivenCount(int):
 
 
 class DeadLetters:
-    """Those of a topic, or of one of its groups, from the oldest to the newest that there is when the first are taken."""
+    """Those of a topic, or of one of its groups, or with one kind of error, from the oldest to the newest that there is when the
+    first are taken."""
 
-    def __init__(self, link: Link, topic: TopicInfo, group: str | None = None) -> None:
+    def __init__(self, link: Link, topic: TopicInfo, group: str | None = None, error: str | None = None) -> None:
         self._link = link
         self._topic = topic
         self._group = group
+        self._error = error
         self._dlq = TopicName(topic.namespace, topic.dlq)
         self._position = START
         self._end: int | None = None
@@ -86,7 +90,20 @@ class DeadLetters:
         if len(page.columns):
             average = sum(map(len, page.columns.values)) // len(page.columns) + 1
             self._count = max(1, min(_PAGE, _PAGE_BYTES // average))
-        return [message for message in page.to_messages() if is_letter(message, self._topic, self._group)]
+        return await self._ours(page.to_messages())
+
+    async def _ours(self, messages: list[Received]) -> list[Received]:
+        found, looked = [], 0
+        for message in messages:
+            if not is_letter(message, self._topic, self._group):
+                continue
+            if self._error is None or letter_error(message.headers) == self._error:
+                found.append(message)
+            looked += 0 if self._error is None else len(message.headers.get("ortoo-error", ""))
+            if looked > CHARS_AT_ONCE:
+                looked = 0
+                await asyncio.sleep(0)
+        return found
 
     async def take_briefly(self) -> list[Letter] | None:
         """The same without the values."""
@@ -138,10 +155,11 @@ class DeadLetters:
                 messages = (await self._link.ask(Scan(self._dlq, 0, *where, count=1))).to_messages()
             except NotFoundError:
                 pass
-        for message in messages:
-            if message.id == str(ref) and is_letter(message, self._topic, self._group):
+        for message in await self._ours(messages):
+            if message.id == str(ref):
                 return _brief(message)
-        raise NotFoundError(f"topic {self._topic.name!r} has no dead letter {ref}")
+        which = "" if self._group is None and self._error is None else " of that group and error"
+        raise NotFoundError(f"topic {self._topic.name!r} has no dead letter {ref}{which}")
 
 
 def _to_redrive(letter: Letter) -> Redrive:

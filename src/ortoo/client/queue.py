@@ -20,13 +20,13 @@ from .gather import Gatherer
 from .inbox import Inbox
 from .lazy import SentMessages
 from .link import Link
-from .streams import Streams
 from .transaction import NamedTransaction, Transaction
+from .watching import Watching
 
 Value = bytes | str | dict[str, Any] | list[Any]
 
 
-class Queue(Streams):
+class Queue(Watching):
     """Publish, lease and settle messages; administer topics and groups. Use as `async with`, or open() and close()."""
 
     def __init__(

@@ -13,9 +13,11 @@ from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.names import TopicName, check_name
 from ortoo.model.namespaces import Quota, make_quota
-from ortoo.model.queries import GetKeys, GetSeries, ListNamespaces
+from ortoo.model.oneself import Me
+from ortoo.model.queries import GetKeys, GetMe, GetSeries, GetSettings, ListNamespaces
 from ortoo.model.replies import NamespaceInfo
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shown_settings import ShownSettings
 
 from .arguments import check_count, check_group, check_text, to_topic_name
 from .link import Link
@@ -53,6 +55,15 @@ class ServerAdmin:
     async def delete_namespace(self, namespace: str) -> None:
         """Forgets a namespace without topics, and its quota. ExistsError while it has topics."""
         await self._link.call(DeleteNamespace(check_name("a namespace", namespace)))
+
+    async def me(self) -> Me:
+        """Who this is, as the server knows: the name, scopes and namespaces of its token; and what server it is."""
+        return await self._link.ask(GetMe())
+
+    async def settings(self) -> ShownSettings:
+        """What the server runs with, and where each setting came from; secrets are masked. Needs the scope admin. ConfigError
+        without a server."""
+        return await self._link.ask(GetSettings())
 
     # -- what it has measured
 

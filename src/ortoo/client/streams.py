@@ -21,8 +21,8 @@ from ortoo.model.queries import Scan, ScanHistory
 from ortoo.model.records import decode_history
 from ortoo.model.replies import HistoryPage, Page
 
-from .admin import Time, to_position
-from .arguments import check_count
+from .admin import to_position
+from .arguments import Time, check_count
 from .consuming import consume
 from .lazy import Messages
 from .prefetched import InBatches, OneByOne

@@ -59,6 +59,13 @@ class MembersDue(msgspec.Struct, frozen=True, gc=False):
     group: GroupId
 
 
+class PauseEnds(msgspec.Struct, frozen=True, gc=False):
+    """A group was paused for a time."""
+
+    topic: TopicId
+    group: GroupId
+
+
 class WindowCloses(msgspec.Struct, frozen=True, gc=False):
     topic: TopicId
 
@@ -71,7 +78,7 @@ class RetentionDue(msgspec.Struct, frozen=True, gc=False):
 
 
 GlobalAlarm = LeasesRunOut | TransactionsTimeOut | SharedIdsOutdated | ConsumersUnparked
-TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | LatestDue | MembersDue | WindowCloses | RetentionDue
+TopicAlarm = DelaysDue | RetriesDue | ExpiriesDue | LatestDue | MembersDue | PauseEnds | WindowCloses | RetentionDue
 Alarm = GlobalAlarm | TopicAlarm
 Entry = tuple[int, int, tuple[int, ...], Alarm]  # when, the order of its kind, its fields
 
@@ -91,6 +98,7 @@ _ORDER: dict[type, int] = {
             TransactionsTimeOut,
             ConsumersUnparked,
             WindowCloses,
+            PauseEnds,
         )
     )
 }

@@ -18,6 +18,7 @@ from .alarms import (
     LatestDue,
     LeasesRunOut,
     MembersDue,
+    PauseEnds,
     RetentionDue,
     RetriesDue,
     SharedIdsOutdated,
@@ -30,6 +31,7 @@ from .decision import Draft
 from .group import Group
 from .latest import is_behind, look, supersede
 from .leases import LeaseState
+from .pausing import end_pause
 from .picker import Budget
 from .retention import retain
 from .settle import expire_lease, give_up_lease
@@ -280,5 +282,6 @@ _OF_TOPIC: dict[type, Callable[[Draft, Topic, Any, Budget], None]] = {
     LatestDue: look,
     MembersDue: _members,
     WindowCloses: _window,
+    PauseEnds: end_pause,
     RetentionDue: _retention,
 }

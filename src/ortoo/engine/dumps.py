@@ -56,6 +56,7 @@ class GroupDump(msgspec.Struct, array_like=True):
     feeds: list[FeedDump]
     leases: list[LeaseDump]
     settled: list[msgspec.Raw]  # of the same shape
+    paused: tuple[int | None, str | None, int] | None = None  # until, reason, since
 
 
 class TopicDump(msgspec.Struct, array_like=True):

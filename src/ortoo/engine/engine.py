@@ -12,7 +12,7 @@ from ortoo.model.names import TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Deleted, Opened, Published, Record, Superseded, TransactionEnded
 
-from . import admin, lease, messages, namespaces, publish, settle, settle_by_id, transactions
+from . import admin, lease, messages, namespaces, pausing, publish, settle, settle_by_id, transactions
 from .alarms import Alarm, LatestDue
 from .copies import CopyRoom
 from .decision import Decision, Draft
@@ -191,6 +191,8 @@ _DECIDE: dict[type, Callable[[State, Any, int], Decision]] = {
     c.CreateGroup: admin.decide_create_group,
     c.DeleteGroup: admin.decide_delete_group,
     c.Seek: admin.decide_seek,
+    c.PauseGroup: pausing.decide_pause,
+    c.ResumeGroup: pausing.decide_resume,
     c.Publish: publish.decide_publish,
     c.Lease: lease.decide_lease,
     c.Settle: settle.decide_settle,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ortoo.model.names import GroupId, LeaseId
 from ortoo.model.offsets import OffsetSet
+from ortoo.model.pausing import Pause
 from ortoo.model.topic import Ordering
 
 from .feeds import Feeds
@@ -15,7 +16,7 @@ from .partition import Partition
 
 
 class Group:
-    __slots__ = ("_members", "ephemeral", "feeds", "holders", "id", "leases", "name", "ordering", "settled")
+    __slots__ = ("_members", "ephemeral", "feeds", "holders", "id", "leases", "name", "ordering", "paused", "settled")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Group:
         self.holders = Holders()
         self.settled = SettledLeases()
         self._members: Members | None = None
+        self.paused: Pause | None = None
 
     def _begin(self, partitions: Sequence[Partition], cursors: Sequence[int]) -> Feeds:
         feeds = Feeds(self.id, self.ordering, partitions)

@@ -119,6 +119,8 @@ def _lease_from(
         group = draft_group(draft, topic, command.group, command.start)
         draft.state.soft.joining[topic.id, group.name] = group.members
     _join(draft, topic, group, command)
+    if group.paused is not None:
+        return []
     runs = pick(_order(topic, group, command, budget), wanted)
     if keys_max is not None:
         runs = pick_by_key(group.feeds, runs, wanted, keys_max, budget)

@@ -10,7 +10,7 @@ from ortoo.model import records as r
 from ortoo.model.names import LEASES_PER_EPOCH
 from ortoo.model.offsets import OffsetSet
 
-from . import namespaces, removal, staging
+from . import namespaces, pausing, removal, staging
 from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
 from .dedup import ids_in
 from .feed import Feed
@@ -349,6 +349,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     r.GroupCreated: _group_created,
     r.GroupDeleted: _group_deleted,
     r.GroupSought: _group_sought,
+    r.GroupPaused: pausing.paused,
+    r.GroupResumed: pausing.resumed,
     r.Published: _published,
     r.Leased: _leased,
     r.Extended: _extended,

@@ -8,12 +8,14 @@ import msgspec
 
 from ortoo.model.names import GroupId, TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
+from ortoo.model.pausing import Pause
 from ortoo.model.records import LogIndex, TopicCreated
 
 from .alarms import (
     DelaysDue,
     ExpiriesDue,
     MembersDue,
+    PauseEnds,
     RetentionDue,
     RetriesDue,
     TransactionsTimeOut,
@@ -217,6 +219,9 @@ def _load_group(state: State, topic: Topic, dumped: GroupDump) -> None:
         feed = group.feeds[index]
         _load_feed(feed, values)
         state.soft.alarms.set(RetriesDue(topic.id, feed.partition.index, group.id), feed.retries.next())
+    if dumped.paused is not None:
+        group.paused = Pause(*dumped.paused)
+        state.soft.alarms.set(PauseEnds(topic.id, group.id), group.paused.until)
     if group.ephemeral:
         state.soft.alarms.set(MembersDue(topic.id, group.id), state.now)
 

@@ -317,4 +317,4 @@ def _dump_feed(feed: Feed) -> FeedDump:
 
 def _dump_group(group: Group) -> GroupDump:
     """With neither feeds nor leases yet."""
-    return GroupDump(group.id, group.name, group.ephemeral, [_LATER] * len(group.feeds), [], [])
+    return GroupDump(group.id, group.name, group.ephemeral, [_LATER] * len(group.feeds), [], [], group.paused)

@@ -48,7 +48,7 @@ def group_info(group: Group) -> GroupInfo:
         counts["delayed"] += delayed
         counts["blocked"] += blocked
         counts["ready"] += feed.backlog() - len(feed.leased) - delayed - blocked
-    members = group.look_at_members()
+    members, pause = group.look_at_members(), group.paused
     return GroupInfo(
         group.name,
         sum(counts.values()),
@@ -59,6 +59,9 @@ def group_info(group: Group) -> GroupInfo:
         ephemeral=group.ephemeral,
         cursors=[feed.floor for feed in feeds],
         consumers={consumer: members.owned(consumer) for consumer in sorted(members.alive_until)},
+        paused=pause is not None,
+        paused_until=None if pause is None or pause.until is None else pause.until / 1000,
+        reason=None if pause is None else pause.reason,
     )
 
 
@@ -148,9 +151,55 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
     return found if count is None else found.take(count)
 
 
+def fresh_blocked(feed: Feed, scanned: int) -> OffsetSet:
+    """Those of the first fresh messages, so many, that would be blocked if the feed had looked at them."""
+    return _fresh(feed, scanned, is_blocked=True)
+
+
+def page_in_state(feed: Feed, state: MessageState, start: int, count: int) -> tuple[OffsetSet, int | None]:
+    """The lowest so many from `start` on, and where the next ones begin, or may begin; None when there are no more."""
+    found, after = OffsetSet(), None
+    if state in ("ready", "blocked"):
+        fresh = _not_looked_at(feed)
+        fresh = fresh.within(start, fresh.last() + 1) if fresh else fresh
+        if len(fresh) > limits.SCAN_MESSAGES_MAX:
+            after = fresh[limits.SCAN_MESSAGES_MAX]
+            fresh = fresh.within(start, after)
+        found = _of_fresh(feed, fresh, None, is_blocked=state == "blocked")
+        waiting = blocked_in(feed)
+        if state == "blocked":
+            found.update(waiting)
+        else:
+            found.update(feed.open - feed.leased - delayed_in(feed) - waiting - feed.unsorted)
+    else:
+        found = offsets_in_state(feed, state)
+    found = found.within(start, (found.last() + 1 if found else start) if after is None else after)
+    if len(found) <= count:
+        return found, after
+    return found.take(count), found[count]
+
+
+def seek_preview(feed: Feed, start: int, until: int | None) -> tuple[int, int]:
+    """How many messages a seek to `start` would have delivered, and how many that wait now it would leave behind. With `until`
+    just that stretch comes again."""
+    partition = feed.partition
+    end = partition.settled_end if until is None else until
+    again = OffsetSet.span(start, end) if start < end else OffsetSet()
+    kept = feed.open.within(start, end) if start < end else OffsetSet()
+    again.subtract(partition.gone_for(feed.group))
+    again.update(kept - partition.expired - partition.deleted)
+    if until is not None or start <= partition.start:
+        return len(again), 0
+    return len(again), len(feed.unsettled(OffsetSet.span(partition.start, start)))
+
+
 def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
-    """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not. Those that a seek
-    made deliverable, and that are not sorted yet, are as good as fresh."""
+    """Fresh messages that would be blocked, or would not, if the feed had looked at them. It still has not."""
+    return _of_fresh(feed, _not_looked_at(feed), scanned, is_blocked=is_blocked)
+
+
+def _not_looked_at(feed: Feed) -> OffsetSet:
+    """Those that a seek made deliverable, and that are not sorted yet, are as good as fresh."""
     partition = feed.partition
     start = max(feed.cursor, partition.start)
     fresh = OffsetSet()
@@ -160,6 +209,11 @@ def _fresh(feed: Feed, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
         fresh.subtract(feed.dead)
         fresh.subtract(feed.ahead)
     fresh.update(feed.unsorted)
+    return fresh
+
+
+def _of_fresh(feed: Feed, fresh: OffsetSet, scanned: int | None, *, is_blocked: bool) -> OffsetSet:
+    partition = feed.partition
     if not fresh:
         return fresh
     if feed.fifo:

@@ -66,9 +66,18 @@ def check_query(query: q.Query[Any]) -> None:
             check_position(query.until)
         case q.GetOffsets():
             check_position(query.position)
+        case q.Search():
+            check_position(query.start)
+            check_position(query.until)
+            check_texts("key", [query.key], limits.KEY_BYTES_MAX)
+        case q.PreviewSeek():
+            check_position(query.position)
+            check_position(query.until)
+        case q.BrowseMessages():
+            check_number("an offset", query.offset)
         case q.ScanHistory():
             check_number("a position in a history", query.start)
-        case q.GetMessage() | q.GetTrace():
+        case q.GetMessage() | q.GetTrace() | q.ExplainMessage():
             check_ref(query.message)
         case _:
             pass

@@ -212,6 +212,20 @@ class Leave(msgspec.Struct, frozen=True, tag=True, gc=False):
     grants: Annotated[tuple[Grant, ...], Meta(max_length=limits.GRANTS_MAX)] | None = None
 
 
+class PauseGroup(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Delivers nothing to the group's consumers, for so long, or until it is resumed. What they have can be settled."""
+
+    topic: TopicName
+    group: str
+    for_ms: int | None = None
+    reason: str | None = None
+
+
+class ResumeGroup(msgspec.Struct, frozen=True, tag=True, gc=False):
+    topic: TopicName
+    group: str
+
+
 class DeleteMessage(msgspec.Struct, frozen=True, tag=True, gc=False):
     message: MessageRef
 
@@ -272,6 +286,8 @@ PlainCommand = (
     | CreateGroup
     | DeleteGroup
     | Seek
+    | PauseGroup
+    | ResumeGroup
     | Publish
     | Lease
     | Settle

@@ -87,6 +87,8 @@ class Received(msgspec.Struct, gc=False):
     offset: int
     delivery: Delivery
     publisher: str | None = None  # who published it, as the server knows; None where nobody had to say who they are
+    due_ms: int | None = None  # of one that was looked at, and is not due yet
+    expires_ms: int | None = None  # the same, if it expires
 
     @property
     def id(self) -> str:
@@ -112,6 +114,16 @@ class Received(msgspec.Struct, gc=False):
     def timestamp(self) -> float:
         """When it was published, in seconds since the epoch."""
         return self.timestamp_ms / 1000
+
+    @property
+    def due(self) -> float | None:
+        """When it comes due, in seconds since the epoch; of a message that was looked at, by its id or its state."""
+        return None if self.due_ms is None else self.due_ms / 1000
+
+    @property
+    def expires(self) -> float | None:
+        """When it outlives its time to live, or its longest wait; the same."""
+        return None if self.expires_ms is None else self.expires_ms / 1000
 
     @property
     def headers(self) -> dict[str, str]:

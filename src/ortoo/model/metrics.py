@@ -104,6 +104,9 @@ class BrokerFigures(msgspec.Struct):
     stall_seconds: Histogram
     in_flight_bytes: int | None  # of requests; None without a door
     in_flight_bytes_max: int | None
+    sampler_seconds: float = 0.0  # of the processor, for the last sample of all topics
+    sampler_longest_turn_seconds: float = 0.0  # of it
+    overview_seconds: float = 0.0  # of the processor, for the last overview
 
 
 class StoreFigures(msgspec.Struct):

@@ -10,6 +10,7 @@ import msgspec
 from . import commands as c
 from . import queries as q
 from .access import SCOPES, Scope
+from .browsing import SearchFound, SeekPreview, StateFound
 from .decoding import decode_stored
 from .errors import (
     ConfigError,
@@ -21,10 +22,13 @@ from .errors import (
     RateLimitedError,
     TooManyError,
 )
+from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo, RotatedKey
+from .live import Activity, Overview
 from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
+from .oneself import Me
 from .replies import (
     HistoryPage,
     IdState,
@@ -40,6 +44,7 @@ from .replies import (
     Trace,
 )
 from .series import Series
+from .shown_settings import ShownSettings
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
 FAMILIES: tuple[Family, ...] = ("publish", "lease", "settle", "transact", "admin", "read")
@@ -58,6 +63,7 @@ About = Literal[
     "stage",  # the topic that is published to, and its namespace
     "namespace",  # any topic of the namespace that it names
     "server",  # the whole queue: only who may do everything may do this
+    "oneself",  # whoever asks: everybody may
     "anything",  # whatever whoever asks may see: the answer has no more
 ]
 
@@ -103,6 +109,8 @@ OPERATIONS: dict[type, Operation] = {
     c.MarkArchived: Operation("admin", "admin", list[int], _UNKNOWN),
     c.DeleteGroup: Operation("admin", "admin", GroupId, _UNKNOWN),
     c.Seek: Operation("admin", "admin", list[int], _UNKNOWN),
+    c.PauseGroup: Operation("admin", "admin", None, _UNKNOWN),
+    c.ResumeGroup: Operation("admin", "admin", None, _UNKNOWN),
     c.DeleteMessage: Operation("admin", "admin", MessageRef, _UNKNOWN, about="message"),
     c.RetryNow: Operation("admin", "admin", int, _UNKNOWN, about="message"),
     c.DeadLetter: Operation("admin", "admin", int, _UNKNOWN, about="message"),
@@ -115,8 +123,12 @@ OPERATIONS: dict[type, Operation] = {
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
+    q.GetMe: Operation("read", "read", Me, about="oneself"),
+    q.GetSettings: Operation("read", "admin", ShownSettings, (ConfigError,), about="server"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
+    q.GetOverview: Operation("read", "read", Overview, (ConfigError,), about="anything"),
+    q.GetActivity: Operation("read", "read", Activity, (ConfigError,), about="anything"),
     q.GetKeys: Operation("read", "admin", KeysInfo, (ConfigError,), about="server"),
     q.Scan: Operation("read", "read", Page, _UNKNOWN),
     q.GetOffsets: Operation("read", "read", list[int], _UNKNOWN),
@@ -125,7 +137,16 @@ OPERATIONS: dict[type, Operation] = {
     q.ListMessages: Operation("read", "read", list[Page], _UNKNOWN),
     q.ListKeys: Operation("read", "read", KeysFound, _UNKNOWN),
     q.GetTrace: Operation("read", "read", Trace, _UNKNOWN, about="message"),
+    q.Search: Operation("read", "read", SearchFound, _UNKNOWN),
+    q.BrowseMessages: Operation("read", "read", StateFound, _UNKNOWN),
+    q.PreviewSeek: Operation("read", "admin", SeekPreview, _UNKNOWN),  # as the seek itself
     q.FindMessages: Operation("read", "read", list[MessageRef | None], about="ids"),
+    q.ExplainMessage: Operation("read", "read", Explanation, _UNKNOWN, about="message"),
+    q.ListLeases: Operation("read", "read", LeasesFound, _UNKNOWN),
+    q.ListLocks: Operation("read", "read", LocksFound, _UNKNOWN),
+    q.ListConsumers: Operation("read", "read", ConsumersFound, _UNKNOWN),
+    q.GetStrip: Operation("read", "read", Strip, _UNKNOWN),
+    q.GetDelayed: Operation("read", "read", DelayedCounts, _UNKNOWN),
 }
 
 _decoders = {kind: msgspec.msgpack.Decoder(operation.answer) for kind, operation in OPERATIONS.items()}

@@ -8,12 +8,17 @@ import msgspec
 from msgspec import Meta
 
 from . import limits
-from .commands import Position
+from .browsing import Continuation, SearchFound, SeekPreview, StateFound
+from .commands import START, Position
+from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo
+from .live import Activity, Overview, Sort
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
+from .oneself import Me
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
+from .shown_settings import ShownSettings
 
 A = TypeVar("A")
 
@@ -40,6 +45,14 @@ class GetStats(Query[Stats], frozen=True, tag=True):
     pass
 
 
+class GetMe(Query[Me], frozen=True, tag=True):
+    """Who asks, and what they may do. Anybody who was let in may ask."""
+
+
+class GetSettings(Query[ShownSettings], frozen=True, tag=True):
+    """Those that the server runs with."""
+
+
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
     """Answered also while the queue takes nothing."""
 
@@ -52,6 +65,23 @@ class GetSeries(Query[Series], frozen=True, tag=True):
     group: str | None = None
     resolution: Resolution = "second"
     count: int = 60
+
+
+class GetOverview(Query[Overview], frozen=True, tag=True):
+    """The topics that may be seen, how they do, and what needs somebody."""
+
+    namespace: str | None = None  # of all when None
+    sort: Sort = "backlog"
+    match: str | None = None  # only topics with this text in their name
+    limit: int = 100
+    offset: int = 0
+
+
+class GetActivity(Query[Activity], frozen=True, tag=True):
+    """What happened of late in the topics that may be seen."""
+
+    namespace: str | None = None
+    limit: int = 50
 
 
 class GetKeys(Query[KeysInfo], frozen=True, tag=True):
@@ -68,6 +98,21 @@ class Scan(Query[Page], frozen=True, tag=True):
     start: Position
     until: Position | None = None
     count: int = 1000
+
+
+class Search(Query[SearchFound], frozen=True, tag=True):
+    """Messages that match a filter (see filters.py) and have that key, the newest or the oldest first. One search looks at a
+    bounded number of them, and says where the next one goes on."""
+
+    topic: TopicName
+    filter: str = ""
+    key: str | None = None
+    start: Position = START
+    until: Position | None = None
+    partition: int | None = None  # all when None
+    is_newest: bool = True
+    count: int = 100
+    next: Continuation | None = None  # in the place of start, until and partition
 
 
 class GetOffsets(Query[list[int]], frozen=True, tag=True):
@@ -97,6 +142,26 @@ class ListMessages(Query[list[Page]], frozen=True, tag=True):
     count: int = 100
 
 
+class BrowseMessages(Query[StateFound], frozen=True, tag=True):
+    """The same page by page: from an offset of a partition on."""
+
+    topic: TopicName
+    group: str
+    state: MessageState
+    partition: int = 0
+    offset: int = 0
+    count: int = 100
+
+
+class PreviewSeek(Query[SeekPreview], frozen=True, tag=True):
+    """What a seek would do."""
+
+    topic: TopicName
+    group: str
+    position: Position
+    until: Position | None = None
+
+
 class ListKeys(Query[KeysFound], frozen=True, tag=True):
     """The keys of a topic's newest messages, and how many of each a group has in which state."""
 
@@ -119,13 +184,62 @@ class FindMessages(Query[list[MessageRef | None]], frozen=True, tag=True):
     group: str | None = None
 
 
+# -- looking into deliveries: see inspection.py
+
+
+class ExplainMessage(Query[Explanation], frozen=True, tag=True):
+    """Why a group gets a message, or does not."""
+
+    message: MessageRef
+    group: str
+
+
+class ListLeases(Query[LeasesFound], frozen=True, tag=True):
+    topic: TopicName
+    group: str
+    count: int = 100
+    next: str | None = None  # as the page before told
+
+
+class ListLocks(Query[LocksFound], frozen=True, tag=True):
+    """The keys and partitions that something delivered blocks."""
+
+    topic: TopicName
+    group: str
+    count: int = 100
+
+
+class ListConsumers(Query[ConsumersFound], frozen=True, tag=True):
+    topic: TopicName
+    group: str
+
+
+class GetStrip(Query[Strip], frozen=True, tag=True):
+    topic: TopicName
+    group: str | None = None
+    width: int = 120  # buckets of each partition, at most
+    partition: int | None = None  # all when None
+
+
+class GetDelayed(Query[DelayedCounts], frozen=True, tag=True):
+    """How many messages come due when. Times are seconds since 1970: a week from now on when None."""
+
+    topic: TopicName
+    start: float | None = None
+    until: float | None = None
+    buckets: int = 168
+
+
 AnyQuery = (
     ListTopics
     | ListNamespaces
     | GetTopic
     | GetStats
+    | GetSettings
     | GetMetrics
     | GetSeries
+    | GetOverview
+    | GetActivity
     | GetKeys
     | Scan
     | GetOffsets
@@ -135,4 +249,14 @@ AnyQuery = (
     | ListKeys
     | GetTrace
     | FindMessages
+    | ExplainMessage
+    | ListLeases
+    | ListLocks
+    | ListConsumers
+    | GetStrip
+    | GetDelayed
+    | Search
+    | BrowseMessages
+    | PreviewSeek
+    | GetMe
 )

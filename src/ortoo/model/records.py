@@ -17,6 +17,8 @@ from .names import GroupId, LeaseId, MessageRef, TopicId
 from .namespaces import NamespaceChanged as NamespaceChanged  # noqa: PLC0414 - given on
 from .namespaces import NamespaceDeleted as NamespaceDeleted  # noqa: PLC0414 - given on
 from .offsets import OffsetSet
+from .pausing import GroupPaused as GroupPaused  # noqa: PLC0414 - given on
+from .pausing import GroupResumed as GroupResumed  # noqa: PLC0414 - given on
 from .publishers import Publishers
 from .topic import TopicConfig
 from .transactions import CommitAdvanced as CommitAdvanced  # noqa: PLC0414 - given on
@@ -325,6 +327,8 @@ Record = (
     | GroupCreated
     | GroupDeleted
     | GroupSought
+    | GroupPaused
+    | GroupResumed
     | Published
     | Leased
     | Extended

@@ -119,9 +119,18 @@ class Page(msgspec.Struct, frozen=True):
     columns: Columns
     next_offset: int
     end: int  # where the log ended when this was read
+    dues: dict[int, int] | None = (
+        None  # ms since the epoch, by offset: of those that are not due yet, where that was asked for
+    )
+    expiries: dict[int, int] | None = None  # the same
 
     def to_messages(self) -> list[Received]:
-        return to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
+        found = to_received(self.columns, Delivery(self.topic, self.topic_id, self.partition))
+        if self.dues or self.expiries:
+            dues, expiries = self.dues or {}, self.expiries or {}
+            for message in found:
+                message.due_ms, message.expires_ms = dues.get(message.offset), expiries.get(message.offset)
+        return found
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
@@ -232,6 +241,9 @@ class GroupInfo(msgspec.Struct, frozen=True):
     ephemeral: bool
     cursors: list[int]
     consumers: dict[str, list[int]]  # and the partitions each owns, when order is by partition
+    paused: bool = False  # nothing is delivered to its consumers
+    paused_until: float | None = None  # when that ends by itself, in seconds since 1970
+    reason: str | None = None  # why it is paused, as whoever did it has said
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):

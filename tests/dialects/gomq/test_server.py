@@ -13,7 +13,7 @@ from ortoo.app.server import Server
 from ortoo.client.tls import client_context
 from ortoo.dialects.gomq import GomqDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import GomqSettings, HttpSettings, Settings, TcpSettings
+from ortoo.model.settings import GomqSettings, HttpSettings, MqttSettings, Settings, TcpSettings
 from tests.app.certificates import Pki
 from tests.dialects.gomq.home import Client, serving
 from tests.doors.tcp.home import until
@@ -23,7 +23,8 @@ TOKEN = "a-token-that-opens-everything"
 
 def settings(**more: object) -> Settings:
     http = HttpSettings(port=0, dialect_ports=["mqueue=0"])
-    return Settings(data="memory", http=http, tcp=TcpSettings(port=0), token=TOKEN, **more)  # type: ignore[arg-type]
+    mqtt = MqttSettings(enabled=False)
+    return Settings(data="memory", http=http, tcp=TcpSettings(port=0), mqtt=mqtt, token=TOKEN, **more)  # type: ignore[arg-type]
 
 
 async def test_it_is_off_unless_it_is_asked_for() -> None:

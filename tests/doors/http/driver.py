@@ -22,22 +22,27 @@ import msgspec
 from msgspec import Raw
 
 from ortoo import Queue
-from ortoo.client.admin import Time, to_position, to_seconds
-from ortoo.client.arguments import to_topic_name
+from ortoo.client.admin import to_position
+from ortoo.client.arguments import Time, to_seconds, to_topic_name
 from ortoo.client.by_id import MessageIds
 from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
 from ortoo.doors.http.namespaces import NamespaceList
-from ortoo.doors.http.topics import Redriven
+from ortoo.doors.http.operator_shapes import FoundPage, Redriven
+from ortoo.model import inspection as i
 from ortoo.model.batch import to_outgoing
+from ortoo.model.browsing import FoundMessages, SeekPreview
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
+from ortoo.model.failures import ErrorKinds
 from ortoo.model.history import HistoryEvent
 from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.namespaces import Quota, make_quota
+from ortoo.model.oneself import Me
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
+from ortoo.model.shown_settings import ShownSettings
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
@@ -142,6 +147,7 @@ class HttpQueue:
             ref.offset,
             delivery,
             view.publisher if isinstance(view.publisher, str) else None,
+            *(round(at * 1000) if isinstance(at, float) else None for at in (view.due, view.expires)),
         )
 
     def _list(self, found: shapes.MessageList) -> list[Received]:
@@ -381,14 +387,77 @@ class HttpQueue:
         return MessageInfo(self.to_received(found.message), found.states)
 
     @like_the_queue
+    async def search(
+        self, topic: str, namespace: str | None, newest: bool, limit: int, **options: Any
+    ) -> FoundMessages:
+        query = {"order": "newest" if newest else "oldest", "limit": min(limit, _LIMIT_MAX), **in_seconds(options)}
+        path = f"{topic_path(topic)}/messages"
+        page = await self.call("GET", path, FoundPage, namespace=namespace, **query)
+        assert page.complete == (page.next is None)
+        return FoundMessages([self.to_received(view) for view in page.messages], page.next, page.scanned)
+
+    @like_the_queue
+    async def messages_page(
+        self, topic: str, group: str, namespace: str | None, limit: int, **options: Any
+    ) -> FoundMessages:
+        path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
+        page = await self.call("GET", path, shapes.MessagePage, namespace=namespace, limit=limit, **options)
+        messages = [self.to_received(view) for view in page.messages]
+        return FoundMessages(messages, page.next, len(messages))
+
+    @like_the_queue
+    async def preview_seek(
+        self, topic: str, group: str, at: str | None, namespace: str | None, **bounds: Any
+    ) -> SeekPreview:
+        body = {"to": at, "dry_run": True, **in_seconds(bounds)}
+        return await self.call("POST", f"{group_path(topic, group)}/seek", SeekPreview, body, namespace)
+
+    @like_the_queue
     async def messages(
         self, topic: str, group: str, limit: int, namespace: str | None, **options: Any
     ) -> list[Received]:
         path, limit = f"{group_path(topic, group)}/messages", min(limit, _LIMIT_MAX)
         return self._list(await self.call("GET", path, shapes.MessageList, namespace=namespace, limit=limit, **options))
 
+    async def settings(self) -> ShownSettings:
+        return await self.call("GET", "/v1/settings", ShownSettings)
+
+    async def me(self) -> Me:
+        return await self.call("GET", "/v1/me", Me)
+
     async def trace(self, message_id: str) -> Trace:
         return await self.call("GET", f"{message_path(message_id)}/trace", Trace)
+
+    # -- looking into deliveries
+
+    async def explain(self, message_id: str, group: str = DEFAULT_GROUP) -> i.Explanation:
+        return await self.call(
+            "GET", f"{message_path(message_id)}/explain", i.Explanation, group=check_text("g", group)
+        )
+
+    @like_the_queue
+    async def leases(self, topic: str, group: str, **options: Any) -> i.LeasesFound:
+        return await self.call("GET", f"{group_path(topic, group)}/leases", i.LeasesFound, **options)
+
+    @like_the_queue
+    async def locks(self, topic: str, group: str, **options: Any) -> i.LocksFound:
+        return await self.call("GET", f"{group_path(topic, group)}/locks", i.LocksFound, **options)
+
+    @like_the_queue
+    async def consumers(self, topic: str, group: str, **options: Any) -> i.ConsumersFound:
+        return await self.call("GET", f"{group_path(topic, group)}/consumers", i.ConsumersFound, **options)
+
+    @like_the_queue
+    async def strip(self, topic: str, **options: Any) -> i.Strip:
+        return await self.call("GET", f"{topic_path(topic)}/strip", i.Strip, **options)
+
+    @like_the_queue
+    async def delayed(
+        self, topic: str, from_time: Time | None, to_time: Time | None, **options: Any
+    ) -> i.DelayedCounts:
+        given = {"from": from_time, "to": to_time}
+        times: dict[str, Any] = {name: to_seconds(time) for name, time in given.items() if time is not None}
+        return await self.call("GET", f"{topic_path(topic)}/delayed", i.DelayedCounts, **times, **options)
 
     async def delete_message(self, message_id: str) -> None:
         await self.call("DELETE", message_path(message_id), type(None))
@@ -413,10 +482,22 @@ class HttpQueue:
             if where is None or len(found) >= limit:
                 return [self.to_received(view) for view in found]
 
+    @like_the_queue
+    async def dead_letter_errors(self, topic: str, namespace: str | None, **options: Any) -> ErrorKinds:
+        return await self.call("GET", f"{topic_path(topic)}/dlq/errors", ErrorKinds, namespace=namespace, **options)
+
+    @like_the_queue
+    async def delete_dead_letters(
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
+    ) -> int:
+        body = {"ids": None if ids is None else list(ids), **chosen}
+        return (await self.call("POST", f"{topic_path(topic)}/dlq/delete", shapes.Affected, body, namespace)).messages
+
+    @like_the_queue
     async def redrive(
-        self, topic: str, ids: Sequence[str] | None = None, *, group: str | None = None, namespace: str | None = None
+        self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
     ) -> RedrivenCount:
-        body = {"ids": None if ids is None else list(ids), "group": group}
+        body = {"ids": None if ids is None else list(ids), **chosen}
         path = f"{topic_path(topic)}/dlq/redrive"
         answer = await self.call("POST", path, Redriven, body, namespace)
         return RedrivenCount(answer.messages, answer.skipped, answer.skipped_count)
@@ -503,6 +584,17 @@ class HttpQueue:
         to_position(None, None, bounds["time"])  # a datetime without a zone is the caller's to correct
         body = {"to": at, **in_seconds(bounds)}
         await self.call("POST", f"{group_path(topic, group)}/seek", type(None), body, namespace)
+
+    @like_the_queue
+    async def pause_group(
+        self, topic: str, group: str, seconds: float | None, reason: str | None, namespace: str | None
+    ) -> None:
+        body = {"for": seconds, "reason": reason}
+        await self.call("POST", f"{group_path(topic, group)}/pause", GroupInfo, body, namespace)
+
+    @like_the_queue
+    async def resume_group(self, topic: str, group: str, namespace: str | None) -> None:
+        await self.call("POST", f"{group_path(topic, group)}/resume", GroupInfo, None, namespace)
 
     async def heartbeat(
         self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None

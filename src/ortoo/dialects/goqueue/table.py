@@ -97,7 +97,7 @@ _PLAIN, _V1, _LOAD = _topic_routes(""), _topic_routes("/v1"), _topic_routes("/ap
 _LOAD["publish"] = msgspec.structs.replace(_LOAD["publish"], handler=publishing.publish_anything, body=Raw)
 
 # On the port that all share, these are ours, or mqueue's.
-_CLASHING = (_PLAIN["list"], *(_V1[name] for name in ("create", "list", "show", "delete", "publish")))
+_CLASHING = (_PLAIN["list"], *(_V1[name] for name in ("create", "list", "show", "delete", "publish", "delayed")))
 
 _LOAD_TESTS = (
     _get(

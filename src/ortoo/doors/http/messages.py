@@ -28,11 +28,11 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .answers import Streaming
 from .call import Call
+from .operator_shapes import FoundPage
 from .shapes import (
     DeadLetterBody,
     DeadLettersQuery,
     MessageDetail,
-    MessageList,
     MessagePage,
     MessageView,
     ReplayQuery,
@@ -92,8 +92,8 @@ async def encode_runs(envelope: bytes, runs: list[LeasedRun]) -> bytes:
     return _fill(envelope, parts)
 
 
-async def encode_messages(envelope: MessageList | MessagePage, messages: list[Received]) -> bytes:
-    """The same of messages that were read."""
+async def encode_messages(envelope: msgspec.Struct, messages: list[Received]) -> bytes:
+    """The same of messages that were read, where the first empty list of the envelope stands."""
     parts, some, size = [], list[MessageView](), 0
     for message in messages:
         some.append(render(message))
@@ -176,6 +176,8 @@ def render(message: Received) -> MessageView:
         raw,
         message.value if raw is UNSET else UNSET,
         publisher=UNSET if message.publisher is None else message.publisher,
+        due=UNSET if message.due is None else message.due,
+        expires=UNSET if message.expires is None else message.expires,
     )
 
 
@@ -336,17 +338,19 @@ def parse_bookmark(text: str) -> Bookmark:
     return bookmark
 
 
-async def read(call: Call) -> bytes | Streaming:
-    query: ReplayQuery = call.query
-    is_stream = query.format == "ndjson" or (
-        query.format is None and NDJSON in call.headers.get(b"accept", b"").lower()
-    )
-    replay = Replay(call.link, call.topic, _CHUNK_MESSAGES if is_stream else query.limit)
-    await _start(call, query, replay)
-    if is_stream:
-        return Streaming(replay.lines(), NDJSON)
-    messages = await replay.take(query.limit, _PAGE_BYTES)
-    return await encode_messages(MessagePage([], replay.bookmark()), messages)
+def is_stream(call: Call, query: ReplayQuery) -> bool:
+    return query.format == "ndjson" or (query.format is None and NDJSON in call.headers.get(b"accept", b"").lower())
+
+
+async def replay(call: Call, query: ReplayQuery) -> bytes | Streaming:
+    streamed = is_stream(call, query)
+    reading = Replay(call.link, call.topic, _CHUNK_MESSAGES if streamed else query.limit)
+    await _start(call, query, reading)
+    if streamed:
+        return Streaming(reading.lines(), NDJSON)
+    messages = await reading.take(query.limit, _PAGE_BYTES)
+    after = reading.bookmark()
+    return await encode_messages(FoundPage([], after, len(messages), after is None), messages)
 
 
 async def dead_letters(call: Call) -> bytes:

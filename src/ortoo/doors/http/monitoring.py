@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -22,13 +22,15 @@ from ortoo.model.analytics import (
 )
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
-from ortoo.model.queries import GetMetrics, GetSeries, GetStats
+from ortoo.model.oneself import Me
+from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetSettings, GetStats
 from ortoo.model.replies import Stats
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shown_settings import ShownSettings
 
 from .answers import Answer
 from .call import Call, InNamespace
-from .shapes import AnalyticsQuery, Health, Readiness
+from .shapes import AnalyticsQuery
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,6 +52,15 @@ class SeriesQuery(InNamespace, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=limits.SERIES_MINUTES)] = 60
 
 
+class Health(msgspec.Struct):
+    status: Literal["ok"]
+
+
+class Readiness(msgspec.Struct):
+    status: Literal["ready", "not ready"]
+    reason: str | None = None
+
+
 async def health(call: Call) -> Health:
     return Health("ok")
 
@@ -69,6 +80,14 @@ async def metrics(call: Call) -> Answer:
 
 async def stats(call: Call) -> Stats:
     return await call.link.ask(GetStats())
+
+
+async def me(call: Call) -> Me:
+    return await call.link.ask(GetMe())
+
+
+async def settings(call: Call) -> ShownSettings:
+    return await call.link.ask(GetSettings())
 
 
 async def series(call: Call) -> Series:

@@ -128,6 +128,8 @@ def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         schema = {} if route.answer is None else {"schema": schemas[route.answer]}
         content = {kind: schema if kind == "application/json" else {} for kind in route.media_types}
         responses[str(route.status)] = {"description": HTTPStatus(route.status).phrase, "content": content}
+    if route.is_mostly_empty:
+        responses["204"] = {"description": HTTPStatus(204).phrase}
     if route.path == "/ready":
         responses["503"] = {
             "description": "Not ready",

@@ -17,6 +17,7 @@ from ortoo.model.queries import Query
 from .answers import Answer, Problem, Refusal, Reply
 from .call import Call, InNamespace, SocketCall
 from .id_shapes import ByIdBody, FindBody
+from .operator_shapes import LettersBody
 from .shapes import BODY_BYTES_MAX, CARRYING, LIST_BYTES_MAX, LISTING
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -36,6 +37,7 @@ class Route(msgspec.Struct, frozen=True):
     body_optional: bool = False
     query: type[msgspec.Struct] = InNamespace
     answer: type[msgspec.Struct] | None = None  # None: no content
+    is_mostly_empty: bool = False  # its answer is there only when it is asked for, and otherwise there is no content
     status: int = 200
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[type[OrtooError], ...] = ()  # besides those of what it does
@@ -103,7 +105,7 @@ def _bytes_max(body: type[msgspec.Struct] | None) -> int | None:
     """None: as large as any."""
     if body in CARRYING:
         return None
-    return LIST_BYTES_MAX if body in LISTING or body in (ByIdBody, FindBody) else BODY_BYTES_MAX
+    return LIST_BYTES_MAX if body in LISTING or body in (ByIdBody, FindBody, LettersBody) else BODY_BYTES_MAX
 
 
 class _Node:
@@ -178,8 +180,8 @@ def parse_query(kind: type[Q], query: bytes) -> Q:
         raise InvalidError(f"the query cannot be read: {error}") from None
     values = dict(pairs)
     if issubclass(kind, InNamespace):
-        for name in values.keys() - set(kind.__struct_fields__):
-            known = ", ".join(kind.__struct_fields__)
+        for name in values.keys() - set(kind.__struct_encode_fields__):
+            known = ", ".join(kind.__struct_encode_fields__)
             raise InvalidError(f"there is no query parameter {name!r} here; there are {known}")
         if len(values) != len(pairs):
             raise InvalidError("a query parameter is given twice")

@@ -9,11 +9,14 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.analytics import Report
 from ortoo.model.errors import NotFoundError
+from ortoo.model.live import Activity, Overview
 from ortoo.model.namespaces import Quota
+from ortoo.model.oneself import Me
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
+from ortoo.model.shown_settings import ShownSettings
 
-from . import monitoring, namespaces, openapi, shapes, stream
+from . import live, monitoring, namespaces, openapi, shapes, stream
 from .routing import Route
 
 _get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
@@ -46,12 +49,42 @@ _open = partial(Route, "GET", needs_token=False)
 SERVER = [
     _get("/v1/stats", monitoring.stats, "Totals, and what an operator should know", does=(q.GetStats,), answer=Stats),
     _get(
+        "/v1/me",
+        monitoring.me,
+        "Tell who asks: name, scopes and namespaces; and what server this is",
+        does=(q.GetMe,),
+        answer=Me,
+    ),
+    _get(
+        "/v1/settings",
+        monitoring.settings,
+        "What the server runs with, and where each setting came from; secrets are masked",
+        does=(q.GetSettings,),
+        answer=ShownSettings,
+    ),
+    _get(
         "/v1/series",
         monitoring.series,
         "What was sampled of late, by the second or the minute: rates, depth, lag",
         does=(q.GetSeries,),
         query=monitoring.SeriesQuery,
         answer=Series,
+    ),
+    _get(
+        "/v1/overview",
+        live.overview,
+        "Topics, how they do, and what needs somebody; of a namespace, or of all that may be seen",
+        does=(q.GetOverview,),
+        query=live.OverviewQuery,
+        answer=Overview,
+    ),
+    _get(
+        "/v1/activity",
+        live.activity,
+        "What happened of late, second by second, the newest first",
+        does=(q.GetActivity,),
+        query=live.ActivityQuery,
+        answer=Activity,
     ),
     _get(
         "/v1/analytics/history",
@@ -64,11 +97,11 @@ SERVER = [
     _get(
         "/v1/stream",
         stream.upgrade_required,
-        "A WebSocket: messages pushed as long as there is credit",
-        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic),
+        "A WebSocket: messages pushed as long as there is credit, overviews, and topics as they come",
+        does=(c.Publish, c.Lease, c.Settle, c.Extend, c.Leave, q.GetTopic, q.GetOverview, q.GetOffsets, q.Scan),
     ),
-    _open("/health", monitoring.health, "Whether the server is there", answer=shapes.Health),
-    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=shapes.Readiness),
+    _open("/health", monitoring.health, "Whether the server is there", answer=monitoring.Health),
+    _open("/ready", monitoring.ready, "Whether the server takes requests; 503 when not", answer=monitoring.Readiness),
     _get(
         "/metrics",
         monitoring.metrics,

@@ -76,7 +76,7 @@ class Placements(msgspec.Struct):
 
 class MessageView(msgspec.Struct, gc=False):
     """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`; `publisher`
-    when the server knows who published it."""
+    when the server knows who published it; `due` and `expires`, in seconds since 1970, of one looked at by its id or state."""
 
     id: str
     topic: str
@@ -93,6 +93,8 @@ class MessageView(msgspec.Struct, gc=False):
     group: str | UnsetType = UNSET
     receipt: str | UnsetType = UNSET
     publisher: str | UnsetType = UNSET
+    due: float | UnsetType = UNSET
+    expires: float | UnsetType = UNSET
 
 
 class MessageList(msgspec.Struct):
@@ -285,13 +287,6 @@ class DeadLetterBody(Input):
     error: str | None = None
 
 
-class RedriveBody(Input):
-    """All dead letters of the topic, or of one group, or those with these ids."""
-
-    ids: Annotated[list[str], Meta(max_length=limits.BATCH_MESSAGES_MAX)] | None = None
-    group: str | None = None
-
-
 # -- transactions and requests
 
 
@@ -335,7 +330,7 @@ class RequestBody(Input):
     timeout: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000)] = 5.0
 
 
-LISTING = (SettleBody, RedriveBody, CommitBody)
+LISTING = (SettleBody, CommitBody)
 CARRYING = (PublishBody, TransactionBody, StageBody, RequestBody)  # messages: as large as `http.max_body_bytes` allows
 
 
@@ -385,15 +380,3 @@ class DeadLettersQuery(InNamespace, kw_only=True):
     group: str | None = None
     limit: Count = 1000
     next: str | None = None
-
-
-# -- the server itself
-
-
-class Health(msgspec.Struct):
-    status: Literal["ok"]
-
-
-class Readiness(msgspec.Struct):
-    status: Literal["ready", "not ready"]
-    reason: str | None = None

@@ -31,6 +31,7 @@ from .answers import Answer, Refusal, to_problem, unexpected
 from .body import parse_body
 from .call import Call, HttpServices, Receive
 from .leases import STARTS, Action, give_back, settle_receipts
+from .looking import Looks
 from .messages import encode_runs
 from .publishing import to_columns, to_placements
 from .shapes import BODY_BYTES_MAX, SettleBody
@@ -79,6 +80,7 @@ class Session:
         )  # who consumed what: they leave at the end
         self._doing: set[asyncio.Task[None]] = set()
         self._share = Share(services.gate.budget)
+        self._looks = Looks(services, link, self._send_text, self._guarded)
 
     async def run(self) -> None:
         """Until the client, or the door, ends it."""
@@ -91,6 +93,7 @@ class Session:
             await self._end()
 
     async def _end(self) -> None:
+        await self._looks.close()
         tasks = [pushed.task for pushed in self._pushed.values()] + list(self._doing)
         for pushed in self._pushed.values():
             pushed.task.cancel()
@@ -139,6 +142,9 @@ class Session:
             log.exception("a WebSocket command failed")
             await self._tell(said.to_error(unexpected(), ref, id))
 
+    async def _send_text(self, text: bytes) -> None:
+        await self._send({"type": "websocket.send", "text": text.decode()})
+
     async def _tell(self, told: said.ServerMessage) -> None:
         try:
             await self._send({"type": "websocket.send", "text": said.encode_told(told).decode()})
@@ -151,7 +157,9 @@ class Session:
     # -- what a client says
 
     async def _do(self, command: said.Command) -> None:
-        if not isinstance(command, said.Grant | said.Unsubscribe):  # these are of what is under way
+        if not isinstance(
+            command, said.Grant | said.Unsubscribe | said.Unwatch | said.Untail
+        ):  # these are of what is under way
             self._visit.ask()
         match command:
             case said.Subscribe():
@@ -164,6 +172,12 @@ class Session:
                 pushed.task.cancel()
                 await asyncio.wait((pushed.task,))
                 await self._tell(said.Unsubscribed(ref=command.ref, id=command.id))
+            case said.Watch() | said.TailTopic():
+                self._looks.begin(command)
+            case said.Unwatch() | said.Untail():
+                await self._looks.end(command.id)
+                ended = said.Unwatched if isinstance(command, said.Unwatch) else said.Untailed
+                await self._tell(ended(ref=command.ref, id=command.id))
             case said.PublishTo():
                 topic = TopicName(command.namespace, command.topic)
                 placed = await self._link.publish(Publish(topic, to_columns(command.messages)))

@@ -12,6 +12,8 @@ from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
 from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
+from .inspecting import INSPECTION
+from .operator_table import DEAD_LETTERS, GROUPS, MESSAGES
 from .routing import Route
 from .server_table import NAMESPACES, SERVER
 
@@ -87,15 +89,6 @@ _MESSAGES = [
         body=shapes.PublishBody,
         answer=shapes.Placements,
         status=201,
-    ),
-    _get(
-        f"{_TOPIC}/messages",
-        messages.read,
-        "Read a topic without a group, oldest first: pages of JSON, or everything as NDJSON",
-        does=(q.GetTopic, q.Scan),
-        query=shapes.ReplayQuery,
-        answer=shapes.MessagePage,
-        media_types=("application/json", "application/x-ndjson"),
     ),
     _post(
         f"{_TOPIC}/request",
@@ -214,21 +207,6 @@ _GROUPS = [
         status=201,
     ),
     _delete(_GROUP, topics.delete_group, "Delete a group and its state", does=(c.DeleteGroup,)),
-    _post(
-        f"{_GROUP}/seek",
-        topics.seek,
-        "Move a group to another place, or make a stretch deliverable again",
-        does=(c.Seek,),
-        body=shapes.SeekBody,
-    ),
-    _get(
-        f"{_GROUP}/messages",
-        topics.list_group_messages,
-        "List messages by their state in a group",
-        does=(q.ListMessages,),
-        query=shapes.StateQuery,
-        answer=shapes.MessageList,
-    ),
     _get(
         f"{_GROUP}/keys",
         topics.list_keys,
@@ -258,39 +236,6 @@ _GROUPS = [
         "A consumer leaves every group, or those of one topic",
         does=(c.Leave,),
         body=shapes.LeaveAnywhereBody,
-    ),
-]
-
-_DEAD_LETTERS = [
-    _get(
-        f"{_TOPIC}/dlq",
-        messages.dead_letters,
-        "List the dead letters of a topic; their headers tell what happened",
-        does=(q.GetTopic, q.Scan),
-        query=shapes.DeadLettersQuery,
-        answer=shapes.MessagePage,
-    ),
-    _post(
-        f"{_TOPIC}/dlq/redrive",
-        topics.redrive,
-        "Make dead letters deliverable again for the group that failed them",
-        does=(c.Redrive, q.GetTopic, q.Scan),
-        body=shapes.RedriveBody,
-        body_optional=True,
-        answer=topics.Redriven,
-    ),
-    _delete(
-        f"{_TOPIC}/dlq/{{id}}",
-        topics.delete_dead_letter,
-        "Delete a dead letter",
-        does=(c.DeleteMessage, q.GetMessage, q.GetTopic),
-    ),
-    _post(
-        f"{_TOPIC}/dlq/purge",
-        topics.purge_dead_letters,
-        "Delete all dead letters of a topic",
-        does=(c.DeleteMessage, q.GetTopic, q.Scan),
-        answer=shapes.Affected,
     ),
 ]
 
@@ -340,11 +285,12 @@ ROUTES: list[Route] = [
     msgspec.structs.replace(route, tag=tag)
     for tag, routes in {
         "Topics": _TOPICS,
-        "Messages": _MESSAGES,
+        "Messages": _MESSAGES + MESSAGES,
         "Leases": _LEASES,
-        "Groups": _GROUPS,
-        "Dead letters": _DEAD_LETTERS,
+        "Groups": _GROUPS + GROUPS,
+        "Dead letters": DEAD_LETTERS,
         "Transactions": _TRANSACTIONS,
+        "Inspection": INSPECTION,
         "Namespaces": NAMESPACES,
         "Server": SERVER,
     }.items()

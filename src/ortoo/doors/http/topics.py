@@ -1,4 +1,4 @@
-"""Topics, their dead letters, their groups, and the consumers of these."""
+"""Topics, their groups, and the consumers of these."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import msgspec
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
-from ortoo.client.dead_letters import is_letter
-from ortoo.model.errors import InvalidError, NotFoundError
+from ortoo.model.browsing import SeekPreview
+from ortoo.model.errors import InvalidError
 from ortoo.model.masking import shown_settings
-from ortoo.model.names import parse_message_id
-from ortoo.model.queries import GetMessage, GetOffsets, GetTopic, ListKeys
+from ortoo.model.queries import GetOffsets, GetTopic, ListKeys
 from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
-from .messages import encode_messages
+from .operator_shapes import PauseBody, SeekOrPreviewBody
 from .shapes import (
     Affected,
     ArchivedBody,
@@ -25,14 +24,10 @@ from .shapes import (
     HeartbeatBody,
     LeaveAnywhereBody,
     LeaveBody,
-    MessageList,
     NewGroup,
     Offsets,
     OffsetsQuery,
     Owned,
-    RedriveBody,
-    SeekBody,
-    StateQuery,
     TopicSettings,
     TopicView,
 )
@@ -100,36 +95,6 @@ async def mark_archived(call: Call) -> Offsets:
     return Offsets(await call.queue.mark_archived(call.params["topic"], body.ends))
 
 
-# -- dead letters
-
-
-class Redriven(msgspec.Struct):
-    """How many are deliverable again, and how many could not be, with the ids of the first of these."""
-
-    messages: int
-    skipped: list[str]
-    skipped_count: int
-
-
-async def redrive(call: Call) -> Redriven:
-    body: RedriveBody = call.body
-    count = await call.queue.redrive(call.params["topic"], body.ids, group=body.group)
-    return Redriven(int(count), count.skipped, count.skipped_count)
-
-
-async def delete_dead_letter(call: Call) -> None:
-    letter_id = call.params["id"]
-    info = await call.link.ask(GetTopic(call.topic))
-    letter = (await call.link.ask(GetMessage(parse_message_id(letter_id)))).to_info().message
-    if not is_letter(letter, info) or (letter.namespace, letter.topic) != (info.namespace, info.dlq):
-        raise NotFoundError(f"topic {call.params['topic']!r} has no dead letter {letter_id}")
-    await call.queue.delete_message(letter_id)
-
-
-async def purge_dead_letters(call: Call) -> Affected:
-    return Affected(await call.queue.purge_dead_letters(call.params["topic"]))
-
-
 # -- groups and their consumers
 
 
@@ -154,25 +119,27 @@ async def delete_group(call: Call) -> None:
     await call.queue.delete_group(call.params["topic"], call.params["group"])
 
 
-async def seek(call: Call) -> None:
-    body: SeekBody = call.body
-    await call.queue.seek(
-        call.params["topic"],
-        call.params["group"],
-        body.to,
-        offset=body.offset,
-        time=body.time,
-        to_offset=body.to_offset,
-        to_time=body.to_time,
-    )
+async def seek(call: Call) -> SeekPreview | None:
+    body: SeekOrPreviewBody = call.body
+    place = {"offset": body.offset, "time": body.time, "to_offset": body.to_offset, "to_time": body.to_time}
+    names = call.params["topic"], call.params["group"]
+    if body.dry_run:
+        return await call.queue.preview_seek(*names, body.to, **place)  # type: ignore[arg-type]  # each as its field is
+    await call.queue.seek(*names, body.to, **place)  # type: ignore[arg-type]
+    return None
 
 
-async def list_group_messages(call: Call) -> bytes:
-    query: StateQuery = call.query
-    found = await call.queue.messages(
-        call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit
-    )
-    return await encode_messages(MessageList([]), found)
+async def pause(call: Call) -> GroupInfo:
+    body: PauseBody = call.body
+    names = call.params["topic"], call.params["group"]
+    await call.queue.pause_group(*names, seconds=body.seconds, reason=body.reason)
+    return await call.queue.group(*names)
+
+
+async def resume(call: Call) -> GroupInfo:
+    names = call.params["topic"], call.params["group"]
+    await call.queue.resume_group(*names)
+    return await call.queue.group(*names)
 
 
 async def list_keys(call: Call) -> KeysFound:

@@ -8,9 +8,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ortoo.model import limits
+from ortoo.model.live import Sort
 from ortoo.model.names import DEFAULT_GROUP, DEFAULT_NAMESPACE
 
 from .answers import Problem
+from .live import First, Limit, Match
 from .shapes import (
     BODY_BYTES_MAX,
     LIST_BYTES_MAX,
@@ -97,7 +99,37 @@ class PublishTo(ClientMessage, tag="publish"):
     namespace: str = DEFAULT_NAMESPACE
 
 
-Command = Subscribe | Grant | Unsubscribe | Ack | AckThrough | Nack | Reject | Release | Extend | PublishTo
+class Watch(ClientMessage, tag="watch"):
+    """An overview, and each second what changed in it."""
+
+    id: Name
+    sort: Sort = "backlog"
+    match: Match | None = None
+    namespace: str | None = None
+    limit: Limit = 100
+    offset: First = 0
+
+
+class Unwatch(ClientMessage, tag="unwatch"):
+    id: Name
+
+
+class TailTopic(ClientMessage, tag="tail"):
+    """Messages that come from now on and match, without a group; at most `rate` a second."""
+
+    id: Name
+    topic: str
+    namespace: str = DEFAULT_NAMESPACE
+    filter: str = ""
+    rate: Annotated[int, Meta(ge=1, le=limits.TAIL_RATE_MAX)] = limits.TAIL_RATE
+
+
+class Untail(ClientMessage, tag="untail"):
+    id: Name
+
+
+Looking = Watch | Unwatch | TailTopic | Untail
+Command = Subscribe | Grant | Unsubscribe | Ack | AckThrough | Nack | Reject | Release | Extend | PublishTo | Looking
 decode_command = msgspec.json.Decoder(Command)
 
 
@@ -129,8 +161,29 @@ class Unsubscribed(ServerMessage, tag="unsubscribed"):
 
 
 class Delivered(ServerMessage, tag="messages"):
+    messages: list[MessageView]  # before what a client chose: they are filled in where the first empty list stands
     id: str
-    messages: list[MessageView]
+
+
+class TailedMessage(ServerMessage, tag="tailed", kw_only=True):
+    """The first one says that it has begun. `dropped`: came too fast, or matched and are not shown."""
+
+    messages: list[MessageView] = []
+    id: str
+    dropped: int = 0
+    matched: int = 0
+
+
+class LookEnded(ServerMessage):
+    id: str
+
+
+class Unwatched(LookEnded, tag="unwatched"):
+    pass
+
+
+class Untailed(LookEnded, tag="untailed"):
+    pass
 
 
 class SettledMessage(ServerMessage, tag="settled", omit_defaults=True):

@@ -9,28 +9,20 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from ortoo.model.failures import ERROR_KIND_CHARS, VARIES
+
 from .backlog import Span
 from .tables import Lake
 
 FAILED = ("nacked", "lease expired", "dead-lettered", "dropped")
-_ERROR_CHARS = 200
 _KEY_CHARS = 200
-
-# What differs from case to case, and what stands for it; each sees what the ones before have left.
-_VARIES = (
-    (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<uuid>"),
-    (r"\b0x[0-9a-fA-F]+\b", "<hex>"),
-    (r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b", "<hex>"),
-    (r"\b\d+(?:[.,:]\d+)*", "<n>"),
-    (r"\s+", " "),
-)
 
 
 def normalised(error: Column) -> Column:
-    """`bad amount 17 for 7.2.41` and `bad amount 9 for 7.0.3` are one error: `bad amount <n> for <n>`."""
-    for pattern, word in _VARIES:
+    """As `normalise_error` does."""
+    for pattern, word in VARIES:
         error = f.regexp_replace(error, pattern, word)
-    return f.substring(f.trim(error), 1, _ERROR_CHARS)
+    return f.substring(f.trim(error), 1, ERROR_KIND_CHARS)
 
 
 def error_figures(lake: Lake, span: Span, top: int) -> DataFrame:

@@ -12,10 +12,10 @@ from .frame import Salt
 
 _OLDER = (b"ortoo data directory, format 1\n", b"ortoo data directory, format 2\n")  # their frames have no salt
 _FORMAT = re.compile(
-    rb"(ortoo data directory, format [345]\nsalt ([0-9a-f]{16})\n(has older files\n)?)check ([0-9a-f]{8})\n"
+    rb"(ortoo data directory, format [3456]\nsalt ([0-9a-f]{16})\n(has older files\n)?)check ([0-9a-f]{8})\n"
 )
 _VERSION = re.compile(rb"ortoo data directory, format ([0-9]{1,9})\n")
-NEWEST = 5
+NEWEST = 6
 NAME = "FORMAT"
 UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
 _WAL = "wal"
