@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import { compressed } from "./compress";
+import { compressed } from "./compress.ts";
 
 const server = process.env["ORTOO_URL"] ?? "http://localhost:6632";
 

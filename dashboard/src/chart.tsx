@@ -46,6 +46,7 @@ function options(props: Props, width: number, brush: (from: number, to: number) 
         font,
         grid: { show: false },
         ticks: { ...grid, size: 4 },
+        size: 26,
         values: (_plot, ticks) => ticks.map((at) => (isLong ? `${day(at).slice(5)} ${clock(at).slice(0, 5)}` : clock(at))),
         space: isLong ? 110 : 90,
       },

@@ -7,7 +7,9 @@ function quoted(text: string): string {
 }
 
 export function curl(method: string, path: string[], query: Query = {}, json?: string): string {
-  const url = new URL(address(path, query), window.location.href.replace(/[?#].*$/, "")).href;
+  const { namespace, ...rest } = query;
+  const shown = namespace === "default" ? rest : query; // that is the default on the server, too
+  const url = new URL(address(path, shown), window.location.href.replace(/[?#].*$/, "")).href;
   const parts = ["curl"];
   if (method !== "GET" && !(method === "POST" && json !== undefined)) parts.push(`-X ${method}`);
   if (token.value !== null) parts.push(`-H "Authorization: Bearer $ORTOO_TOKEN"`);

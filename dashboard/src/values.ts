@@ -34,7 +34,7 @@ export function preview(message: MessageView, length = 200): string {
     const text = asText(bytes.slice(0, length * 4)) ?? asText(bytes);
     return text === null ? `${bytes.length} bytes` : cut(text, length);
   }
-  return cut(JSON.stringify(message.value) as string | undefined ?? "", length);
+  return message.value === undefined ? "" : cut(JSON.stringify(message.value), length);
 }
 
 function cut(text: string, length: number): string {

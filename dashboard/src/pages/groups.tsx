@@ -103,7 +103,8 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
         <Tally state="dead" value={group.dead} />
       </td>
       <td class="num">{count(Object.keys(group.consumers).length)}</td>
-      <td class="buttons">
+      <td>
+        <div class="buttons">
         {isPaused(group) ? (
           <Action kind="primary" onClick={() => act("resume", {}, `${group.name} goes on`)}>
             Resume
@@ -116,6 +117,7 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
         <Action kind="danger" onClick={remove}>
           Delete
         </Action>
+        </div>
       </td>
     </tr>
   );

@@ -120,7 +120,7 @@ function Found({ report }: { report: Report }): JSX.Element {
       {report.errors.length > 0 && (
         <>
           <h2>Errors</h2>
-          <ul class="plain">
+          <ul class="lines">
             {report.errors.map((row) => (
               <li key={`${row.topic} ${row.group ?? ""} ${row.error}`}>
                 <strong class="num">{count(row.count)}</strong> <span class="mono">{row.error}</span>{" "}

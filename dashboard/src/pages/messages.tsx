@@ -116,7 +116,7 @@ export function MessageTable({ messages }: { messages: MessageView[] }): JSX.Ele
         </thead>
         <tbody>
           {messages.map((message) => (
-            <tr key={`${message.id}`}>
+            <tr key={message.id}>
               <td class="when">
                 <Time at={message.timestamp} />
               </td>

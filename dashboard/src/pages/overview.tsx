@@ -8,7 +8,7 @@ import { useData } from "../data";
 import { count, rate, short, span } from "../format";
 import { GLYPHS, Tally, Time } from "../marks";
 import { useOverview } from "../overview";
-import { Empty, Failure, Heading, Loading } from "../parts";
+import { Failure, Heading, Loading } from "../parts";
 import { href } from "../router";
 import { Arrow, Spark } from "../spark";
 import type { Need, Series, TopicRow, Totals } from "../types";
@@ -33,8 +33,8 @@ export function OverviewPage(): JSX.Element {
       {series.data && totals && totals.topics > 0 && <Flow series={series.data} />}
       {totals && totals.topics > 0 && (
         <div class="columns">
-          <Ranking title="Busiest" rows={busiest.overview.rows} figure={(row) => rate(row.in)} what="messages in" />
-          <Ranking title="Slowest" rows={slowest.overview.rows} figure={(row) => span(row.oldest_seconds)} what="oldest waiting" />
+          <Ranking title="Busiest" rows={busiest.overview.rows.filter((row) => row.in > 0)} calm="Nothing comes in now." figure={(row) => rate(row.in)} what="messages in" />
+          <Ranking title="Slowest" rows={slowest.overview.rows.filter((row) => row.oldest_seconds > 0)} calm="Nothing waits." figure={(row) => span(row.oldest_seconds)} what="oldest waiting" />
         </div>
       )}
     </>
@@ -166,13 +166,20 @@ function Flow({ series }: { series: Series }): JSX.Element {
   );
 }
 
-function Ranking(props: { title: string; rows: TopicRow[]; figure: (row: TopicRow) => string; what: string }): JSX.Element {
-  const { title, rows, figure, what } = props;
+interface RankingProps {
+  title: string;
+  rows: TopicRow[];
+  figure: (row: TopicRow) => string;
+  what: string;
+  calm: string;
+}
+
+function Ranking({ title, rows, figure, what, calm }: RankingProps): JSX.Element {
   return (
     <section aria-labelledby={title}>
       <h2 id={title}>{title}</h2>
       {rows.length === 0 ? (
-        <Empty title="No topics yet" />
+        <p class="calm">{calm}</p>
       ) : (
         <table>
           <thead>

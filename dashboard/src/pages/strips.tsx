@@ -22,12 +22,15 @@ export interface Piece {
   height: number;
 }
 
-/** Rectangles of a strip that is 1 high. Neighbours that are all of one state become one. */
+/** Rectangles of a strip that is 1 high, with offsets from left to right. Neighbours that are all of one state become one. */
 export function pieces(partition: StripPartition): Piece[] {
+  const wide = Math.max(1, partition.width);
   const length = Math.max(...KINDS.map((kind) => partition[kind]?.length ?? 0));
   const found: Piece[] = [];
-  for (let x = 0; x < length; x += 1) {
-    const counts = KINDS.map((kind) => partition[kind]?.[x] ?? 0);
+  for (let bucket = 0; bucket < length; bucket += 1) {
+    const x = bucket * wide;
+    const width = Math.min(wide, partition.end - partition.start - x);
+    const counts = KINDS.map((kind) => partition[kind]?.[bucket] ?? 0);
     const sum = counts.reduce((total, value) => total + value, 0);
     let y = 0;
     for (const [at, kind] of KINDS.entries()) {
@@ -35,8 +38,8 @@ export function pieces(partition: StripPartition): Piece[] {
       if (value === 0 || sum === 0) continue;
       const height = value / sum;
       const last = found.at(-1);
-      if (height === 1 && last?.kind === kind && last.height === 1 && last.x + last.width === x) last.width += 1;
-      else found.push({ kind, x, width: 1, y, height });
+      if (height === 1 && last?.kind === kind && last.height === 1 && last.x + last.width === x) last.width += width;
+      else found.push({ kind, x, width, y, height });
       y += height;
     }
   }
@@ -63,6 +66,7 @@ export function Strips({ topic, isShort }: { topic: TopicView; isShort: boolean 
   );
   const all = strip.data?.partitions ?? [];
   const shown = isShort ? all.slice(0, SHORT) : all;
+  const longest = Math.max(1, ...all.map((partition) => partition.end - partition.start));
   return (
     <section class="strips" aria-label="Partitions, from the oldest message to the newest">
       {names.length > 0 && (
@@ -74,7 +78,7 @@ export function Strips({ topic, isShort }: { topic: TopicView; isShort: boolean 
           <span class="strip-name" aria-hidden="true">
             p{partition.partition}
           </span>
-          <svg viewBox={`0 0 ${WIDTH} 1`} preserveAspectRatio="none" role="img" aria-label={describe(partition)}>
+          <svg viewBox={`0 0 ${longest} 1`} preserveAspectRatio="none" role="img" aria-label={describe(partition)}>
             <title>{describe(partition)}</title>
             {pieces(partition).map((piece) => (
               <rect

@@ -43,8 +43,6 @@ export function legs(events: TraceEvent[], group: string, now: number): Leg[] {
   return found;
 }
 
-const WIDTH = 600;
-
 export function Timeline({ trace, states }: { trace: Trace; states: Record<string, State> }): JSX.Element {
   const now = Date.now() / 1000;
   const groups = [...new Set([...Object.keys(states), ...trace.events.flatMap((event) => event.group ?? [])])];
@@ -53,7 +51,7 @@ export function Timeline({ trace, states }: { trace: Trace; states: Record<strin
   const first = Math.min(...all.map((leg) => leg.from));
   const last = Math.max(...all.map((leg) => leg.to), first + 0.001);
   // Short stretches matter as much as long ones, so that time is drawn by its logarithm from the first event on.
-  const place = (at: number): number => 8 + ((WIDTH - 16) * Math.log1p((at - first) * 20)) / Math.log1p((last - first) * 20);
+  const place = (at: number): string => `${(1 + (98 * Math.log1p((at - first) * 20)) / Math.log1p((last - first) * 20)).toFixed(2)}%`;
   return (
     <section aria-labelledby="timeline">
       <h2 id="timeline">Timeline</h2>
@@ -61,7 +59,7 @@ export function Timeline({ trace, states }: { trace: Trace; states: Record<strin
         {lines.map(({ group, legs: some }) => (
           <div key={group} class="timeline">
             <span class="timeline-name">{group}</span>
-            <svg viewBox={`0 0 ${WIDTH} 22`} role="img" aria-label={some.map((leg) => `${leg.state} for ${span(leg.to - leg.from)}`).join(", ")}>
+            <svg role="img" aria-label={some.map((leg) => `${leg.state} for ${span(leg.to - leg.from)}`).join(", ")}>
               {some.map((leg) => (
                 <line key={`l${leg.from}${leg.state}`} class={`l-${leg.state}`} x1={place(leg.from)} x2={place(leg.to)} y1="11" y2="11" />
               ))}

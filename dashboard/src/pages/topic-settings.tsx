@@ -11,7 +11,8 @@ import { curl, literal, python, text } from "../snippets";
 import type { TabProps } from "./topic";
 
 function show(value: unknown): string {
-  return value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value as string);
+  if (value === null || value === undefined) return "none";
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** What somebody typed as JSON, or as the text that it is. */

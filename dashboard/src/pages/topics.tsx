@@ -95,10 +95,10 @@ export function TopicsPage(): JSX.Element {
 function Head(): JSX.Element {
   const columns: [string, string][] = [
     ["topic", "c-name"],
-    ["in", "c-rate num"],
-    ["out", "c-rate num"],
+    ["in", "c-rate num mid"],
+    ["out", "c-rate num mid"],
     ["waiting", "c-tally num"],
-    ["leased", "c-tally num"],
+    ["leased", "c-tally num mid"],
     ["delayed", "c-tally num wide"],
     ["dead", "c-tally num"],
     ["oldest", "c-rate num"],
@@ -132,16 +132,16 @@ function Row({ row }: { row: TopicRow | undefined }): JSX.Element {
         </a>
         {row.namespace !== "default" && <span class="quiet"> {row.namespace}</span>}
       </span>
-      <span role="gridcell" class="cell c-rate num">
+      <span role="gridcell" class={row.in > 0 ? "cell c-rate num mid" : "cell c-rate num mid zero"}>
         {rate(row.in)}
       </span>
-      <span role="gridcell" class="cell c-rate num">
+      <span role="gridcell" class={row.out > 0 ? "cell c-rate num mid" : "cell c-rate num mid zero"}>
         {rate(row.out)}
       </span>
       <span role="gridcell" class="cell c-tally num">
         <Tally state="ready" value={waiting} />
       </span>
-      <span role="gridcell" class="cell c-tally num">
+      <span role="gridcell" class="cell c-tally num mid">
         <Tally state="leased" value={row.leased} />
       </span>
       <span role="gridcell" class="cell c-tally num wide">
