@@ -34,6 +34,13 @@ export class Live {
     isVisible.subscribe(() => {
       this.look();
     });
+    let known = token.value;
+    token.subscribe((value) => {
+      if (value === known) return;
+      known = value; // what was let in with another token must not go on
+      this.rest();
+      this.look();
+    });
   }
 
   /** Begins to watch; the answer ends it. `hear` gets every message with its id, errors too. */

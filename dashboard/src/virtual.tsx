@@ -9,6 +9,7 @@ export interface Range {
 }
 
 const OVERSCAN = 8;
+const HEAD = 28; // as in the style sheet; it stays on top of the rows
 
 export function visible(scroll: number, height: number, row: number, total: number): Range {
   const start = Math.max(0, Math.floor(scroll / row) - OVERSCAN);
@@ -49,8 +50,7 @@ export function VirtualTable({ label, total, rowHeight, head, render, onRange, o
     if (element === null) return;
     const top = index * rowHeight;
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (top + rowHeight * 2 > element.scrollTop + element.clientHeight)
-      element.scrollTop = top + rowHeight * 2 - element.clientHeight;
+    else element.scrollTop = Math.max(element.scrollTop, HEAD + top + rowHeight - element.clientHeight);
   };
   const press = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 2);
@@ -81,21 +81,23 @@ export function VirtualTable({ label, total, rowHeight, head, render, onRange, o
     );
   }
   return (
-    <div role="grid" aria-label={label} aria-rowcount={total + 1} class="vtable" tabIndex={0} onKeyDown={press}>
-      <div role="rowgroup">
+    <div
+      ref={frame}
+      role="grid"
+      aria-label={label}
+      aria-rowcount={total + 1}
+      class="vtable"
+      tabIndex={0}
+      onKeyDown={press}
+      onScroll={(event) => setView({ scroll: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
+    >
+      <div role="rowgroup" class="vtop">
         <div role="row" class="vhead">
           {head}
         </div>
       </div>
-      <div
-        ref={frame}
-        role="rowgroup"
-        class="vbody"
-        onScroll={(event) => setView({ scroll: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
-      >
-        <div role="presentation" class="vspace" style={{ height: `${total * rowHeight}px` }}>
-          {rows}
-        </div>
+      <div role="rowgroup" class="vspace" style={{ height: `${total * rowHeight}px` }}>
+        {rows}
       </div>
     </div>
   );

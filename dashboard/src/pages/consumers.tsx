@@ -86,7 +86,7 @@ function Group({ namespace, topic, group }: { namespace: string; topic: string; 
 function Consumers({ rows }: { rows: ConsumerRow[] }): JSX.Element {
   if (rows.length === 0) return <p class="calm">Nobody is connected to this group now.</p>;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Consumers">
+    <div class="scroll" tabIndex={0} role="region" aria-label="All consumers">
       <table>
         <thead>
           <tr>
@@ -174,7 +174,7 @@ function Leases({ rows, total }: { rows: LeaseRow[]; total: number }): JSX.Eleme
   if (rows.length === 0) return <p class="calm">Nothing is leased now.</p>;
   const now = Date.now() / 1000;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Leases">
+    <div class="scroll" tabIndex={0} role="region" aria-label="All leases">
       <table>
         <thead>
           <tr>
