@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import { ago, bytes, count, plural, rate, short, span, utc } from "../src/format";
 import { member, parseExactly, pretty } from "../src/rawjson";
 import { asText, fromBase64, hex, preview } from "../src/values";
-import type { MessageView } from "../src/types";
 
 const MESSAGE = { id: "1.0.0", topic: "t", namespace: "default", partition: 0, offset: 0, timestamp: 0, key: null, headers: {}, priority: 5, attempt: 1 };
 
