@@ -108,7 +108,7 @@ export function Chart(props: Props): JSX.Element {
     <figure class="chart">
       <figcaption>
         <span>{props.label}</span>
-        <ul class="key">
+        <ul class="chart-key">
           {props.lines.map((line) => (
             <li key={line.label}>
               <span class={`swatch c${line.colour}`} aria-hidden="true" /> {line.label}

@@ -6,10 +6,11 @@ import { call } from "../api";
 import { Chart } from "../chart";
 import { useData } from "../data";
 import { ask, toast } from "../dialog";
-import { count, moment, plural } from "../format";
+import { count, moment, plural, span as duration } from "../format";
 import { Action, Choice, Elsewhere, Failure } from "../parts";
 import { place, setQuery } from "../router";
 import { curl, python, text } from "../snippets";
+import { Arrow } from "../spark";
 import type { SeekPreview, Series } from "../types";
 import type { TabProps } from "./topic";
 
@@ -39,6 +40,7 @@ export function Replay({ topic, reload }: TabProps): JSX.Element {
     5,
   );
   const figures = series.data?.figures ?? {};
+  const oldest = figures["oldest_pending_seconds"] ?? [];
   return (
     <section class="replay" aria-label="Lag and replay">
       <div class="replay-head">
@@ -47,6 +49,9 @@ export function Replay({ topic, reload }: TabProps): JSX.Element {
           replay a stretch …
         </button>
         <span class="quiet hint">or drag over the chart</span>
+        <span class="oldest">
+          oldest waiting {oldest.length > 0 ? duration(oldest.at(-1)) : "–"} <Arrow values={oldest.slice(-60)} />
+        </span>
       </div>
       <Failure error={series.error} />
       {series.data && (
