@@ -80,11 +80,10 @@ def server(home: Path, *options: str) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with server(tmp_path_factory.mktemp("open")) as found:
-        with ortoo.connect_sync(f"ortoo://{found['ortoo']}") as queue:
-            publish_all(queue)
-            consume_some(queue)
-            yield Site(f"http://{found['http']}/", found["ortoo"], {})
+    with server(tmp_path_factory.mktemp("open")) as found, ortoo.connect_sync(f"ortoo://{found['ortoo']}") as queue:
+        publish_all(queue)
+        consume_some(queue)
+        yield Site(f"http://{found['http']}/", found["ortoo"], {})
 
 
 @pytest.fixture(scope="session")

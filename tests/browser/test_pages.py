@@ -35,7 +35,7 @@ PAGES = {
     "pipelines": ("pipelines", "No pipeline has run yet"),
     "settings": ("settings", "Namespaces"),
 }
-PHONE = {"width": 390, "height": 800}
+PHONE_WIDTH = 390
 
 
 async def show(page: Page, site: Site, name: str) -> None:
@@ -76,9 +76,9 @@ async def test_a_page_is_accessible(judged: Page, site: Site, name: str, scheme:
 
 @pytest.mark.parametrize("name", PAGES)
 async def test_a_page_fits_a_phone(page: Page, site: Site, name: str) -> None:
-    await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    await page.set_viewport_size({"width": PHONE_WIDTH, "height": 800})
     await show(page, site, name)
-    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH
     await shoot(page, f"{name}-phone")
 
 
