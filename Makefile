@@ -1,4 +1,4 @@
-# Needs git, make and Python 3.11 or newer; everything else is installed into .venv.
+# Needs git, make and Python 3.11 or newer; everything else is installed into .venv, and npm's packages into dashboard.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,17 +8,30 @@ export UV_NATIVE_TLS := 1
 # The tests start hundreds of programs, and each would compile the package anew if it were told to keep nothing.
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src tests examples bench docs)
+DASHBOARD := src/ortoo/doors/http/dashboard_files/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check fix docs bench bench-spark rivals soak audit lock clean
+.PHONY: help serve dashboard screenshots test check fix docs bench bench-spark rivals soak audit lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 serve: .venv/.serves ## Run the queue, with its data in ./data (ARGS="--http-port 8080" passes options on)
+	@$(MAKE) --no-print-directory $(DASHBOARD) || \
+		echo "The dashboard is left out: it could not be built (see above). Try again with: make dashboard" >&2
 	@$(BIN)/ortoo serve $(ARGS)
 
+dashboard: $(DASHBOARD) ## Build the dashboard, with the machine's Node 20.19 or newer or with PyPI's
+
+$(DASHBOARD): $(shell find dashboard/src -type f 2>/dev/null) $(wildcard dashboard/*.*) | $(BIN)/uv
+	dashboard/npm.sh build
+
+screenshots: .venv/.ready $(DASHBOARD) ## Take pictures of the dashboard into build/screenshots
+	ORTOO_SCREENSHOTS=build/screenshots $(BIN)/pytest tests/browser $(ARGS)
+
 test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options on)
+	dashboard/npm.sh --or-skip test
+	@$(MAKE) --no-print-directory $(DASHBOARD) || echo "Tests in a browser are skipped: the dashboard is not built" >&2
 	$(BIN)/pytest -n auto $(ARGS)
 
 check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
@@ -26,6 +39,8 @@ check: .venv/.ready ## Check format, lint, types and import contracts, as CI doe
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
+	dashboard/npm.sh --or-skip lint
+	dashboard/npm.sh --or-skip types
 
 fix: .venv/.ready ## Format the code and repair what the linter can
 	$(BIN)/ruff format $(SOURCES)
@@ -65,7 +80,7 @@ lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer version
 		--group dev --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
 
 clean: ## Remove the environment, caches and build output
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist dashboard/node_modules $(dir $(DASHBOARD))
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:

@@ -128,7 +128,8 @@ def banner(server: Server) -> list[str]:
     tries = []
     if "http" in server.addresses:
         url = f"http{tls}://{_reachable(*server.addresses['http'])}"
-        lines.append(f"  http   [cyan]{url}[/cyan]  (try {url}/docs in a browser)")
+        shown = f"the dashboard; {url}/docs is the API" if settings.http.dashboard else f"{url}/docs is the API"
+        lines.append(f"  http   [cyan]{url}[/cyan]  ({shown})")
         secret = ' -H "Authorization: Bearer $ORTOO_TOKEN"' if token else ""
         body = '\'{"messages": [{"value": "hello"}]}\''
         tries.append(f"curl{secret} -H 'Content-Type: application/json' {url}/v1/topics/orders/messages -d {body}")

@@ -33,6 +33,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether to serve HTTP: REST, WebSocket, health and metrics.")] = True
     host: Host = LOOPBACK
     port: Port = 6632
+    dashboard: Annotated[bool, Meta(description="Whether to serve the dashboard at `/`.")] = True
     max_body_bytes: Annotated[
         int,
         Meta(

@@ -19,6 +19,7 @@ from ortoo.broker.addresses import AddressLimits
 from ortoo.broker.budget import Budget
 from ortoo.broker.gate import Gate
 from ortoo.doors.http import HttpDoor
+from ortoo.doors.http.routing import Dialect
 from ortoo.doors.listening import ServerTls
 from ortoo.model.settings import HttpSettings, LimitSettings
 from ortoo.ports import Clock, Store
@@ -97,6 +98,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     lake: str | None = None,
     addresses: AddressLimits | None = None,
+    own: Dialect | None = None,
 ) -> AsyncIterator[Home]:
     broker = Broker(store or MemoryStore(), clock or SystemClock(), auto_create=auto_create)
     await broker.open()
@@ -104,7 +106,7 @@ async def serving(
     gate = Gate("http", broker, Authenticator(token), limits, Budget(limits.in_flight_bytes), addresses=addresses)
     settings = msgspec.structs.replace(settings or HttpSettings(), port=0)
     secured = None if tls is None else ServerTls(lambda: tls)
-    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=secured, lake=lake)
+    door = HttpDoor(gate, settings, metrics=_no_metrics, ready=lambda: reason, tls=secured, lake=lake, own=own)
     await door.open()
     home = Home(broker, gate, door)
     try:

@@ -36,17 +36,29 @@ def guarding_headers(is_tls: bool) -> Headers:
 
 
 class Answer:
-    """An answer that is complete. `body` is what goes out, before any compression."""
+    """An answer that is complete. `body` is what goes out, before any compression unless `coding` says that it was done.
 
-    __slots__ = ("body", "content_type", "headers", "status")
+    `cache` is for what browsers may keep.
+    """
+
+    __slots__ = ("body", "cache", "coding", "content_type", "headers", "status")
 
     def __init__(
-        self, body: bytes, status: int = 200, content_type: bytes = JSON, headers: Headers | None = None
+        self,
+        body: bytes,
+        status: int = 200,
+        content_type: bytes = JSON,
+        headers: Headers | None = None,
+        *,
+        coding: str | None = None,
+        cache: bytes | None = None,
     ) -> None:
         self.body = body
         self.status = status
         self.content_type = content_type
         self.headers = headers or []
+        self.coding = coding
+        self.cache = cache
 
 
 class Streaming:
@@ -157,15 +169,15 @@ class Coder(Protocol):
     def flush(self, mode: int = ..., /) -> bytes: ...
 
 
-def choose_coding(accept: bytes | None) -> str | None:
-    """The best coding that the client takes, or None."""
+def choose_coding(accept: bytes | None, codings: tuple[str, ...] = ("zstd", "gzip")) -> str | None:
+    """The first of these codings that the client takes, or None."""
     if accept is None:
         return None
     taken: dict[str, bool] = {}
     for item in accept.decode("latin-1").lower().split(","):
         name, _, weight = item.partition(";")
         taken[name.strip()] = weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    for coding in ("zstd", "gzip"):
+    for coding in codings:
         if taken.get(coding, taken.get("*", False)):
             return coding
     return None

@@ -175,10 +175,16 @@ class App:
             return
         body = answer.body
         head += answer.headers
-        if len(body) >= WORTHWHILE_BYTES and (coding := choose_coding(headers.get(b"accept-encoding"))) is not None:
+        if answer.cache is not None:  # in the place of what holds for all others
+            running = scope["state"]["connection"].running
+            running.default_headers = [header for header in running.default_headers if header[0] != b"cache-control"]
+            head.append((b"cache-control", answer.cache))
+        if answer.coding is not None:
+            head += [(b"content-encoding", answer.coding.encode())] if answer.coding != "identity" else []
+        elif len(body) >= WORTHWHILE_BYTES and (coding := choose_coding(headers.get(b"accept-encoding"))) is not None:
             body = await compress(coding, body)
             head += [(b"content-encoding", coding.encode()), (b"vary", b"accept-encoding")]
-        if answer.status == 204:
+        if answer.status in (204, 304):
             del head[0]
         else:
             head.append((b"content-length", str(len(body)).encode()))

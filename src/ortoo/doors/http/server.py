@@ -21,6 +21,7 @@ from .answers import guarding_headers
 from .app import App
 from .call import ForeignSocket, HttpServices, Metrics, Ready, Receive, Scope, Send
 from .connection import Connection, to_answer
+from .dashboard import Dashboard
 from .monitoring import Analytics
 from .openapi import Description
 from .publishing import Inboxes
@@ -59,7 +60,7 @@ class HttpDoor:
         self._services = HttpServices(
             gate, settings, metrics, ready, description, Analytics(lake), Inboxes(gate.host())
         )
-        self._app = App(self._services, *_routes(dialects, own), sockets)
+        self._app = App(self._services, *_routes(dialects, own, settings.dashboard), sockets)
         self._state = ServerState()
         self._server: Listening | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -152,9 +153,10 @@ class HttpDoor:
 
 
 def _routes(
-    dialects: Sequence[Dialect], own: Dialect | None
+    dialects: Sequence[Dialect], own: Dialect | None, with_dashboard: bool
 ) -> tuple[Router, Dialect | None, dict[bytes, SocketHandler]]:
     if own is not None:
         whole = msgspec.structs.replace(own, routes=own.routes + own.own_routes)
         return Router((), [whole]), own, dict(own.sockets)
-    return Router(ROUTES, dialects), None, {path: found for each in dialects for path, found in each.sockets.items()}
+    routes = [*ROUTES, *Dashboard().routes] if with_dashboard else ROUTES
+    return Router(routes, dialects), None, {path: found for each in dialects for path, found in each.sockets.items()}

@@ -1,0 +1,215 @@
+/** Who works on a group: its consumers, what they hold, and which keys wait behind that. */
+
+import type { JSX } from "preact";
+import { call } from "../api";
+import { useData } from "../data";
+import { ago, count, plural, span } from "../format";
+import { Mark, Time } from "../marks";
+import { useOverview } from "../overview";
+import { Choice, Empty, Failure, Heading, Loading } from "../parts";
+import { href, place, setQuery } from "../router";
+import type { ConsumerRow, LeaseRow, LockRow, State, TopicView } from "../types";
+
+export function ConsumersPage(): JSX.Element {
+  const { query } = place.value;
+  const { overview, error } = useOverview({ sort: "backlog", limit: 200 });
+  const rows = overview.rows;
+  const namespace = query["namespace"] ?? rows[0]?.namespace ?? "default";
+  const name = query["topic"] ?? rows[0]?.name ?? null;
+  const topic = useData(
+    name === null ? null : `consumers ${namespace}\n${name}`,
+    (signal) => call<TopicView>(["topics", name ?? ""], { query: { namespace }, signal }),
+    5,
+  );
+  const groups = topic.data?.groups.map((group) => group.name) ?? [];
+  const group = groups.includes(query["group"] ?? "") ? (query["group"] ?? "") : (groups[0] ?? null);
+  const options = rows.map((row) => `${row.namespace}/${row.name}`);
+  const current = `${namespace}/${name ?? ""}`;
+  return (
+    <>
+      <Heading title="Consumers">
+        {name !== null && (
+          <Choice
+            label="topic"
+            value={current}
+            options={options.includes(current) ? options : [current, ...options]}
+            onChange={(value) => {
+              const [space, ...rest] = value.split("/");
+              setQuery({ namespace: space ?? "default", topic: rest.join("/"), group: null });
+            }}
+          />
+        )}
+        {group !== null && <Choice label="group" value={group} options={groups} onChange={(value) => setQuery({ group: value })} />}
+      </Heading>
+      {error && <p class="failure">{error}</p>}
+      <Loading isLoading={overview.timestamp === 0 && error === null} />
+      <Failure error={topic.error} />
+      {overview.timestamp > 0 && name === null && <Empty title="No topics yet" />}
+      {topic.data && group === null && (
+        <Empty title="Nobody reads this topic yet">
+          <p>A group comes into being with its first lease.</p>
+        </Empty>
+      )}
+      {name !== null && group !== null && <Group namespace={namespace} topic={name} group={group} />}
+    </>
+  );
+}
+
+function Group({ namespace, topic, group }: { namespace: string; topic: string; group: string }): JSX.Element {
+  const path = ["topics", topic, "groups", group];
+  const key = JSON.stringify([namespace, ...path]);
+  const query = { namespace };
+  const consumers = useData(`c ${key}`, (signal) => call<{ consumers: ConsumerRow[] }>([...path, "consumers"], { query, signal }), 3);
+  const locks = useData(`k ${key}`, (signal) => call<{ locks: LockRow[]; total: number }>([...path, "locks"], { query, signal }), 3);
+  const leases = useData(`l ${key}`, (signal) => call<{ leases: LeaseRow[]; total: number }>([...path, "leases"], { query, signal }), 3);
+  return (
+    <>
+      <section aria-labelledby="consumers">
+        <h2 id="consumers">Consumers</h2>
+        <Failure error={consumers.error} />
+        {consumers.data && <Consumers rows={consumers.data.consumers} />}
+      </section>
+      <section aria-labelledby="locks">
+        <h2 id="locks">Keys that others wait behind</h2>
+        <Failure error={locks.error} />
+        {locks.data && <Locks rows={locks.data.locks} total={locks.data.total} />}
+      </section>
+      <section aria-labelledby="leases">
+        <h2 id="leases">Leases</h2>
+        <Failure error={leases.error} />
+        {leases.data && <Leases rows={leases.data.leases} total={leases.data.total} />}
+      </section>
+    </>
+  );
+}
+
+function Consumers({ rows }: { rows: ConsumerRow[] }): JSX.Element {
+  if (rows.length === 0) return <p class="calm">Nobody is connected to this group now.</p>;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="All consumers">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">consumer</th>
+            <th scope="col" class="num">
+              leases
+            </th>
+            <th scope="col" class="num">
+              messages
+            </th>
+            <th scope="col">partitions</th>
+            <th scope="col">oldest lease</th>
+            <th scope="col">seen</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.name}>
+              <th scope="row" class="mono name">
+                {row.name}
+              </th>
+              <td class="num">{count(row.leases)}</td>
+              <td class="num">
+                <Mark state="leased" /> {count(row.messages)}
+              </td>
+              <td>{row.partitions.join(", ") || "–"}</td>
+              <td>{row.oldest_lease === null ? "–" : ago(row.oldest_lease)}</td>
+              <td>{row.seen === null ? "–" : ago(row.seen)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const STATE_OF: Record<string, State> = { leased: "leased", retrying: "delayed", delayed: "delayed" };
+
+function Locks({ rows, total }: { rows: LockRow[]; total: number }): JSX.Element {
+  if (rows.length === 0) return <p class="calm">No key holds others up.</p>;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Key locks">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">key</th>
+            <th scope="col" class="num">
+              waiting
+            </th>
+            <th scope="col">held by</th>
+            <th scope="col">until</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={`${row.partition} ${row.key ?? ""}`}>
+              <th scope="row" class="mono key">
+                {row.key ?? `partition ${row.partition}`}
+              </th>
+              <td class="num">
+                <Mark state="blocked" /> {count(row.waiting)}
+              </td>
+              <td>
+                <Mark state={STATE_OF[row.state] ?? "leased"} />{" "}
+                {row.holder && (
+                  <>
+                    <a class="mono" href={href(["message", row.holder.id])}>
+                      {row.holder.id}
+                    </a>{" "}
+                    {row.holder.consumer ?? row.state}
+                  </>
+                )}
+              </td>
+              <td>{row.holder?.until ? <Time at={row.holder.until} /> : "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {total > rows.length && <p class="quiet">and {plural(total - rows.length, "other key")}</p>}
+    </div>
+  );
+}
+
+function Leases({ rows, total }: { rows: LeaseRow[]; total: number }): JSX.Element {
+  if (rows.length === 0) return <p class="calm">Nothing is leased now.</p>;
+  const now = Date.now() / 1000;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="All leases">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">lease</th>
+            <th scope="col">consumer</th>
+            <th scope="col">partition</th>
+            <th scope="col">offsets</th>
+            <th scope="col" class="num">
+              messages
+            </th>
+            <th scope="col">since</th>
+            <th scope="col">ends</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={`${row.lease} ${row.partition} ${row.first}`}>
+              <th scope="row" class="mono">
+                {row.lease}
+              </th>
+              <td class="mono">{row.consumer}</td>
+              <td>p{row.partition}</td>
+              <td class="mono">{row.first === row.last ? row.first : `${row.first} – ${row.last}`}</td>
+              <td class="num">{count(row.messages)}</td>
+              <td>
+                <Time at={row.since} />
+              </td>
+              <td>
+                <Time at={row.until} /> <span class="quiet">{row.until > now ? `in ${span(row.until - now)}` : "over"}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {total > rows.length && <p class="quiet">and {plural(total - rows.length, "other lease")}</p>}
+    </div>
+  );
+}

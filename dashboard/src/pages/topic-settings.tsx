@@ -1,0 +1,103 @@
+/** The settings of a topic, those that differ from their default first, and how to change one. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "../api";
+import { ask, toast } from "../dialog";
+import { count, plural } from "../format";
+import { Action, Elsewhere } from "../parts";
+import { go } from "../router";
+import { curl, literal, python, text } from "../snippets";
+import type { TabProps } from "./topic";
+
+function show(value: unknown): string {
+  if (value === null || value === undefined) return "none";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** What somebody typed as JSON, or as the text that it is. */
+export function read(typed: string): unknown {
+  if (typed.trim() === "" || typed === "none") return null;
+  try {
+    return JSON.parse(typed) as unknown;
+  } catch {
+    return typed;
+  }
+}
+
+export function SettingsTab({ topic, reload }: TabProps): JSX.Element {
+  const [name, setName] = useState("max_attempts");
+  const [typed, setTyped] = useState<string | null>(null);
+  const query = { namespace: topic.namespace };
+  const value = typed ?? show(topic.config[name]);
+  const change = { [name]: read(value) };
+  const save = async (): Promise<void> => {
+    await call(["topics", topic.name], { method: "PATCH", query, body: change });
+    toast(`${name} of ${topic.name} is now ${value}`);
+    setTyped(null);
+    reload();
+  };
+  const purge = async (): Promise<void> => {
+    const what = plural(topic.messages, "message");
+    if (!(await ask(`Empty ${topic.name}?`, <p>{what} will be deleted, for every group.</p>, `Delete ${count(topic.messages)}`))) return;
+    const { messages } = await call<{ messages: number }>(["topics", topic.name, "purge"], { method: "POST", query });
+    toast(`${plural(messages, "message")} deleted`);
+    reload();
+  };
+  const remove = async (): Promise<void> => {
+    const told = `${plural(topic.messages, "message")} and ${plural(topic.groups.length, "group")} will be deleted with it.`;
+    if (!(await ask(`Delete the topic ${topic.name}?`, <p>{told}</p>, "Delete the topic"))) return;
+    await call(["topics", topic.name], { method: "DELETE", query });
+    toast(`${topic.name} was deleted`);
+    go(["topics"]);
+  };
+  return (
+    <section aria-label="Settings of this topic">
+      <div class="row">
+        <label class="field">
+          <span>change</span>
+          <select
+            value={name}
+            onChange={(event) => {
+              setName(event.currentTarget.value);
+              setTyped(null);
+            }}
+          >
+            {Object.keys(topic.config).map((each) => (
+              <option key={each} value={each} selected={each === name}>
+                {each}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label class="field">
+          <span>to</span>
+          <input value={value} spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
+        </label>
+        <Action scope="admin" kind="primary" disabled={typed === null} onClick={save}>
+          Change
+        </Action>
+      </div>
+      <Elsewhere
+        curl={curl("PATCH", ["topics", topic.name], query, JSON.stringify(change))}
+        python={python(`queue.change_topic(${text(topic.name)}, ${name}=${literal(change[name])})`, topic.namespace)}
+      />
+      <dl class="settings">
+        {Object.entries(topic.config).map(([each, set]) => (
+          <div key={each}>
+            <dt class="mono">{each}</dt>
+            <dd class="mono">{show(set)}</dd>
+          </div>
+        ))}
+      </dl>
+      <div class="row">
+        <Action scope="admin" kind="danger" onClick={purge}>
+          Empty the topic …
+        </Action>
+        <Action scope="admin" kind="danger" onClick={remove}>
+          Delete the topic …
+        </Action>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,178 @@
+/** Small pieces that pages share. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
+import { me, may, Problem } from "./api";
+import { toast } from "./dialog";
+
+export function Heading({ title, children }: { title: ComponentChildren; children?: ComponentChildren }): JSX.Element {
+  return (
+    <header class="heading">
+      <h1>{title}</h1>
+      <div class="actions">{children}</div>
+    </header>
+  );
+}
+
+/** A view that has nothing to show says what would be here, and how to get it. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Failure({ error }: { error: Error | null }): JSX.Element | null {
+  if (error === null || error.name === "AbortError") return null;
+  const code = error instanceof Problem && error.status ? ` (${error.status} ${error.code})` : "";
+  return (
+    <p class="failure" role="alert">
+      {error.message}
+      {code}
+    </p>
+  );
+}
+
+export function Loading({ isLoading }: { isLoading: boolean }): JSX.Element | null {
+  return isLoading ? (
+    <p class="loading" role="status">
+      Loading …
+    </p>
+  ) : null;
+}
+
+/** A command to copy. */
+export function Snippet({ text, label }: { text: string; label: string }): JSX.Element {
+  const copy = (): void => {
+    void navigator.clipboard.writeText(text).then(
+      () => toast(`${label} copied`),
+      () => toast("the browser did not allow that; select the text instead"),
+    );
+  };
+  return (
+    <div class="snippet">
+      <div class="snippet-head">
+        <span>{label}</span>
+        <button type="button" class="quiet" onClick={copy} aria-label={`Copy ${label}`}>
+          copy
+        </button>
+      </div>
+      <pre tabIndex={0} aria-label={label}>
+        {text}
+      </pre>
+    </div>
+  );
+}
+
+/** How to do the same elsewhere. */
+export function Elsewhere({ curl, python }: { curl: string; python: string }): JSX.Element {
+  return (
+    <details class="elsewhere">
+      <summary>the same with curl and Python</summary>
+      <Snippet label="curl" text={curl} />
+      <Snippet label="Python" text={python} />
+    </details>
+  );
+}
+
+interface ActionProps {
+  scope?: "write" | "admin";
+  kind?: "plain" | "danger" | "primary";
+  disabled?: boolean;
+  onClick: () => unknown;
+  children: ComponentChildren;
+}
+
+/** A button for what changes something. Whoever may not sees it, and why it does nothing. */
+export function Action({ scope = "write", kind = "plain", disabled = false, onClick, children }: ActionProps): JSX.Element {
+  const [isBusy, setBusy] = useState(false);
+  const isAllowed = may(scope);
+  const press = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await onClick();
+    } catch (error) {
+      toast((error as Error).message, true);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const why = me.value === null ? "not known yet what your token may do" : `your token lacks the scope ${scope}`;
+  return (
+    <button
+      type="button"
+      class={kind}
+      disabled={disabled || isBusy || !isAllowed}
+      title={isAllowed ? undefined : why}
+      onClick={press}
+    >
+      {children}
+    </button>
+  );
+}
+
+export function Field(props: {
+  label: string;
+  value: string;
+  onInput: (value: string) => void;
+  placeholder?: string;
+  size?: number;
+}): JSX.Element {
+  const { label, onInput, ...rest } = props;
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input
+        {...rest}
+        type="text"
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
+export function Choice<T extends string>(props: {
+  label: string;
+  value: T;
+  options: readonly (T | { value: T; label: string })[];
+  onChange: (value: T) => void;
+}): JSX.Element {
+  return (
+    <label class="field">
+      <span>{props.label}</span>
+      <select value={props.value} onChange={(event) => props.onChange(event.currentTarget.value as T)}>
+        {props.options.map((option) => {
+          const { value, label } = typeof option === "string" ? { value: option, label: option } : option;
+          return (
+            <option key={value} value={value} selected={value === props.value}>
+              {label}
+            </option>
+          );
+        })}
+      </select>
+    </label>
+  );
+}
+
+export interface Tab {
+  name: string;
+  href: string;
+  note?: ComponentChildren;
+}
+
+export function Tabs({ label, tabs, current }: { label: string; tabs: Tab[]; current: string }): JSX.Element {
+  return (
+    <nav class="tabs" aria-label={label}>
+      {tabs.map((tab) => (
+        <a key={tab.name} href={tab.href} aria-current={tab.name === current ? "page" : undefined}>
+          {tab.name}
+          {tab.note}
+        </a>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,46 @@
+/** The same request as curl and as Python, for whoever wants to repeat it elsewhere. */
+
+import { address, token, type Query } from "./api";
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+export function curl(method: string, path: string[], query: Query = {}, json?: string): string {
+  const { namespace, ...rest } = query;
+  const shown = namespace === "default" ? rest : query; // that is the default on the server, too
+  const url = new URL(address(path, shown), window.location.href.replace(/[?#].*$/, "")).href;
+  const parts = ["curl"];
+  if (method !== "GET" && !(method === "POST" && json !== undefined)) parts.push(`-X ${method}`);
+  if (token.value !== null) parts.push(`-H "Authorization: Bearer $ORTOO_TOKEN"`);
+  if (json !== undefined) parts.push(`-H 'Content-Type: application/json' -d ${quoted(json)}`);
+  parts.push(quoted(url));
+  return parts.join(" ");
+}
+
+export function text(value: string): string {
+  return JSON.stringify(value);
+}
+
+/** JSON as Python writes it. */
+export function literal(value: unknown): string {
+  if (value === null || value === undefined) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "object")
+    return `{${Object.entries(value)
+      .map(([key, item]) => `${text(key)}: ${literal(item)}`)
+      .join(", ")}}`;
+  return JSON.stringify(value);
+}
+
+export function python(call: string, namespace = "default"): string {
+  const more = namespace === "default" ? "" : `, namespace=${text(namespace)}`;
+  return [
+    "import ortoo",
+    "",
+    `with ortoo.connect_sync("ortoo://${window.location.hostname}:7632"${more}) as queue:`,
+    `    ${call}`,
+  ].join("\n");
+}
