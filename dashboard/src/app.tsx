@@ -15,7 +15,6 @@ import { HistoryPage } from "./pages/history";
 import { LoginPage } from "./pages/login";
 import { MessagePage } from "./pages/message";
 import { OverviewPage } from "./pages/overview";
-import { PipelinesPage } from "./pages/pipelines";
 import { PublishPage } from "./pages/publish";
 import { SettingsPage } from "./pages/settings";
 import { TopicPage } from "./pages/topic";
@@ -31,7 +30,6 @@ const VIEWS: Record<string, () => JSX.Element> = {
   consumers: ConsumersPage,
   publish: PublishPage,
   history: HistoryPage,
-  pipelines: PipelinesPage,
   settings: SettingsPage,
 };
 

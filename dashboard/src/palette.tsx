@@ -19,7 +19,6 @@ export const PAGES: readonly { name: string; path: string[] }[] = [
   { name: "Consumers", path: ["consumers"] },
   { name: "Publish", path: ["publish"] },
   { name: "History", path: ["history"] },
-  { name: "Pipelines", path: ["pipelines"] },
   { name: "Settings", path: ["settings"] },
 ];
 

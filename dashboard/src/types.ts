@@ -263,23 +263,6 @@ export interface Setting {
   default: unknown;
 }
 
-export interface PipelineRun {
-  started: number;
-  ended: number | null;
-  status: string;
-  batch: number | null;
-  rows: number | null;
-  lag: number | null;
-  error: string | null;
-}
-
-export interface Pipeline {
-  name: string;
-  kind: string;
-  last_run: PipelineRun | null;
-  runs: PipelineRun[];
-}
-
 export interface Figures {
   topic: string;
   group: string | null;

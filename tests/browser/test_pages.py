@@ -32,7 +32,6 @@ PAGES = {
     "publish": ("publish?topic=orders", "queue.publish"),
     "consumers": ("consumers?namespace=default&topic=payments", "Keys that others wait behind"),
     "history": ("history", "No history yet"),
-    "pipelines": ("pipelines", "No pipeline has run yet"),
     "settings": ("settings", "Namespaces"),
 }
 PHONE_WIDTH = 390

@@ -90,7 +90,7 @@ const MARKS: Record<string, string> = {
 
 function target(need: Need): string | null {
   const { namespace, topic, group } = need;
-  if (namespace === null || topic === null) return need.kind === "archive" ? href(["pipelines"]) : null;
+  if (namespace === null || topic === null) return null;
   if (need.kind === "dead_letters") return href(["topic", namespace, topic, "dead"], { group });
   if (need.kind === "blocked_key" || need.kind === "stalled_consumer") return href(["consumers"], { namespace, topic, group });
   return href(["topic", namespace, topic, "groups"], { group });
