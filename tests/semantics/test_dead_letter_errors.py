@@ -161,3 +161,16 @@ async def test_others_run_while_long_errors_are_looked_into(queue: Queue, monkey
     is_over = True
     await counting
     assert max(map(kinds.count, kinds)) <= 13  # 50,000 characters in one turn
+
+
+async def test_letters_that_cannot_be_redriven_do_not_take_the_places_of_those_that_can(queue: Queue) -> None:
+    """Anybody who may publish may have written them."""
+    await give_up(queue, "first")
+    topic = (await queue.topic("orders")).id
+    forged = {"ortoo-origin": f"{topic}.0.4711", "ortoo-group": "billing", "ortoo-error": "boom"}
+    for _ in range(5):
+        await queue.publish("orders.dlq", b"x", headers=forged)
+    await give_up(queue, "boom", "boom")
+    done = await queue.redrive("orders", error="boom", limit=2)
+    assert (int(done), done.skipped_count) == (2, 5)
+    assert len(await take(queue, "orders", group="billing")) == 2

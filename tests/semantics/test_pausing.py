@@ -9,6 +9,7 @@ from ortoo.broker import Broker
 from ortoo.engine import Engine
 from ortoo.model import commands as c
 from ortoo.model import limits
+from ortoo.model.commands import Command, CreateGroup, CreateTopic, DeleteGroup, PauseGroup
 from ortoo.model.names import TopicName
 from ortoo.model.records import Restored
 from ortoo.model.topic import TopicConfig
@@ -212,3 +213,20 @@ async def test_a_pause_is_in_the_snapshot() -> None:
         for record in records:
             restored.apply(record)
     assert restored.state.names[topic].group_names["g"].paused is None
+
+
+def test_a_group_that_is_gone_leaves_no_alarm() -> None:
+    engine = Engine()
+    topic = TopicName("default", "t")
+
+    def do(command: Command) -> None:
+        for record in engine.decide(command, 0).records:
+            engine.apply(record)
+
+    do(CreateTopic(topic, TopicConfig()))
+    before = len(engine.state.soft.alarms)
+    for _ in range(3):
+        do(CreateGroup(topic, "g"))
+        do(PauseGroup(topic, "g", 1_000_000))
+        do(DeleteGroup(topic, "g"))
+    assert len(engine.state.soft.alarms) == before

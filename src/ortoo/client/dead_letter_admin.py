@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ortoo.model.errors import InvalidError
 from ortoo.model.failures import ErrorKinds
@@ -61,10 +61,16 @@ class DeadLetterAdmin(Inspecting):
         those that could not be."""
         _check_choice(ids, limit)
         letters = await self._dead_letters(topic, group, namespace, error)
-        count = RedrivenCount(0)
-        async for some in _chosen(letters, ids, limit):
-            count = count.plus(await letters.redrive(some))
-        return count
+        total = RedrivenCount(0)
+
+        async def redrive(some: list[Letter]) -> int:
+            nonlocal total
+            done = await letters.redrive(some)
+            total = total.plus(done)
+            return done
+
+        await _do(redrive, letters, ids, limit)
+        return total
 
     async def delete_dead_letters(
         self,
@@ -81,10 +87,7 @@ class DeadLetterAdmin(Inspecting):
         if ids is None and group is None and error is None and limit is None:
             raise InvalidError("say which dead letters: ids, a group, an error or a limit; a purge deletes all")
         letters = await self._dead_letters(topic, group, namespace, error)
-        count = 0
-        async for some in _chosen(letters, ids, limit):
-            count += await letters.delete(some)
-        return count
+        return await _do(letters.delete, letters, ids, limit)
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         """Deletes all dead letters of a topic; returns how many there were."""
@@ -104,12 +107,26 @@ def _check_choice(ids: Sequence[str] | None, limit: int | None) -> None:
         check_count("limit", limit, 1)
 
 
-async def _chosen(letters: DeadLetters, ids: Sequence[str] | None, limit: int | None) -> AsyncIterator[list[Letter]]:
-    """A page at a time: the next one is read when something was done with the last."""
+async def _do(
+    act: Callable[[list[Letter]], Awaitable[int]], letters: DeadLetters, ids: Sequence[str] | None, limit: int | None
+) -> int:
+    """A page at a time: the next one is read when something was done with the last. `act` tells how many it was done with; the
+    others do not count, or letters that anybody may have written would take the places of true ones."""
+    done = 0
+    async for some in _chosen(letters, ids):
+        left = some
+        while left and (limit is None or done < limit):
+            count = len(left) if limit is None else limit - done
+            done += await act(left[:count])
+            left = left[count:]
+        if limit is not None and done >= limit:
+            break
+    return done
+
+
+async def _chosen(letters: DeadLetters, ids: Sequence[str] | None) -> AsyncIterator[list[Letter]]:
     if ids is not None:
-        yield (await letters.find(ids))[:limit]
+        yield await letters.find(ids)
         return
-    left = limit
-    while (left is None or left > 0) and (some := await letters.take_briefly()) is not None:
-        yield some if left is None else some[:left]
-        left = None if left is None else left - len(some)
+    while (some := await letters.take_briefly()) is not None:
+        yield some

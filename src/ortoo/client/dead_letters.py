@@ -73,6 +73,7 @@ class DeadLetters:
         self._position = START
         self._end: int | None = None
         self._count = _FIRST_PAGE
+        self.scanned = 0  # messages so far, whosesoever letters they are
 
     async def take(self) -> list[Received] | None:
         """Some more, perhaps none of them; None at the end."""
@@ -87,6 +88,7 @@ class DeadLetters:
             return None
         self._end = page.end if self._end is None else self._end
         self._position = Position(offset=page.next_offset)
+        self.scanned += len(page.columns)
         if len(page.columns):
             average = sum(map(len, page.columns.values)) // len(page.columns) + 1
             self._count = max(1, min(_PAGE, _PAGE_BYTES // average))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ortoo.model import limits
 from ortoo.model.failures import ErrorKind, ErrorKinds, letter_text, normalise_error
 from ortoo.model.message import Received
 
@@ -30,7 +31,7 @@ class _Kind:
         if letter.timestamp >= self.last:
             self.last, self.example = letter.timestamp, text[:_EXAMPLE_CHARS_MAX]
         group = letter.headers["ortoo-group"]
-        if group in self.groups or len(self.groups) < _GROUPS_MAX:
+        if group in self.groups or (len(self.groups) < _GROUPS_MAX and len(group) <= limits.NAME_BYTES_MAX):
             self.groups[group] = self.groups.get(group, 0) + 1
         if len(self.ids) < _IDS_MAX:
             self.ids.append(letter.id)
@@ -39,7 +40,7 @@ class _Kind:
 async def count_kinds(letters: DeadLetters, limit: int) -> ErrorKinds:
     kinds: dict[str, _Kind] = {}
     scanned, uncounted, looked, is_complete = 0, 0, 0, False
-    while scanned < LETTERS_SCANNED_MAX:
+    while letters.scanned < LETTERS_SCANNED_MAX:
         some = await letters.take()
         if some is None:
             is_complete = True

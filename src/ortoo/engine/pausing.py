@@ -54,3 +54,4 @@ def paused(state: State, record: GroupPaused) -> None:
 
 def resumed(state: State, record: GroupResumed) -> None:
     state.topics[record.topic].groups[record.group].paused = None
+    state.soft.alarms.forget(PauseEnds(record.topic, record.group))

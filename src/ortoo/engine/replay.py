@@ -11,7 +11,7 @@ from ortoo.model.names import LEASES_PER_EPOCH
 from ortoo.model.offsets import OffsetSet
 
 from . import namespaces, pausing, removal, staging
-from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, RetentionDue, RetriesDue, WindowCloses
+from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, PauseEnds, RetentionDue, RetriesDue, WindowCloses
 from .dedup import ids_in
 from .feed import Feed
 from .group import Group
@@ -124,6 +124,7 @@ def _group_deleted(state: State, record: r.GroupDeleted) -> None:
     state.note_left(topic, group, group.look_at_members().alive_until)
     topic.remove_group(group)
     state.soft.alarms.forget(MembersDue(topic.id, group.id))
+    state.soft.alarms.forget(PauseEnds(topic.id, group.id))
     for partition in topic.partitions:
         state.soft.alarms.forget(RetriesDue(topic.id, partition.index, group.id))
 
