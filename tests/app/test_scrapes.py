@@ -74,7 +74,7 @@ async def test_many_who_ask_at_once_are_measured_for_once(monkeypatch: pytest.Mo
             measured += 1
             return await measure(broker)
 
-        monkeypatch.setattr("ortoo.broker.reader.measure", counted)
+        monkeypatch.setattr("ortoo.broker.watching.measure", counted)
         first = asyncio.create_task(here.broker.ask(GetMetrics()))
         others = [asyncio.create_task(here.broker.ask(GetMetrics())) for _ in range(200)]
         await asyncio.sleep(0)

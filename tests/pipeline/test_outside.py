@@ -314,7 +314,7 @@ def test_what_is_not_a_data_directory(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "FORMAT").write_text("ortoo data directory, format 99\n")
-    with pytest.raises(UnavailableError, match="reads formats 1 to 5"):
+    with pytest.raises(UnavailableError, match="reads formats 1 to 6"):
         read(path=str(tmp_path), subscribe="orders")
 
 
