@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ortoo.broker import reader
+from ortoo.broker.inspecting import INSPECTORS
 from ortoo.engine.engine import _DECIDE
 from ortoo.model.commands import AnyCommand, Command, KeyCommand, Once, PlainCommand
 from ortoo.model.errors import ERRORS, ConfigError, LeaseLostError, OrtooError, ProtocolError, error_of
@@ -47,9 +48,9 @@ def test_every_request_is_handled_by_the_door() -> None:
 
 
 def test_every_query_has_an_answer() -> None:
-    answered = {*reader._METHODS, *reader.INSPECTORS}
+    answered = {*reader._METHODS, *INSPECTORS}
     assert set(QUERIES) == answered == set(OPERATIONS) - set(COMMANDS) - set(KEY_COMMANDS)
-    assert not set(reader._METHODS) & set(reader.INSPECTORS)
+    assert not set(reader._METHODS) & set(INSPECTORS)
     for query in QUERIES:
         [asked] = query.__orig_bases__  # type: ignore[attr-defined]
         assert get_args(asked) == (OPERATIONS[query].answer,)
