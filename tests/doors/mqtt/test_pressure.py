@@ -69,7 +69,7 @@ async def test_a_client_that_reconnects_often_is_looked_after_once() -> None:
         for _ in range(30):
             wire = await join(server, "c", clean=False, expiry=600)
             await wire.disconnect()
-        assert len(default_of(server)._deadlines) == 1
+        assert len(default_of(server)._absences._deadlines) == 1
 
 
 async def test_a_kept_client_that_does_not_read_takes_no_more_than_a_little_memory() -> None:

@@ -62,6 +62,29 @@ async def test_others_between_them_do_not_change_the_order() -> None:
         assert page.columns.values == [b"other"]
 
 
+async def test_each_keeps_what_its_publisher_said_of_it() -> None:
+    """Also one that makes no sense, at any place: it is refused, and nothing else."""
+    async with serving() as server:
+        wire = await join(server, "c")
+        await make(server.broker, "t", partitions=1)
+        said: list[dict[str, str]] = [{"priority": "x"}, {}, {"partition-key": "k"}, {}, {"priority": "x"}, {"a": "b"}]
+        wire.send(
+            *(
+                p.Publish(
+                    "$queue/t", b"%d" % row, 1, packet_id=row + 1, properties=Properties(user=tuple(user.items()))
+                )
+                for row, user in enumerate(said)
+            )
+        )
+        found = await answers(wire, 6)
+        assert [reason < 0x80 for _, reason in found] == [False, True, True, True, False, True]
+        columns = (await server.broker.ask(Scan(TopicName("default", "t"), 0, START))).columns
+        assert columns.values == [b"1", b"2", b"3", b"5"]
+        assert columns.keys == [None, "k", None, None]
+        assert columns.headers is not None
+        assert [headers or {} for headers in columns.headers] == [said[1], said[2], said[3], said[5]]
+
+
 async def test_one_that_is_refused_is_refused_alone() -> None:
     async with serving() as server:
         wire = await join(server, "c")

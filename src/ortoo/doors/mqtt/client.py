@@ -27,15 +27,15 @@ from .queues.settling import Settling
 from .record import SessionRecord
 from .rights import ClientRights
 from .rules import actions as a
-from .rules.messages import Delivery, Message, message_of_will
+from .rules.messages import Delivery, Message, PlainRun, message_of_will
 from .rules.session import Session
 from .rules.state import Ref, SessionState
 from .storage import new_inbox
 from .subscriptions import Subscriptions
 from .surroundings import Surroundings
 from .transport import Transport
-from .turn import Turn
 from .wire.codes import Code
+from .workload import Workload
 
 _log = logging.getLogger("ortoo.mqtt")
 
@@ -57,6 +57,7 @@ class Client:
         self.admitting = asyncio.Lock()
         self.coming = 0  # connections that wait to be admitted
         self.line = Line(self.services.storage, self._prepare, self.services.missed, self.pump)
+        self.work = Workload(self, namespace, self._do, self._finish, self.pump)
         self.inbox: Inbox | None = None  # while there is a session that is kept, or was
         self.queues = QueueSubscriptions(self)
         self.settling = Settling(self.queues)
@@ -70,22 +71,28 @@ class Client:
     @property
     def is_over(self) -> bool:
         """Nothing is to be known of it any more."""
-        is_busy = self._tasks or self._ending is not None or not self.line.is_idle
+        is_busy = self._tasks or self._ending is not None or not self.line.is_idle or self.work.is_left
         return self.state is None and self.connection is None and not self.coming and not is_busy
 
     @property
     def is_crowded(self) -> bool:
         """Too much that it asked for is under way."""
-        return len(self._tasks) >= _TASKS_MAX or self.line.bytes > _LINE_BYTES_MAX or self.subscriptions.is_crowded
+        is_full = len(self._tasks) >= _TASKS_MAX or self.line.bytes > _LINE_BYTES_MAX
+        return is_full or self.work.is_left or self.subscriptions.is_crowded
 
     @property
     def is_calm(self) -> bool:
         """Nothing that it asked for is under way."""
-        return not self._tasks and not self.line.bytes and self.session.is_calm
+        return not self._tasks and not self.line.bytes and not self.work.is_left and self.session.is_calm
 
     @property
     def version(self) -> int:
         return self.session.version
+
+    @property
+    def is_supplied(self) -> bool:
+        """There are sources that wait for room."""
+        return self.inbox is not None or bool(self.queues.by_filter)
 
     @property
     def credit(self) -> int:
@@ -137,8 +144,8 @@ class Client:
         await self._wait_settled()
 
     async def _wait_settled(self) -> None:
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self.work.is_left:
+            await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(0))
         await self.line.wait_idle()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -176,20 +183,14 @@ class Client:
         if session is None:
             return
         while actions := session.take_actions():
-            self._do(actions)
+            self.work.do(actions, session)
         if self.connection is not None:
             self.connection.flush()
 
-    def _do(self, actions: list[a.Action]) -> None:
-        turn, job = Turn(self.session.now), Job()
-        incoming = self.namespace.incoming
-        for action in actions:
-            kind = type(action)
-            if kind is a.Incoming:
-                incoming(self, action, turn, job)  # type: ignore[arg-type]
-            else:
-                _DO[kind](self, action, job)
-        turn.end()
+    def _do(self, action: a.Action, job: Job) -> None:
+        _DO[type(action)](self, action, job)
+
+    def _finish(self, job: Job) -> None:
         if self.settling.gathered:
             assert self.link is not None
             self.start(self.settling.settle(self.link))
@@ -239,15 +240,6 @@ class Client:
         """The session before this one is over."""
         if self._previous is not None:
             self._forget_session(self._previous)
-
-    def _subscribe(self, action: a.Subscribe, job: Job) -> None:
-        self.subscriptions.subscribe(action)
-
-    def _send_retained(self, action: a.SendRetained, job: Job) -> None:
-        self.subscriptions.send_retained(action.subscribed)
-
-    def _unsubscribe(self, action: a.Unsubscribe, job: Job) -> None:
-        self.subscriptions.unsubscribe(action)
 
     def _save(self, action: a.Save, job: Job) -> None:
         assert self.state is not None
@@ -300,7 +292,7 @@ class Client:
         """Of a session that is not resumed, before its client is told so: it is not to be back after a restart."""
         if self.record.is_there:
             await self.services.storage.commit([], [self.record.removed()])
-            self.record.is_there = False
+            self.record.is_there, self.record.filters = False, None
 
     def _forget_session(self, state: SessionState) -> None:
         self.subscriptions.remove_all(state)
@@ -330,21 +322,31 @@ class Client:
         self._send(connection.fitting(deliveries), now)
 
     def deliver_leased(self, deliveries: list[Delivery]) -> None:
-        """What it was leased, within its credit."""
+        """What it was leased, within its credit. What was under way before comes first, and then there is room for the inbox."""
         if self.connection is not None:
             self._send(deliveries, self.services.now())
+            if self.inbox is not None:
+                self.inbox.wake_for_room()
+
+    def deliver_run(self, run: PlainRun) -> bool:
+        """The same at once, where that can be: it is written with what is delivered next. Whether it could."""
+        if self.connection is None or not self.session.deliver_run(run, self.services.now()):
+            return False
+        self.services.meters.sent += len(run.payloads)
+        return True
 
     def _deliver_inbox(self, deliveries: list[Delivery]) -> None:
         """The same, of its inbox: rights may be others than when it was put there."""
         if self.rights.is_limited:
             deliveries = [each for each in deliveries if self._may_get(each)]
-        self.deliver_leased(deliveries)
+        if self.connection is not None:
+            self._send(deliveries, self.services.now())
 
     def wake_sources(self) -> None:
         """It may have credit again."""
         self.queues.wake()
         if self.inbox is not None:
-            self.inbox.wake()
+            self.inbox.wake_for_room()
 
     def _send(self, deliveries: list[Delivery], now: int) -> None:
         connection = self.connection
@@ -352,7 +354,7 @@ class Client:
         self.services.meters.sent += len(deliveries)
         self.session.deliver(deliveries, now)
         if actions := self.session.take_actions():
-            self._do(actions)
+            self.work.do(actions, self.session)
             self.pump()
         else:
             connection.write()
@@ -372,6 +374,7 @@ class Client:
         if self.connection is not None:
             self.session.forget(ref, self.services.now())
             self.pump()
+            self.wake_sources()
 
     async def capture(self, filter: QueueFilter) -> None:
         if filter.captured is not None and not self.rights.may_capture(filter.captured):
@@ -389,9 +392,9 @@ _DO: Final[dict[type[msgspec.Struct], Callable[[Client, Any, Job], None]]] = {
     a.Redeliver: Client._redeliver,
     a.PublishWill: Client._publish_will,
     a.Discard: Client._discard,
-    a.Subscribe: Client._subscribe,
-    a.SendRetained: Client._send_retained,
-    a.Unsubscribe: Client._unsubscribe,
+    a.Subscribe: lambda client, action, job: client.subscriptions.subscribe(action),
+    a.SendRetained: lambda client, action, job: client.subscriptions.send_retained(action.subscribed),
+    a.Unsubscribe: lambda client, action, job: client.subscriptions.unsubscribe(action),
     a.Save: Client._save,
     a.Close: Client._close,
 }

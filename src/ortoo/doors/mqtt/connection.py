@@ -20,6 +20,7 @@ from ortoo.model.errors import OrtooError, RateLimitedError
 from ortoo.model.peer import PeerCertificate
 
 from .client import Client
+from .forwarding import forward
 from .namespace import Namespace
 from .refusals import connect_code_of
 from .rules import actions as a
@@ -121,21 +122,25 @@ class Connection(asyncio.Protocol):
         elif len(data) > FEED_BYTES:
             self._rest = data
             self._feed_more()
-        elif len(data) != _PUBACK_BYTES or not self._is_acked(data):
+        elif not self._is_passed(data):
             self._feed(data)
 
-    def _is_acked(self, data: bytes) -> bool:
-        """Whether this is the PUBACK of a message that nobody waits to hear of: what a client sends that takes one at a time."""
+    def _is_passed(self, data: bytes) -> bool:
+        """Whether there is no more to do about it: the PUBACK of a message that nobody asks about, or a PUBLISH that went the
+        short way. That is what clients send that do one thing at a time."""
         client = self.client
-        if (
-            data[:2] != _PUBACK
-            or client is None
-            or client.queues.by_filter
-            or self._is_limited
-            or self._decoder.is_begun
-        ):
+        if client is None or client.connection is not self or self._is_limited or len(data) < _PUBACK_BYTES:
             return False
-        return self.session.acked(data[2] << 8 | data[3], self.services.now())
+        if self._decoder.is_begun or client.is_supplied or not self._is_reading or self._is_slow:
+            return False
+        if len(data) == _PUBACK_BYTES and data[:2] == _PUBACK:
+            return self.session.acked(data[2] << 8 | data[3], self.services.now())
+        if len(data) > self._decoder.bytes_max:
+            return False
+        answer = forward(client, data, self.services.now())
+        if answer:
+            self._channel.write(answer)
+        return answer is not None
 
     def _feed_more(self) -> None:
         """A slice at a time, and not for long: the smallest packet has two bytes."""
@@ -161,8 +166,8 @@ class Connection(asyncio.Protocol):
         if packets or error is not None:
             self.session.receive(packets, error, self.services.now())
             self.pump()
-            if self.client is not None and self.client.queues.by_filter:
-                self.client.queues.wake()  # what the client has answered makes room for more
+            if self.client is not None and self.client.is_supplied:
+                self.client.wake_sources()  # what the client has answered makes room for more
         else:
             self.regulate()
 
@@ -206,6 +211,15 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._channel.abort()
+
+    def forward(self, before: bytes, after: bytes | None, now: int) -> bool:
+        if self._is_slow or self._unsent or self._is_closed:
+            return False
+        packet = self.session.forward(before, after, now)
+        if packet is None:
+            return False
+        self._channel.write(packet)
+        return True
 
     def fitting(self, deliveries: list[Delivery]) -> list[Delivery]:
         """As long as the client takes what it is sent, all of them."""

@@ -62,8 +62,7 @@ class Inbox:
                 self._services.host,
                 lease,
                 credit=credit,
-                deliver=deliver,
-                to_deliveries=_to_deliveries,
+                give=lambda given: deliver([each for run, refs in given for each in _to_deliveries(run, refs)]),
                 to_refs=_to_refs,
                 lease_seconds=_LEASE_MS / 1000,
                 is_told=True,
@@ -83,6 +82,11 @@ class Inbox:
             self._source.wake()
         elif self._start is not None and self.is_made:
             self._start(())
+
+    def wake_for_room(self) -> None:
+        """The client may take more, if there is more."""
+        if self._source is not None and self.backlog > len(self._source.held):
+            self._source.wake()
 
     def ack(self, ref: Ref) -> Run | None:
         """What settles it; None where that was done, or is not known here."""

@@ -19,7 +19,7 @@ from ortoo.model.errors import LeaseLostError, OrtooError, OutcomeUnknownError, 
 from ortoo.model.names import TopicName
 from ortoo.model.runs import merge_runs
 
-from .parts import Item, Job, Part, PlainPart
+from .parts import Item, Job, Part, QueuePart
 from .storage import Storage
 
 _log = logging.getLogger("ortoo.mqtt")
@@ -98,18 +98,20 @@ class Line:
             await self._one_by_one(jobs)
             return
         try:
-            await self._write(parts, acks, record(frozenset()) if record is not None else None)
+            await self._write(parts, acks, record.publish(frozenset()) if record is not None else None)
         except (UnavailableError, OutcomeUnknownError) as error:  # nobody knows; to write again might double it
             for part in parts:
                 part.done(error)
             if record is not None:
-                await self._save(record(frozenset(part.packet_id for part in parts)), acks)
+                await self._save(record.publish(frozenset(part.packet_id for part in parts)), acks)
         except OrtooError:
             await self._one_by_one(jobs)
             return
         else:
             for part in parts:
                 part.done(None)
+        if record is not None:
+            record.done()
         for job in jobs:
             _tell_saved(job)
 
@@ -127,7 +129,7 @@ class Line:
             missing.discard(part.packet_id)
             record = None
             if part.packet_id and job.record is not None:
-                record = job.record(frozenset(missing))
+                record = job.record.publish(frozenset(missing))
             try:
                 await self._capture(part)
                 *pieces, last = _pieces(part)
@@ -140,7 +142,8 @@ class Line:
             else:
                 part.done(None)
         if job.record is not None:
-            await self._save(job.record(frozenset(missing)), acks)
+            await self._save(job.record.publish(frozenset(missing)), acks)
+            job.record.done()
         _tell_saved(job)
 
     async def _capture(self, part: Part) -> None:
@@ -215,9 +218,9 @@ def _pieces(part: Part) -> list[Part]:
 
 
 def _to_publishes(parts: list[Part]) -> list[Publish]:
-    plain = [part for part in parts if isinstance(part, PlainPart)]
+    plain = [part for part in parts if isinstance(part, QueuePart) and part.is_plain]
     if len(plain) < len(parts):
-        return to_publishes([item for part in parts for one in part.singly() for item in one.items])
+        return to_publishes([item for part in parts for item in part.all_items()])
     values: dict[TopicName, list[bytes]] = {}
     for part in plain:
         values.setdefault(part.topic, []).extend(part.payloads)

@@ -10,27 +10,26 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from heapq import heappop, heappush
 from typing import Final
 
 from ortoo.model.commands import Publish
 from ortoo.model.errors import ForbiddenError, InvalidError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
 
+from .absences import Absences
 from .capturing import Captures
 from .client import Client
 from .line import Line
-from .parts import Job, Part, PlainPart
+from .parts import Job, Part, QueuePart
 from .queues.admin import Administration
 from .queues.captures import Capture
-from .queues.messages import to_item
+from .queues.messages import item_of, to_item
 from .queues.names import ADMIN_PREFIX, PREFIX, QueueFilter, parse_topic
 from .refusals import code_of
 from .retained import Retained
 from .routing.subscriptions import Match, Recipient, SubscriptionIndex
 from .rules.actions import Incoming
-from .rules.lifetime import due, next_deadline, will_published
-from .rules.messages import Delivery, Message, deliver_to, message_of, message_of_will
+from .rules.messages import Delivery, Message, deliver_to, message_of
 from .rules.session import Session
 from .rules.state import UNNAMED
 from .services import Services
@@ -56,8 +55,8 @@ class Namespace:
         self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex()
         self.retained = Retained(services.settings.max_retained, services.settings.max_retained_bytes)
         self.line = Line(services.storage, self._prepare, services.missed)  # of what no client waits for
-        self._deadlines: list[tuple[int, str]] = []  # when to look after which client
-        self._waiting: dict[str, int] = {}  # the first of them, by client
+        self._absences = Absences(self.clients, services.now)
+        self.look_after, self.tick = self._absences.look_after, self._absences.tick
         self._wide: deque[tuple[Message, Match[Subscriber], list[Recipient[Subscriber]], Client | None]] = deque()
         self._wide_bytes = 0
         self._spare: Part | None = None  # nothing was put into it
@@ -90,7 +89,7 @@ class Namespace:
         session, ticket, topic = client.session, action.ticket, action.topic
         try:
             if topic[0] == "$":
-                if action.publish.properties is NONE and self._join(client, action, job):
+                if action.publish.qos < 2 and self._join(client, action, job):
                     return
                 part = self._special(client, action, turn)
                 if part is None:
@@ -118,18 +117,39 @@ class Namespace:
             if ticket:
                 session.settled(ticket)
 
+    def only_subscriber(self, topic: str, is_answered: bool) -> Client | None:
+        """Who alone gets what is published there, now and with nothing more to it than sending; None where it is otherwise.
+        `is_answered`: at QoS 1, and not at QoS 0."""
+        if topic[0] == "$" or self._wide:
+            return None
+        match = self.index.match(topic)
+        if len(match.recipients) != 1 or match.groups:
+            return None
+        only = match.recipients[0]
+        if self._is_special(only) or (is_answered and not only.qos):
+            return None
+        return only.subscriber  # type: ignore[return-value]  # a capture is kept, and so special
+
     def _join(self, client: Client, action: Incoming, job: Job) -> bool:
-        """Whether it is one of those that are put into a queue together: nothing but a payload, like the one before it."""
+        """Whether it is one of those that are put into a queue together, with the ones before it. InvalidError says what is wrong
+        with it."""
         topic, publish = action.topic, action.publish
         last = job.parts[-1] if job.parts else None
-        if type(last) is not PlainPart or last.shown != topic:
-            if publish.qos == 2 or not topic.startswith(PREFIX) or (queue := parse_topic(topic)).control is not None:
+        if type(last) is not QueuePart or last.shown != topic:
+            if not topic.startswith(PREFIX) or (queue := parse_topic(topic)).control is not None:
                 return False
-            last = PlainPart(TopicName(self.name, queue.name), topic, partial(_tell_all, client.session))
+            last = None
+            name = TopicName(self.name, queue.name)
+        else:
+            name = last.topic
+        item = None if publish.properties is NONE else item_of(name, publish)
+        if last is None:
+            last = QueuePart(name, topic, partial(_tell_all, client.session))
             job.parts.append(last)
-        elif publish.qos == 2:
-            return False
-        last.add(publish.payload, action.ticket)
+        if item is None:
+            last.add(publish.payload, action.ticket)
+        else:
+            last.add_item(item, action.ticket)
         return True
 
     def _special(self, client: Client, action: Incoming, turn: Turn) -> Part | None:
@@ -142,10 +162,8 @@ class Namespace:
                 told = partial(_tell, client.session, action.ticket) if action.ticket else _tell_nobody
                 client.settling.add(name, queue.control, publish.properties, told)
                 return None
-            expiry = publish.properties.message_expiry
-            ttl = None if expiry is None else max(float(expiry), 0.001)
             part = Part()
-            part.put(to_item(name, publish.payload, publish.raw, publish.properties, ttl))
+            part.put(item_of(name, publish))
             return part
         if topic.startswith(ADMIN_PREFIX):
             self._administer(client, action)
@@ -160,9 +178,10 @@ class Namespace:
         """Gives it to whoever is there, and puts into `part` what is to be durable. Very many get it in later turns."""
         match = self.index.match(message.topic)
         recipients = match.recipients
+        turn.count += len(recipients)
         if len(recipients) > _WIDE or (self._wide and any(waiting[1] is match for waiting in self._wide)):
             self._route_wide(match, message, sender, turn, part)
-        elif len(recipients) == 1 and not self._is_special(only := recipients[0], message):  # as mostly
+        elif len(recipients) == 1 and not self._is_special(only := recipients[0]):  # as mostly
             qos = min(message.qos, only.qos)
             turn.give(only.subscriber, Delivery(message, qos, UNNAMED, message.retain and only.retain_as_published))  # type: ignore[arg-type]
         elif recipients:
@@ -171,7 +190,7 @@ class Namespace:
             self._hand_out(_picked(match), message, sender, turn, part)
 
     @staticmethod
-    def _is_special(recipient: Recipient[Subscriber], message: Message) -> bool:
+    def _is_special(recipient: Recipient[Subscriber]) -> bool:
         """Whether there is more to it than sending the message."""
         return recipient.subscriber.is_kept or bool(recipient.ids) or recipient.no_local
 
@@ -312,40 +331,6 @@ class Namespace:
 
     def _is_nothing_retained(self, topic: str) -> bool:
         return self.retained.get(topic) is None
-
-    # -- sessions that nobody is connected to
-
-    def look_after(self, client: Client) -> None:
-        """Its will, and its end, when their time has come."""
-        state = client.state
-        while state is not None and client.connection is None:
-            found = due(state, self.services.now())
-            if found == "will":
-                assert state.will is not None
-                message = message_of_will(state.will, self.services.now())
-                will_published(state)
-                client.publish_will(message)
-            elif found == "expiry":
-                client.end()
-                return
-            else:
-                break
-        if state is not None and client.connection is None and (moment := next_deadline(state)) is not None:
-            known = self._waiting.get(client.id)
-            if known is None or moment < known:  # else it is looked after before that
-                self._waiting[client.id] = moment
-                heappush(self._deadlines, (moment, client.id))
-
-    def tick(self, now: int) -> None:
-        for _ in range(1_000):
-            if not self._deadlines or self._deadlines[0][0] > now:
-                return
-            moment, client_id = heappop(self._deadlines)
-            if self._waiting.get(client_id) == moment:
-                del self._waiting[client_id]
-                client = self.clients.get(client_id)
-                if client is not None and client.connection is None:
-                    self.look_after(client)
 
 
 def _tell(session: Session, ticket: int, error: Exception | None) -> None:

@@ -33,6 +33,17 @@ class Item(NamedTuple):
     json: bool = False
 
 
+class Record(Protocol):
+    """What to keep of a session, or that nothing is to be kept."""
+
+    def publish(self, missing: frozenset[int]) -> Publish:
+        """Without the QoS 2 messages of these identifiers, which were not taken."""
+        ...
+
+    def done(self) -> None:
+        """It is durable."""
+
+
 class Waiting(Protocol):
     """An inbox, as far as it matters here."""
 
@@ -82,6 +93,9 @@ class Part:
         """Messages that one commit has to take."""
         return len(self.items)
 
+    def all_items(self) -> list[Item]:
+        return self.items
+
     def put(self, item: Item) -> None:
         self.items.append(item)
         self.size += len(item.value)
@@ -124,8 +138,8 @@ class Part:
         return [self]
 
 
-class PlainPart(Part):
-    """PUBLISHes to one queue that came one after the other and have nothing but payloads."""
+class QueuePart(Part):
+    """PUBLISHes to one queue that came one after the other."""
 
     __slots__ = ("_tell", "_tickets", "payloads", "shown", "topic")
 
@@ -144,33 +158,53 @@ class PlainPart(Part):
     def __len__(self) -> int:
         return len(self.payloads)
 
+    @property
+    def is_plain(self) -> bool:
+        """They have nothing but payloads."""
+        return not self.items
+
     def add(self, value: bytes, ticket: int) -> None:
+        if self.items:
+            self.items.append(Item(self.topic, value))
         self.payloads.append(value)
         self._tickets.append(ticket)
         self.size += len(value)
+
+    def add_item(self, item: Item, ticket: int) -> None:
+        """One that has more than that."""
+        if not self.items:
+            self.items = self._to_items()
+        self.items.append(item)
+        self.payloads.append(item.value)
+        self._tickets.append(ticket)
+        self.size += len(item.value)
+
+    def all_items(self) -> list[Item]:
+        return self.items or self._to_items()
+
+    def _to_items(self) -> list[Item]:
+        return [Item(self.topic, value) for value in self.payloads]
 
     def done(self, error: Exception | None) -> None:
         self._tell(self._tickets, error)
 
     def singly(self) -> list[Part]:
         parts: list[Part] = []
-        for value, ticket in zip(self.payloads, self._tickets, strict=True):
+        for item, ticket in zip(self.all_items(), self._tickets, strict=True):
             part = Part()
-            part.put(Item(self.topic, value))
+            part.put(item)
             part.told = partial(self._tell, [ticket])
             parts.append(part)
         return parts
 
 
 class Job:
-    """`record` is what to keep of the session, given the identifiers of QoS 2 messages that were not taken."""
-
     __slots__ = ("acks", "parts", "record", "saved")
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.acks: list[Run] = []
-        self.record: Callable[[frozenset[int]], Publish] | None = None
+        self.record: Record | None = None
         self.saved: Callable[[], None] | None = None
 
     def __bool__(self) -> bool:

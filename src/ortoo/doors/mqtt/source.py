@@ -22,13 +22,15 @@ from ortoo.model.errors import NotFoundError, OrtooError
 from ortoo.model.names import TopicName
 from ortoo.model.replies import LeasedRun, Taken
 
-from .rules.messages import Delivery
 from .rules.state import Ref
 
 _log = logging.getLogger("ortoo.mqtt")
 
 _AT_ONCE: Final = 500  # messages of one lease
 _PAUSE_SECONDS: Final = 1.0  # after an error that may pass
+
+
+Given = list[tuple[LeasedRun, list[Ref]]]  # what a lease took, with the references of its messages
 
 
 class Lot:
@@ -52,23 +54,22 @@ class Source:
         lease: Lease,
         *,
         credit: Callable[[], int],
-        deliver: Callable[[list[Delivery]], None],
-        to_deliveries: Callable[[LeasedRun, list[Ref]], list[Delivery]],
+        give: Callable[[Given], None],
         to_refs: Callable[[LeasedRun], list[Ref]],
         id_of: Callable[[Ref], Ref] | None = None,
         lease_seconds: float,
         is_told: bool = False,
     ) -> None:
-        """`credit`: how many the client takes now; `wake` when that changes. `is_told`: `wake` also tells of new messages."""
+        """`credit`: how many the client takes now; `wake` when that changes. `give` hands them out. `is_told`: `wake` also tells
+        of new messages."""
         assert lease.topic is not None
         self.topic = TopicName(lease.namespace, lease.topic)
         self.group = lease.group
-        self.held: dict[Ref, Lot] = {}  # by what `id_of` makes of their references
+        self.held: dict[Ref, tuple[Lot, int]] = {}  # and the offset, by what `id_of` makes of their references
         self._link = link
         self._lease = msgspec.structs.replace(lease, wait_ms=0 if is_told else limits.WAIT_MS_MAX)
         self._credit = credit
-        self._deliver = deliver
-        self._to_deliveries = to_deliveries
+        self._give = give
         self._to_refs = to_refs
         self._id_of = id_of
         self._is_told = is_told
@@ -97,12 +98,12 @@ class Source:
 
     def take(self, ref: Ref) -> Run | None:
         """What settles it; there is room for another. None where it is not held."""
-        one = ref if self._id_of is None else self._id_of(ref)
-        lot = self.held.pop(one, None)
-        if lot is None:
+        found = self.held.pop(ref if self._id_of is None else self._id_of(ref), None)
+        if found is None:
             return None
         self._wake.set()
-        return lot.run([offset_of(one)])
+        lot, offset = found
+        return lot.run([offset])
 
     def take_all(self, ids: Iterable[Ref]) -> tuple[list[Run], list[Ref]]:
         """What settles those that are held, and those that are not."""
@@ -110,19 +111,21 @@ class Source:
         others: list[Ref] = []
         pop = self.held.pop
         for one in ids:
-            lot = pop(one, None)
-            if lot is None:
+            held = pop(one, None)
+            if held is None:
                 others.append(one)
+            elif held[0] in found:
+                found[held[0]].append(held[1])
             else:
-                found.setdefault(lot, []).append(offset_of(one))
+                found[held[0]] = [held[1]]
         self._wake.set()
         return [lot.run(offsets) for lot, offsets in found.items()], others
 
     async def extend(self) -> None:
         """The client is there, though it has not answered."""
         lots: dict[Lot, list[int]] = {}
-        for one, lot in self.held.items():
-            lots.setdefault(lot, []).append(offset_of(one))
+        for lot, offset in self.held.values():
+            lots.setdefault(lot, []).append(offset)
         if lots:
             runs, until = [], monotonic() + self.lease_seconds
             for lot, offsets in lots.items():
@@ -136,7 +139,7 @@ class Source:
     def prune(self) -> None:
         """Forgets leases that have run out: there is room for others."""
         now = monotonic()
-        over = [ref for ref, lot in self.held.items() if lot.until < now]
+        over = [ref for ref, (lot, _) in self.held.items() if lot.until < now]
         for ref in over:
             del self.held[ref]
         if over:
@@ -185,19 +188,15 @@ class Source:
         return []
 
     def _hand_out(self, runs: list[LeasedRun]) -> list[Ref]:
-        deliveries: list[Delivery] = []
+        given: Given = []
         known: list[Ref] = []
         until = monotonic() + self.lease_seconds
         for run in runs:
             refs = self._to_refs(run)
             ids = refs if self._id_of is None else map(self._id_of, refs)
-            self.held.update(zip(ids, repeat(Lot(run.taken, until))))
-            deliveries += self._to_deliveries(run, refs)
+            places = zip(repeat(Lot(run.taken, until)), run.columns.offsets, strict=False)
+            self.held.update(zip(ids, places, strict=True))
+            given.append((run, refs))
             known += refs
-        self._deliver(deliveries)
+        self._give(given)
         return known
-
-
-def offset_of(one: Ref) -> int:
-    """An offset itself, or the last part of a message id."""
-    return one if type(one) is int else int(one.rpartition(".")[2])  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
 """What MQTT keeps, in topics of a namespace that is not listed.
 
-    sessions        the record of each session, by its client; the latest counts
+    sessions        the record of each session, by its client, and its filters; the latest counts
     retained        the retained message of each topic, by its topic; the latest counts
     captures        which queue captures which ordinary topics; the latest counts
     inbox.ID        what a session that is kept has not got yet: one topic each, made with the first message
@@ -29,7 +29,7 @@ from ortoo.model.replies import Placed
 from ortoo.model.topic import TopicConfig
 
 from .rules.messages import Message
-from .rules.state import SessionState, restore, save
+from .rules.state import SessionState, Subscribed, restore
 
 _log = logging.getLogger("ortoo.mqtt")
 
@@ -38,6 +38,7 @@ RETAINED: Final = TopicName(MQTT_NAMESPACE, "retained")
 CAPTURES: Final = TopicName(MQTT_NAMESPACE, "captures")
 INBOX_GROUP: Final = "session"
 _INBOX: Final = "inbox."
+_FILTERS: Final = "filters."  # before the key of a session
 _PAGE: Final = 1_000
 
 _KEPT: Final = TopicConfig(
@@ -86,6 +87,7 @@ class Captured(msgspec.Struct, frozen=True, array_like=True):
 
 _decode_captured = msgspec.msgpack.Decoder(Captured).decode
 _decode_record = msgspec.msgpack.Decoder(_Record).decode
+_decode_filters = msgspec.msgpack.Decoder(dict[str, Subscribed]).decode
 
 
 def hash_of(*parts: str) -> str:
@@ -107,13 +109,19 @@ def from_inbox_value(value: bytes) -> tuple[Message, tuple[int, ...]]:
     return message, stored.ids
 
 
-def record_of(namespace: str, state: SessionState | bytes | None, client_id: str) -> Publish:
-    """What makes the record of a session durable; None removes it."""
+def record_of(namespace: str, client_id: str, rest: bytes, filters: dict[str, Subscribed] | None) -> Publish:
+    """What makes the record of a session durable, with its filters, or without those that are so already."""
     key = hash_of(namespace, client_id)
-    if state is None:
-        return Publish(SESSIONS, Outgoing([b""], [key]))
-    saved = state if isinstance(state, bytes) else save(state)
-    return Publish(SESSIONS, Outgoing([_encode(_Record(namespace, saved))], [key]))
+    value = _encode(_Record(namespace, rest))
+    if filters is None:
+        return Publish(SESSIONS, Outgoing([value], [key]))
+    return Publish(SESSIONS, Outgoing([_encode(filters), value], [_FILTERS + key, key]))
+
+
+def no_record(namespace: str, client_id: str) -> Publish:
+    """What removes it."""
+    key = hash_of(namespace, client_id)
+    return Publish(SESSIONS, Outgoing([b"", b""], [key, _FILTERS + key]))
 
 
 def retained_of(namespace: str, message: Message) -> Publish:
@@ -161,9 +169,14 @@ class Storage:
                 found[key] = value
             else:
                 found.pop(key, None)
-        for value in found.values():
+        for key, value in found.items():
+            if key.startswith(_FILTERS):
+                continue
             record = _decode_record(value)
-            yield record.namespace, restore(record.state)
+            state = restore(record.state)
+            if _FILTERS + key in found:  # older versions kept them with the rest
+                state.subscriptions = _decode_filters(found[_FILTERS + key])
+            yield record.namespace, state
 
     async def captures(self) -> list[Captured]:
         found: dict[str, Captured] = {}
@@ -225,6 +238,5 @@ class Storage:
                 _log.warning("acks of an MQTT client were not stored", extra={"error": str(error)})
 
     async def commit(self, acks: list[Run], publishes: Sequence[Publish]) -> list[Placed]:
-        """All of it or nothing; durable when it returns."""
-        placed: list[Placed] = await self._host.call(Transact(acks, list(publishes)))
-        return placed
+        """All of it or nothing; durable when it returns. Queues of other shards get theirs first, each all or nothing."""
+        return await self._host.transact_in_parts(Transact(acks, list(publishes)))

@@ -37,4 +37,9 @@ class Transport(Protocol):
     def write(self) -> None:
         """The same, when nothing has changed for reading."""
 
+    def forward(self, before: bytes, after: bytes | None, now: int) -> bool:
+        """Sends a message that needs nothing but an identifier, between these; without `after` not even that. False where there
+        is more to it."""
+        ...
+
     def close(self) -> None: ...

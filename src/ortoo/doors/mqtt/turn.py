@@ -13,10 +13,11 @@ class Online(Hashable, Protocol):
 
 
 class Turn:
-    __slots__ = ("_deliveries", "now")
+    __slots__ = ("_deliveries", "count", "now")
 
     def __init__(self, now: int) -> None:
         self.now = now  # in milliseconds
+        self.count = 0  # of receivers so far, kept ones included
         self._deliveries: dict[Online, list[Delivery]] = {}
 
     def give(self, client: Online, delivery: Delivery) -> None:

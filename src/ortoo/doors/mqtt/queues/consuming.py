@@ -17,10 +17,10 @@ from typing import Final, Protocol
 from ortoo.broker.authorized import AuthorizedLink, FoundTopic
 from ortoo.doors.mqtt.parts import Job
 from ortoo.doors.mqtt.refusals import code_of
-from ortoo.doors.mqtt.rules.messages import Delivery
+from ortoo.doors.mqtt.rules.messages import Delivery, PlainRun
 from ortoo.doors.mqtt.rules.state import Ref, Subscribed
 from ortoo.doors.mqtt.services import Services
-from ortoo.doors.mqtt.source import Source
+from ortoo.doors.mqtt.source import Given, Source
 from ortoo.doors.mqtt.storage import hash_of
 from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code
 from ortoo.doors.mqtt.wire.topics import parse_filter
@@ -54,6 +54,7 @@ class Consumer(Protocol):
     def credit(self) -> int: ...
 
     def deliver_leased(self, deliveries: list[Delivery]) -> None: ...
+    def deliver_run(self, run: PlainRun) -> bool: ...
     def forget(self, ref: Ref) -> None: ...
     async def capture(self, filter: QueueFilter) -> None: ...
 
@@ -82,7 +83,7 @@ class QueueSubscription:
         self._subscribed = subscribed
         assert client.link is not None
         is_named = self.is_settled_by_puback or subscribed.options.qos == 2
-        self._renderer = renderer = Renderer(
+        self._renderer = Renderer(
             filter.shown,
             subscribed.options.qos,
             () if subscribed.id is None else (subscribed.id,),
@@ -99,9 +100,8 @@ class QueueSubscription:
             client.link,
             lease,
             credit=self._credit,
-            deliver=client.deliver_leased,
-            to_deliveries=renderer.deliveries,
-            to_refs=renderer.refs,
+            give=self._give,
+            to_refs=self._renderer.refs,
             id_of=message_id_of if is_named else None,
             lease_seconds=lease_seconds,
         )
@@ -119,6 +119,15 @@ class QueueSubscription:
         """Begins, with what was under way when the last connection ended."""
         self._renderer.expect(again)
         self.source.start(again, self._client.forget)
+
+    def _give(self, given: Given) -> None:
+        """What needs to be rendered one by one, or the client cannot take at once, goes on as deliveries, in the same order."""
+        deliveries: list[Delivery] = []
+        for run, refs in given:
+            plain = None if deliveries else self._renderer.run(run, refs)
+            if plain is None or not self._client.deliver_run(plain):
+                deliveries += self._renderer.deliveries(run, refs)
+        self._client.deliver_leased(deliveries)
 
     def _credit(self) -> int:
         return min(self._client.credit, _UNSETTLED_MAX - len(self.source.held))

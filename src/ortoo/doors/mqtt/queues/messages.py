@@ -9,16 +9,16 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
-from itertools import repeat
 from typing import Any, Final
 
 import msgspec
 
 from ortoo.doors.mqtt.parts import Item
-from ortoo.doors.mqtt.rules.messages import Delivery, Message
+from ortoo.doors.mqtt.rules.messages import Delivery, Message, PlainRun, extra_properties
 from ortoo.doors.mqtt.rules.state import UNNAMED, Ref
 from ortoo.doors.mqtt.wire.codes import MqttError
-from ortoo.doors.mqtt.wire.fields import string
+from ortoo.doors.mqtt.wire.fields import string, varint
+from ortoo.doors.mqtt.wire.packets import Publish
 from ortoo.doors.mqtt.wire.properties import NONE, USER, Kind, Properties, carried, parse
 from ortoo.doors.times import parse_duration, parse_instant
 from ortoo.model.errors import InvalidError
@@ -43,17 +43,23 @@ def to_item(
     """`shown`: the ordinary topic that it was published to, where a queue captures that. InvalidError says what is wrong."""
     if properties is NONE:
         return Item(topic, payload, headers={TOPIC: shown} if shown else None, ttl=ttl)
-    user = dict(properties.user)
-    headers = dict(user)
-    if _is_more_than(properties, user):
+    headers = dict(properties.user)
+    asked = _instructions(headers) if headers else {}
+    if _is_more_than(properties, headers):
         headers[RAW] = b64encode(carried(raw)).decode()
         _add_own(headers, properties)
     if shown:
         headers[TOPIC] = shown
-    asked = _instructions(user) if user else {}
     if ttl is not None:
         asked.setdefault("ttl", ttl)
     return Item(topic, payload, headers=headers or None, json=_is_json(properties, payload), **asked)
+
+
+def item_of(topic: TopicName, publish: Publish) -> Item:
+    """The same of what a client publishes to a queue."""
+    expiry = publish.properties.message_expiry
+    ttl = None if expiry is None else max(float(expiry), 0.001)
+    return to_item(topic, publish.payload, publish.raw, publish.properties, ttl)
 
 
 def _is_more_than(properties: Properties, user: dict[str, str]) -> bool:
@@ -122,9 +128,12 @@ _INSTRUCTIONS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 
 
 def _instructions(user: dict[str, str]) -> dict[str, Any]:
-    return {
-        field: read(user[name]) for name, (field, read) in _INSTRUCTIONS.items() if name in user and user[name] != ""
-    }
+    asked = {}
+    for name in user.keys() & _INSTRUCTIONS.keys():
+        if user[name] != "":
+            field, read = _INSTRUCTIONS[name]
+            asked[field] = read(user[name])
+    return asked
 
 
 # -- deliveries
@@ -159,8 +168,6 @@ class Renderer:
 
     def deliveries(self, run: LeasedRun, refs: list[Ref]) -> list[Delivery]:
         taken, columns = run.taken, run.columns
-        if columns.headers is None and not taken.attempts:
-            return self._plain(run, refs)
         before, attempts = f"{taken.topic_id}.{taken.partition}.", taken.attempts
         headers = columns.headers
         found = []
@@ -178,18 +185,20 @@ class Renderer:
             found.append(Delivery(message, self._qos, refs[row] if self._is_named else UNNAMED, False, self._ids))
         return found
 
-    def _plain(self, run: LeasedRun, refs: list[Ref]) -> list[Delivery]:
-        """Messages that have nothing but a value, and come for the first time."""
-        taken, columns, qos, ids = run.taken, run.columns, self._qos, self._ids
-        topic, before = self._shown or str(taken.topic), f"{taken.topic_id}.{taken.partition}."
-        numbers = "\n".join([f"{before}{offset}" for offset in columns.offsets]).encode().split(b"\n")
-        heads = {length: _MESSAGE_ID + length.to_bytes(2, "big") for length in set(map(len, numbers))}
-        return [
-            Delivery(Message(topic, value, qos, False, heads[len(number)] + number), qos, ref, False, ids)
-            for number, value, ref in zip(
-                numbers, columns.values, refs if self._is_named else repeat(UNNAMED), strict=False
-            )
-        ]
+    def run(self, run: LeasedRun, refs: list[Ref]) -> PlainRun | None:
+        """Messages that have nothing but a value, come for the first time, and need not be known by their references."""
+        taken, columns = run.taken, run.columns
+        if self._is_named or columns.headers is not None or taken.attempts or not refs:
+            return None
+        numbers = "\n".join(refs).encode().split(b"\n")  # type: ignore[arg-type]  # message ids
+        heads = {length: self._head(length) for length in set(map(len, numbers))}
+        properties = [heads[len(number)] + number for number in numbers]
+        return PlainRun(self._shown or str(taken.topic), properties, columns.values)
+
+    def _head(self, length: int) -> bytes:
+        """What comes before a message id of that length, the length of all properties included."""
+        head = extra_properties(None, self._ids, None) + _MESSAGE_ID + length.to_bytes(2, "big")
+        return varint(len(head) + length) + head
 
 
 def to_raw(headers: dict[str, str]) -> bytes:

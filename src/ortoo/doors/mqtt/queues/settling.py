@@ -6,7 +6,8 @@ has it then loses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ortoo.broker.authorized import AuthorizedLink
@@ -22,6 +23,8 @@ from .messages import MESSAGE_ID
 from .names import Control
 
 _OUTCOMES: Final[dict[Control, Outcome]] = {"$ack": "ack", "$nack": "nack", "$reject": "reject"}
+
+_AT_ONCE: Final = 1_000  # messages
 
 Done = Callable[[Exception | None], None]
 
@@ -57,10 +60,12 @@ class Settling:
     async def settle(self, link: AuthorizedLink) -> None:
         gathered, self.gathered = self.gathered, {}
         for kind, asked in gathered.items():
-            await self._settle(link, kind, asked)
+            for some in _some_at_once(asked):
+                await self._settle(link, kind, some)
+                await asyncio.sleep(0)  # others run, too, however many there are
 
     async def _settle(self, link: AuthorizedLink, kind: _Kind, asked: list[tuple[list[str], Done]]) -> None:
-        wanted = [one for ids, _ in asked for one in ids]
+        wanted = dict.fromkeys(one for ids, _ in asked for one in ids)
         runs, others = self._queues.take(kind.topic, kind.group, wanted)
         unknown = list(map(str, others))
         lost: set[str] = set()
@@ -70,16 +75,16 @@ class Settling:
             if unknown:
                 lost |= await _by_id(link, kind, kind.group or self._queues.group_for(kind.topic), unknown)
         except InvalidError as error:  # one that is no id at all
+            wrong = set(unknown)
             for ids, done in asked:
-                done(error if any(one in unknown for one in ids) else None)
+                done(_lost_of(ids, lost) if wrong.isdisjoint(ids) else error)
             return
         except OrtooError as error:
             for _, done in asked:
                 done(error)
             return
         for ids, done in asked:
-            gone = [one for one in ids if one in lost]
-            done(_lost(gone) if gone else None)
+            done(_lost_of(ids, lost))
 
 
 async def _by_lease(link: AuthorizedLink, kind: _Kind, runs: list[Run]) -> set[str]:
@@ -110,5 +115,21 @@ async def _by_id(link: AuthorizedLink, kind: _Kind, group: str, ids: list[str]) 
     return {one for one, state in zip(ids, states, strict=True) if state not in fine}
 
 
-def _lost(ids: list[str]) -> LeaseLostError:
-    return LeaseLostError(f"not leased by its group now, so that nothing was settled: {', '.join(ids[:5])}")
+def _some_at_once(asked: list[tuple[list[str], Done]]) -> Iterator[list[tuple[list[str], Done]]]:
+    """As many as a turn of the event loop takes; at least one PUBLISH, whose properties are bounded."""
+    some: list[tuple[list[str], Done]] = []
+    count = 0
+    for one in asked:
+        if some and count + len(one[0]) > _AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(one)
+        count += len(one[0])
+    yield some
+
+
+def _lost_of(ids: list[str], lost: set[str]) -> LeaseLostError | None:
+    gone = [one for one in ids if one in lost]
+    if not gone:
+        return None
+    return LeaseLostError(f"not leased by its group now, so that nothing was settled: {', '.join(gone[:5])}")

@@ -37,6 +37,7 @@ class Inbound:
         self._first = 1  # the ticket of the first of them
         self._reasons: dict[int, tuple[int, str]] = {}  # of those that are settled and wait for their turn, by ticket
         self._unsettled_qos_2: set[int] = set()  # identifiers whose PUBREC is not on its way yet
+        self._saves: dict[int, int] = {}  # by identifier of QoS 2: what has to be saved before PUBREC
         self._open_qos_1 = 0
         self._open_qos_2: set[int] = set()  # of this connection, until PUBCOMP
 
@@ -72,7 +73,7 @@ class Inbound:
                 raise MqttError(Code.QUOTA_EXCEEDED, "too many QoS 2 messages were sent and never released")
             self._state.received.add(packet.packet_id)
             self._unsettled_qos_2.add(packet.packet_id)
-            self._output.changed()
+            self._saves[packet.packet_id] = self._output.changed()
         self._answers.append(packet.packet_id << 2 | packet.qos)
         self._output.act(Incoming(self._first + len(self._answers) - 1, topic, packet))
 
@@ -123,6 +124,7 @@ class Inbound:
         if packet_id in self._unsettled_qos_2:
             raise protocol_error("PUBREL comes before PUBREC was sent")
         self._open_qos_2.discard(packet_id)
+        self._saves.pop(packet_id, None)
         if packet_id in self._state.received:
             self._state.received.discard(packet_id)
         elif self._version == V5:
@@ -167,6 +169,8 @@ class Inbound:
             if self._version != V5:
                 raise MqttError(Code(reason), text or "the message could not be taken")
             self._open_qos_2.discard(packet_id)
+        if reason >= FAILURE:
+            self._saves.pop(packet_id, None)
         properties = NONE
         if text and self._tells_problems and self._version == V5:
             properties = Properties(reason_string=text[:1000])
@@ -175,4 +179,4 @@ class Inbound:
         data = encode(kind(packet_id, code, properties), self._version)
         if self._bytes_max is not None and len(data) > self._bytes_max:
             data = encode(kind(packet_id, code), self._version)
-        self._output.send(data)
+        self._output.send_when_saved(self._saves.get(packet_id, 0) if qos == 2 else 0, data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,15 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     ref: Ref = UNNAMED
     retain: bool = False
     ids: tuple[int, ...] = ()
+
+
+class PlainRun(NamedTuple):
+    """Messages of QoS 1 for a client of MQTT 5 that differ in their properties and payloads only, and that nobody asks about
+    later. Properties are bytes, with their length, and never empty."""
+
+    topic: str
+    properties: list[bytes]
+    payloads: list[bytes]
 
 
 def message_of(topic: str, publish: Publish, now: int) -> Message:

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ortoo.doors.mqtt.wire.codes import FAILURE, V5, Code, protocol_error
-from ortoo.doors.mqtt.wire.encoding import encode
+from ortoo.doors.mqtt.wire.encoding import encode, publish_run
 from ortoo.doors.mqtt.wire.packets import Puback, Pubcomp, Pubrec, Pubrel
 from ortoo.doors.mqtt.wire.properties import Kind
 
 from .actions import Acked, Dropped, Redeliver, Unsent
-from .messages import Delivery, extra_properties
+from .messages import Delivery, PlainRun, extra_properties
 from .output import Output
 from .state import UNNAMED, InFlight, Ref, SessionState, Stage
 from .terms import Agreement, Terms
@@ -116,6 +116,28 @@ class Outbound:
             else:
                 self._begin(delivery, now)
 
+    def deliver_run(self, run: PlainRun) -> bool:
+        """All of them at once; False where there is more to it, so that they have to be delivered one by one."""
+        count, in_flight = len(run.payloads), self._state.in_flight
+        out = self._output.open_end() if self._is_plain and self._version == V5 else None
+        if out is None or self.queue or self._awaited or len(in_flight) + count > self._agreement.receive_maximum:
+            return False
+        out.append(publish_run(run.topic, self._begin_many(count), run.properties, run.payloads))
+        return True
+
+    def forward(self, before: bytes, after: bytes | None) -> bytes | None:
+        """The bytes of a message that goes to this client before anything else does, and that nobody asks about."""
+        if not self._is_plain or self._output.open_end() != []:
+            return None
+        if after is None:
+            return before
+        state = self._state
+        if self.queue or self._awaited or len(state.in_flight) >= self._agreement.receive_maximum:
+            return None
+        packet_id = self._next_id()
+        state.in_flight[packet_id] = _UNNAMED_PUBACK
+        return before + packet_id.to_bytes(2, "big") + after
+
     def forget(self, ref: Ref, now: int) -> None:
         """The message is gone: what was under way of it ends."""
         packet_id = self._ids.get(ref)
@@ -191,6 +213,20 @@ class Outbound:
             self._ids[delivery.ref] = packet_id
         if not self._send(delivery, packet_id, False, now):
             self._end(packet_id)
+
+    def _begin_many(self, count: int) -> Sequence[int]:
+        """Identifiers for so many, which nobody asks about."""
+        state = self._state
+        ids = range(state.last_packet_id + 1, state.last_packet_id + 1 + count)
+        if ids[-1] <= 65_535 and state.in_flight.keys().isdisjoint(ids):  # as mostly
+            state.in_flight.update(dict.fromkeys(ids, _UNNAMED_PUBACK))
+            state.last_packet_id = ids[-1]
+            return ids
+        found = []
+        for _ in range(count):
+            found.append(self._next_id())
+            state.in_flight[found[-1]] = _UNNAMED_PUBACK
+        return found
 
     def _deliver_again(self, delivery: Delivery, now: int) -> None:
         packet_id = self._ids[delivery.ref]

@@ -50,10 +50,15 @@ class Output:
             self._barrier = self._save()
         self.send(data)
 
-    def changed(self) -> None:
-        """What is to be saved has changed, though no packet waits for it."""
-        if self.is_durable:
-            self._save()
+    def changed(self) -> int:
+        """What is to be saved has changed, though no packet waits for it yet. The save that will have it; 0: there is none."""
+        return self._save() if self.is_durable else 0
+
+    def send_when_saved(self, save: int, data: bytes) -> None:
+        if save > self._saved:
+            self._held.append((save, data))
+        else:
+            self.send(data)
 
     def saved(self, ticket: int) -> None:
         self._saved = max(self._saved, ticket)

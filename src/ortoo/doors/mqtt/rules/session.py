@@ -21,7 +21,7 @@ from ortoo.doors.mqtt.wire.properties import NONE, Properties
 from . import actions as a
 from .inbound import Inbound
 from .lifetime import disconnect
-from .messages import Delivery
+from .messages import Delivery, PlainRun
 from .outbound import Outbound
 from .output import Output
 from .state import Ref, SessionState
@@ -73,6 +73,11 @@ class Session:
     def is_calm(self) -> bool:
         """Nothing that the client has asked for is under way."""
         return self.phase is Phase.OPEN and self._inbound.is_calm and not self._subscribing.asked
+
+    @property
+    def is_free(self) -> bool:
+        """And nothing waits to be sent to it: what it publishes now can be answered at once."""
+        return self.is_calm and self._output.open_end() == []
 
     @property
     def credit(self) -> int:
@@ -128,7 +133,7 @@ class Session:
         """A PUBACK that came alone, in short: True where there is nothing more to it than that, else `receive` has to see it."""
         if self.phase is not Phase.OPEN or not self._outbound.acked(packet_id):
             return False
-        self.now = self._heard = now
+        self.hear(now)
         return True
 
     def accept(self, client_id: str, previous: SessionState | None, now: int) -> None:
@@ -197,6 +202,21 @@ class Session:
             refs = tuple(delivery.ref for delivery in deliveries if delivery.qos)
             if refs:
                 self._output.act(a.Unsent(refs))
+
+    def hear(self, now: int) -> None:
+        """The client has sent something that was dealt with elsewhere."""
+        self.now = self._heard = now
+
+    def forward(self, before: bytes, after: bytes | None, now: int) -> bytes | None:
+        """A message of QoS 1, whose identifier goes between these bytes, or of QoS 0, if nothing comes after. None where there is
+        more to it, so that `deliver` has to see it."""
+        self.now = now
+        return self._outbound.forward(before, after) if self.phase is Phase.OPEN else None
+
+    def deliver_run(self, run: PlainRun, now: int) -> bool:
+        """The same of many that need nothing else, at once; False where they have to be delivered one by one."""
+        self.now = now
+        return self.phase is Phase.OPEN and self._outbound.deliver_run(run)
 
     def forget(self, ref: Ref, now: int) -> None:
         """A message that was to be delivered again is gone."""

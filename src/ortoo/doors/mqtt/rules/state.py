@@ -78,4 +78,7 @@ def save(state: SessionState) -> bytes:
 
 
 def restore(saved: bytes) -> SessionState:
-    return _decoder.decode(saved)
+    """Without what was nowhere but on its way."""
+    state = _decoder.decode(saved)
+    state.in_flight = {packet_id: flight for packet_id, flight in state.in_flight.items() if flight.ref != UNNAMED}
+    return state

@@ -240,6 +240,24 @@ def _take_acks(data: bytes, at: int, end: int, packets: list[p.Packet]) -> int:
     return at
 
 
+def read_alone(data: bytes, version: int) -> tuple[str, int] | None:
+    """The topic of a PUBLISH that is all of `data`, and where its identifier stands, at QoS 0 the end of its topic. None where it
+    has to be decoded: it has flags or properties, its topic was not seen before, or anything is wrong."""
+    size, body, end = data[1], 2, len(data)
+    if size > 0x7F:
+        if end < 3 or not 0 < data[2] < 0x80:  # it is not two bytes
+            return None
+        size, body = size & 0x7F | data[2] << 7, 3
+    if body + size != end or size < 5:
+        return None
+    at = body + 2 + (data[body] << 8 | data[body + 1])
+    topic = _TOPICS.get(data[body + 2 : at])
+    after = at + (2 if data[0] == 0x32 else 0)
+    if not topic or after > end or (version == V5 and data[after : after + 1] != b"\0"):
+        return None
+    return topic, at
+
+
 def _too_large(size: int, bytes_max: int) -> MqttError:
     return MqttError(Code.PACKET_TOO_LARGE, f"a packet has {size} bytes, at most {bytes_max} are taken here")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from operator import add
 from typing import Any, Final
 
 from . import packets as p
@@ -33,6 +34,28 @@ def publish_parts(
         after = with_length(raw) + payload if raw else b"\0" + payload
     place = (topic, len(after), 0x30 | dup << 3 | qos << 1 | retain)
     return _HEADS.get(place) or _to_head(place, qos), after
+
+
+def publish_run(topic: str, ids: Iterable[int], properties: list[bytes], payloads: list[bytes]) -> bytes:
+    """Messages of QoS 1 for a client of MQTT 5, as one piece: for each its identifier, its properties with their length, and its
+    payload."""
+    count = len(payloads)
+    sizes = list(map(add, map(len, properties), map(len, payloads)))
+    if sizes.count(sizes[0]) == count:  # as mostly
+        heads = [_run_head(topic, sizes[0])] * count
+    else:
+        heads = [_run_head(topic, size) for size in sizes]
+    parts = [b""] * (4 * count)
+    parts[0::4] = heads
+    parts[1::4] = [number.to_bytes(2, "big") for number in ids]
+    parts[2::4] = properties
+    parts[3::4] = payloads
+    return b"".join(parts)
+
+
+def _run_head(topic: str, size: int) -> bytes:
+    place = (topic, size, 0x32)
+    return _HEADS.get(place) or _to_head(place, 1)
 
 
 def _to_head(place: tuple[str, int, int], qos: int) -> bytes:

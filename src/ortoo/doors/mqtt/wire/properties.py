@@ -129,6 +129,15 @@ def _read_pair(data: bytes, at: int, end: int) -> tuple[tuple[str, str], int]:
     return (name, value), at
 
 
+def _read_same(data: bytes, at: int, end: int, head: bytes, name: str, pairs: list[tuple[str, str]]) -> int:
+    """More pairs with the same name, as an ack of many messages has them; `head` is what each begins with. Where they end."""
+    size = len(head)
+    while data.startswith(head, at) and len(pairs) <= COUNT_MAX:
+        value, at = read_string(data, at + size, end)
+        pairs.append((name, value))
+    return at
+
+
 def _read_flag(data: bytes, at: int, end: int) -> tuple[int, int]:
     value, at = read_byte(data, at, end)
     if value > 1:
@@ -247,10 +256,13 @@ def _parse(raw: bytes, kind: int) -> Properties:
         if place is None:
             raise malformed(f"the property 0x{number:02x} is unknown, or not one of this packet")
         name, read = place
+        begin = at
         value, at = read(raw, at + 1, end)
         if number in _REPEATING:
             several = found.setdefault(name, [])
             several.append(value)
+            if number == USER and raw.startswith(head := raw[begin : begin + 3 + len(value[0].encode())], at):
+                at = _read_same(raw, at, end, head, value[0], several)
             if len(several) > COUNT_MAX:
                 raise MqttError(Code.QUOTA_EXCEEDED, f"a packet has more than {COUNT_MAX} of the property {name}")
         elif name in found:
