@@ -62,6 +62,7 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         list: ("['a', 'b']", "a,b"),
     }
     lists = {"http.dialects": "queen", "http.dialect_ports": "goqueue=8080", "mqtt.capture": "sensors/#=sensors"}
+    lists["store"] = "postgres://queue@db1/q"
     special = {
         "http.port": "80",
         "tcp.port": "80",
@@ -71,6 +72,7 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         "log.format": "json",
     } | {
         "encryption_keys": "file:keys",
+        "redis": "redis://cache:6379",
         "http.queen_generation": "later",
         "limits.connections": "7",
         "mqtt.receive_maximum": "7",

@@ -42,6 +42,7 @@ async def process() -> AsyncIterator[Process]:
     yield process
     await process.collector.stop()
     gc.collect()
+    gc.freeze()  # as it was before: see ../conftest.py
 
 
 def frozen_garbage() -> weakref.ref[Thing]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +15,7 @@ import pytest_asyncio
 import ortoo
 from ortoo.app.server import Server
 from ortoo.model.series import GAUGES, RATES
-from tests.app.test_server import http_url, remote, serving
+from tests.app.test_server import ANY_PORT, change, http_url, remote, serving
 
 
 @pytest_asyncio.fixture
@@ -34,6 +35,16 @@ async def next_sample(server: Server) -> None:
 async def ask(server: Server, path: str) -> Any:
     async with httpx.AsyncClient(base_url=http_url(server)) as http:
         return (await http.get(path)).json()
+
+
+async def test_the_first_who_asks_sees_every_topic(tmp_path: Path) -> None:
+    """A page that connects again keeps its place among the topics only if there is never a moment without any."""
+    async with serving(change(ANY_PORT, data=str(tmp_path))) as server, remote(server) as queue:
+        for name in "abc":
+            await queue.publish(name, b"x")
+    async with serving(change(ANY_PORT, data=str(tmp_path))) as server:
+        told = await ask(server, "/v1/overview")
+    assert [(row["name"], row["depth"]) for row in told["topics"]] == [("a", 1), ("b", 1), ("c", 1)]
 
 
 async def test_every_door_tells_the_same(server: Server) -> None:
@@ -88,7 +99,7 @@ async def test_the_doors_gate_has_the_sampler(server: Server) -> None:
 async def test_it_ends_with_the_server() -> None:
     async with serving() as server:
         await next_sample(server)
-        task = server.sampler._task
+        task = server.sampler._runner._task
         assert task is not None
         assert not task.done()
     assert task.done()

@@ -366,3 +366,10 @@ async def test_a_broker_that_broke_is_noticed() -> None:
         await settle()
         server.watch.look()
         assert server.watch.broken.is_set()
+
+
+async def test_everybody_is_told_where_python_connects() -> None:
+    async with serving() as server, remote(server) as queue:
+        assert (await queue.me()).server.tcp_port == server.addresses["tcp"][1]
+    async with ortoo.open() as queue:
+        assert (await queue.me()).server.tcp_port is None

@@ -16,6 +16,7 @@ from ortoo.model.access import Grant, Principal
 from ortoo.model.errors import InvalidError
 from ortoo.model.live import Need
 from ortoo.model.message import Message
+from ortoo.model.pipelines import RunReport
 from ortoo.model.queries import GetActivity, GetOverview
 from ortoo.ports.store import StoreStatus
 from ortoo.stores.memory import MemoryStore
@@ -496,3 +497,65 @@ async def test_a_deleted_topic_is_told_only_to_those_who_might_see_it() -> None:
         assert (await here.broker.ask(GetActivity(), view_of(Grant(("read",), "default", ("orders",))))).events == []
         [event] = (await here.broker.ask(GetActivity(), view_of(Grant(("read",), "default")))).events
     assert event.kind == "topic_deleted"
+
+
+async def test_a_job_that_failed_or_fell_silent_needs_somebody_who_may_know_of_it() -> None:
+    async with sampling() as here:
+        await here.queue.report_run("nightly", RunReport(run="1", kind="archive", state="failed", error="no disk."))
+        await here.queue.report_run("live", RunReport(run="1", kind="flow"), namespace="shop")
+        await here.queue.report_run("well", RunReport(run="1", kind="flow", state="done"))
+        await here.second()
+        [failed] = await needed(here, "pipeline")
+        assert (failed.severity, failed.namespace, failed.key) == ("error", "default", "nightly")
+        assert "no disk. Run it again" in failed.text
+        await seconds(here, 70)
+        _, stalled = await needed(here, "pipeline")
+        assert (stalled.severity, stalled.namespace, stalled.key) == ("warning", "shop", "live")
+        views = {
+            "all of shop": (view_of(Grant(("read",), "shop")), ["live"]),
+            "a part of shop": (view_of(Grant(("read",), "shop", ("orders",))), []),
+        }
+        for what, (view, told) in views.items():
+            shown = await here.broker.ask(GetOverview(), view)
+            assert [need.key for need in shown.needs if need.kind == "pipeline"] == told, what
+
+
+async def test_one_viewer_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_KEPT_MAX", 12)
+    monkeypatch.setattr(overview, "_KEPT_OF_ONE_MAX", 4)
+    async with sampling() as here:
+        await here.queue.create_topic("jobs")
+        await here.second()
+        greedy = view_of(Grant(("read",), "default"))
+        for number in range(30):
+            await here.broker.ask(GetOverview(match=str(number)), greedy)
+        first = await here.broker.ask(GetOverview())
+        assert await here.broker.ask(GetOverview()) is first
+
+
+async def test_what_is_to_come_later_is_not_slow() -> None:
+    async with sampling() as here:
+        await here.queue.publish("later", b"x", delay=3600)
+        await here.queue.publish("mixed", b"x", delay=3600)
+        await here.queue.create_group("mixed", "g")
+        await here.queue.seek("mixed", "g", "start")
+        await seconds(here, 10)
+        await here.queue.publish("mixed", b"y")
+        await seconds(here, 5)
+        rows = {row.name: row for row in (await here.queue.overview()).topics}
+        await here.queue.publish("later", b"y")
+        await seconds(here, 3)
+        after = {row.name: row for row in (await here.queue.overview()).topics}
+    assert (rows["later"].oldest_seconds, rows["later"].depth) == (0, 1)
+    assert rows["mixed"].oldest_seconds == 5
+    assert after["later"].oldest_seconds == 3
+
+
+async def test_topics_for_dead_letters_are_told_from_others() -> None:
+    async with sampling() as here:
+        await here.queue.publish("mails", b"x")
+        [message] = await here.queue.lease("mails", group="g")
+        await message.reject("no")
+        await seconds(here, 2)
+        rows = (await here.queue.overview(sort="name")).topics
+    assert [(row.name, row.is_dlq) for row in rows] == [("mails", False), ("mails.dlq", True)]

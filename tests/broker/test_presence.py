@@ -28,7 +28,7 @@ class Door:
 
 
 def make(door: Door) -> Presence:
-    return Presence(door)  # type: ignore[arg-type]
+    return Presence(door)
 
 
 def of(tenant: str, consumer: str) -> Who:

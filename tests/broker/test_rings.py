@@ -88,3 +88,13 @@ def test_a_tick_that_is_over_is_added_to_the_newest() -> None:
     for tick in (5, 5, 4):
         ring.add(tick, [1] * len(OF_TOPIC.codes))
     assert [column[0] for column in ring.read(5, 1)] == [3] * RATES + [1] * 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_are_those_of_what_is_read(seed: int) -> None:
+    random, ring, tick = Random(seed), Ring(OF_TOPIC, 20), 100
+    for _ in range(random.choice((0, 3, 50))):
+        tick += random.choice((1, 1, 4))
+        ring.add(tick, [random.randrange(9) for _ in OF_TOPIC.codes])
+    for first, count in ((tick - 4, 5), (tick - 6, 5), (tick + 1, 3)):
+        assert ring.sums(first, count, [0, 2]) == [sum(column) for column in ring.read(first, count, [0, 2])]

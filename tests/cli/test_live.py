@@ -16,9 +16,20 @@ def test_an_overview_as_a_table_and_as_json(at_server: Place) -> None:
     assert (row["name"], row["depth"], len(row["trend"]), found["matching"]) == ("orders", 3, 30, 1)
     shown = at_server.ok("overview", "--sort", "name", "--match", "ord")
     assert shown.lines[0].startswith("1 topic, backlog 3,")
-    assert [line.split()[0] for line in shown.lines[1:3]] == ["topic", "orders"]
+    assert shown.lines[1].startswith("memory ")
+    assert [line.split()[0] for line in shown.lines[2:4]] == ["topic", "orders"]
     assert at_server.ok("overview", "--match", "nothing", "--json").json["topics"] == []
     assert any("/orders" in line for line in at_server.ok("overview", "--all").lines)
+
+
+def test_an_overview_tells_how_long_deliveries_and_acks_take(at_server: Place) -> None:
+    at_server.ok("publish", "orders", "1")
+    at_server.ok("consume", "orders", "--max", "1")
+    while at_server.ok("overview", "--json").json["totals"]["ack_latency"] is None:  # until the next sample
+        pass
+    lines = at_server.ok("overview").lines
+    assert [line.partition(":")[0] for line in lines[1:3]] == ["published to delivered", "delivered to acked"]
+    assert all(" p95 " in line for line in lines[1:3])
 
 
 def test_without_a_server_there_is_no_overview(at_directory: Place) -> None:

@@ -22,14 +22,14 @@ def operations() -> int:
 
 @pytest.mark.parametrize("when", ["before", "after", "full"])
 def test_a_fault_at_any_operation_loses_nothing(when: str) -> None:
-    """Every tenth of them; `make soak` has them all."""
-    for number in range(3 * ["before", "after", "full"].index(when), operations(), 10):
+    """Every thirtieth of them, each kind at others; `make soak` has them all."""
+    for number in range(10 * ["before", "after", "full"].index(when), operations(), 30):
         simulate(SEED, STEPS, crash=(number, when), ordering="key", on="disk")
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_random_faults_of_the_disk_lose_nothing(block: int) -> None:
-    for seed in range(100 + block * 5, 100 + block * 5 + 5):
+    for seed in range(100 + block * 3, 100 + block * 3 + 3):
         simulate(seed, on="disk")
 
 

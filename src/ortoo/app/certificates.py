@@ -19,6 +19,7 @@ import msgspec
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from ortoo.broker.running import Runner
 from ortoo.doors.tls import ServerContext
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import TlsSettings
@@ -47,7 +48,7 @@ class Certificates:
         self._told: list[str] = []
         self._asked = asyncio.Event()
         self._looking = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._runner = Runner("ortoo-certificates", self._watch)
 
     def context(self) -> ssl.SSLContext:
         """For the next connection."""
@@ -71,13 +72,10 @@ class Certificates:
 
     def start(self) -> None:
         self._tell()
-        self._task = asyncio.create_task(self._watch(), name="ortoo-certificates")
+        self._runner.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._runner.stop()
 
     async def _watch(self) -> None:
         while True:

@@ -190,6 +190,29 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_disk_free_bytes": "free space on the disk of the data directory",
             },
         ),
+        *_gauges(
+            ("shard",),
+            {
+                "ortoo_shard_healthy": "1 if commits go to the shard's database, 0 while it is away",
+                "ortoo_spilled_commits": "commits that wait in the spill for the shard's database",
+                "ortoo_spilled_bytes": "size of the spill",
+            },
+        ),
+        *_counters(("shard",), {"ortoo_drained_commits_total": "commits moved from the spill to the shard's database"}),
+    ],
+    "Redis": [
+        *_gauges((), {"ortoo_redis_up": "1 if the Redis that servers share answers; nothing here without one"}),
+        *_counters(
+            (),
+            {
+                "ortoo_redis_calls_total": "scripts that it ran",
+                "ortoo_redis_failures_total": "how often it went away",
+            },
+        ),
+        *_counters(
+            ("use",),
+            {"ortoo_redis_fallbacks_total": "what was done without it: reports of a quota, publishes with a dedup id"},
+        ),
     ],
     "Webhooks": [
         *_counters(

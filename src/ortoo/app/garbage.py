@@ -14,6 +14,8 @@ from collections.abc import Callable
 from time import monotonic, thread_time
 from typing import Any
 
+from ortoo.broker.running import Runner
+
 _LOOK_SECONDS = 1.0
 _SOON_SECONDS = 600.0
 _LATEST_SECONDS = 86_400.0
@@ -29,20 +31,17 @@ class Collector:
         self._requests = requests
         self._now = now
         self._seen = 0  # requests, when it last looked
-        self._task: asyncio.Task[None] | None = None
+        self._runner = Runner("ortoo-collector", self._run)
         self._collected_at = 0.0
         self.pause = 0.0  # how long it took to visit all objects
 
     def start(self) -> None:
         self.collect_all()
         gc.callbacks.append(freeze_survivors)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="ortoo-collector")
+        self._runner.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if await self._runner.stop():
             gc.callbacks.remove(freeze_survivors)
             gc.unfreeze()
 

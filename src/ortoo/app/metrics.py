@@ -15,6 +15,7 @@ from ortoo.model.metrics import (
     MetricFigures,
     MqttFigures,
     NamespaceFigures,
+    RedisFigures,
     StoreFigures,
     TopicFigures,
 )
@@ -69,6 +70,8 @@ def _render(readings: Readings, figures: MetricFigures) -> bytes:
         _read_doors(readings, figures.doors)
         _read_broker(readings, figures.broker)
         _read_mqtt(readings, figures.mqtt or MqttFigures())
+    if figures.redis is not None:
+        _read_redis(readings, figures.redis)
     if figures.store is not None:
         _read_store(readings, figures.store)
     return readings.render(with_process=figures.broker is not None)
@@ -79,6 +82,14 @@ def _read_mqtt(readings: Readings, figures: MqttFigures) -> None:
         readings.add(f"ortoo_mqtt_{name}", getattr(figures, name))
     for name in ("received", "sent", "dropped"):
         readings.add(f"ortoo_mqtt_{name}_total", getattr(figures, name))
+
+
+def _read_redis(readings: Readings, redis: RedisFigures) -> None:
+    readings.add("ortoo_redis_up", redis.is_up)
+    readings.add("ortoo_redis_calls_total", redis.calls)
+    readings.add("ortoo_redis_failures_total", redis.failures)
+    for use, count in redis.fallbacks.items():
+        readings.add("ortoo_redis_fallbacks_total", count, use)
 
 
 def _read_topic(readings: Readings, topic: TopicFigures) -> None:
@@ -179,9 +190,15 @@ def _read_broker(readings: Readings, broker: BrokerFigures) -> None:
 def _read_store(readings: Readings, store: StoreFigures) -> None:
     readings.add_histogram("ortoo_sync_seconds", store.sync_seconds)
     readings.add_histogram("ortoo_checkpoint_seconds", store.checkpoint_seconds)
-    readings.add("ortoo_wal_bytes", store.wal_bytes)
-    readings.add("ortoo_segment_bytes", store.segment_bytes)
-    readings.add("ortoo_disk_free_bytes", store.free_bytes)
+    if store.free_bytes is not None:
+        readings.add("ortoo_wal_bytes", store.wal_bytes)
+        readings.add("ortoo_segment_bytes", store.segment_bytes)
+        readings.add("ortoo_disk_free_bytes", store.free_bytes)
+    for name, shard in store.shards.items():
+        readings.add("ortoo_shard_healthy", shard.is_healthy, name)
+        readings.add("ortoo_spilled_commits", shard.spilled_commits, name)
+        readings.add("ortoo_spilled_bytes", shard.spilled_bytes, name)
+        readings.add("ortoo_drained_commits_total", shard.drained, name)
 
 
 def _read_webhook(readings: Readings, webhook: Webhook) -> None:

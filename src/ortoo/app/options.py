@@ -61,7 +61,7 @@ class Option(msgspec.Struct, frozen=True):
         return self.check(text, where)
 
     def show(self, value: Any) -> Any:
-        return MASK if self.secret and value is not None else value
+        return MASK if self.secret and value not in (None, []) else value
 
     def _not(self, value: Any) -> str:
         """What it is instead. What must have a certain form holds a secret, or may by mistake: it is not repeated."""
@@ -146,5 +146,6 @@ _PATTERNS = {
     r"^(read|write|admin)(,(read|write|admin))*$": "`read`, `write` or `admin`, or several, with commas",
     r"^[!-~]{16,}$": "a text of at least 16 visible ASCII characters, without spaces",
     r"^[!-~]+$": "a text of visible ASCII characters, without spaces",
+    r"^[A-Za-z][A-Za-z0-9+]*://.": "`redis://HOST:PORT` or `redis+sentinel://HOST:PORT,HOST:PORT/SERVICE`",
     r"^(queen|mqueue|goqueue|mqtt-queues)=\d{1,5}$": "`NAME=PORT`",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ortoo.engine.shares import Shares
 from ortoo.engine.state import State
@@ -85,17 +85,11 @@ class Retold:
         self, left: dict[Name, Transaction], salvage: Salvage, after: int, kept: list[Run]
     ) -> Iterator[list[r.Record]]:
         now = self._state.now
-        for name, transaction in left.items():
-            yield [r.TransactionBegan(now, *name, transaction.until)]
+        yield from began(left, now)
         for told in salvage.commits(after, kept) if left else ():
             if isinstance(told, SavedCommit):
                 yield [record for record in told.records if self._is_open(record, left, told.number)]
-        for name, transaction in left.items():
-            if (commit := transaction.commit) is not None:
-                parts = None if commit.parts is None else sorted(commit.parts)
-                firsts = [(*place, first) for place, first in commit.firsts.items()]
-                began = r.CommitBegan(now, *name, parts, {int(topic): left for topic, left in commit.topics.items()})
-                yield [began, r.CommitAdvanced(now, *name, commit.number, commit.row, {}, firsts)]
+        yield from commits_began(left, now)
 
     def _is_open(self, record: r.Record, left: dict[Name, Transaction], number: int) -> bool:
         """Whether it was staged in one of those."""
@@ -103,3 +97,20 @@ class Retold:
             return False
         name = (record.namespace, record.transaction)
         return name in left and self._begun[name] <= number
+
+
+def began(open_ones: Mapping[Name, Transaction], now: int) -> Iterator[list[r.Record]]:
+    """As commits: what was staged in them follows."""
+    for name, transaction in open_ones.items():
+        yield [r.TransactionBegan(now, *name, transaction.until)]
+
+
+def commits_began(open_ones: Mapping[Name, Transaction], now: int) -> Iterator[list[r.Record]]:
+    """As commits, behind what was staged: of those whose own commit has begun, how far it is."""
+    for name, transaction in open_ones.items():
+        if (commit := transaction.commit) is not None:
+            parts = None if commit.parts is None else sorted(commit.parts)
+            firsts = [(*place, first) for place, first in commit.firsts.items()]
+            topics = {int(topic): left for topic, left in commit.topics.items()}
+            advanced = r.CommitAdvanced(now, *name, commit.number, commit.row, {}, firsts)
+            yield [r.CommitBegan(now, *name, parts, topics), advanced]

@@ -17,6 +17,9 @@ import msgspec
 import uvloop
 
 from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Sampler, SeriesReader, Throttle
+from ortoo.broker.shards import Shards
+from ortoo.broker.shards.shards import Opened
+from ortoo.broker.showing import projection_of
 from ortoo.dialects import DIALECTS
 from ortoo.dialects.gomq import GomqDoor
 from ortoo.dialects.mqtt_queues.admin import MqttQueueAdmin
@@ -27,13 +30,11 @@ from ortoo.doors.mqtt.websocket import PATH as MQTT_PATH
 from ortoo.doors.mqtt.websocket import serve as serve_mqtt
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import MEMORY, HttpSettings, LimitSettings, Settings
+from ortoo.model.settings import MEMORY, NO_SPILL, HttpSettings, LimitSettings, Settings
 from ortoo.model.shown_settings import ShownSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
-from ortoo.stores.disk import open_directory
 from ortoo.stores.disk.open_files import file_limit, files_for_sockets, raise_file_limit
-from ortoo.stores.memory import MemoryStore
 
 from .audit import Audit
 from .authentication import make_authenticator
@@ -44,6 +45,8 @@ from .exposure import check_exposure, risk_of
 from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
+from .shards import Where, make_brokers, names_of
+from .sharing import open_sharing
 from .watch import Watch
 from .webhook import POSTS_MAX, Webhook
 
@@ -72,27 +75,32 @@ class Server:
         check_exposure(settings, self.authenticator.needs_token)
         destinations = Destinations(settings.webhooks.allow)
         raise_file_limit()
-        self.broker = Broker(_open_store(settings), SystemClock(), auto_create=settings.auto_create)
-        self.webhook = _make_webhook(self.broker, destinations, settings.webhooks.secrets)
+        self.shards = _make_shards(settings, self._opened)
+        self.broker = self.shards.first  # the only one, mostly; of several, the one that tells of the server itself
+        self.webhook = _make_webhook(self.shards, destinations, settings.webhooks.secrets)
         self.addresses: dict[str, tuple[str, int]] = {}  # where each door listens, by its name: "http", "tcp"
         self._doors: dict[str, Door] = {}
         self.broker.problem_sources.append(self.authenticator.problems)
         self.audit: Audit | None = None
         self._gates = self._make_gates()
+        self.sharing = open_sharing(settings.redis, *self.shards.brokers)
+        self.shards.shares_dedup |= self.sharing is not None
         self.certificates: Certificates | None = None  # with TLS, once it has started
-        self._metrics = Metrics(self.broker, self.webhook, self._certificate_seconds)
-        self.watch = Watch(self.broker)
-        self.sampler = _make_sampler(self.broker)
+        self._metrics = Metrics(self.shards.link, self.webhook, self._certificate_seconds)
+        self.watch = Watch(self.shards)
+        self._samplers = {broker: _make_sampler(broker) for broker in self.shards.brokers}
+        self.sampler = self._samplers[self.broker]
         self._open = AsyncExitStack()  # what is to be closed, the last first
+        self._running = AsyncExitStack()  # of that, what runs beside the shards
         self._is_stopping = False
 
     def ready(self) -> str | None:
         """Why clients should not be sent here now; None when they should."""
         if self._is_stopping:
             return "the server is stopping"
-        if self.broker.refusal is not None:
-            return str(self.broker.refusal)
-        return self.broker.full()
+        if self.shards.refusal is not None:
+            return str(self.shards.refusal)
+        return self.shards.full()
 
     async def start(self) -> None:
         """Recovers, then opens the doors. When anything fails, what was opened is closed again."""
@@ -106,14 +114,19 @@ class Server:
             self.broker.problem_sources.append(self.certificates.problems)
         doors = self._make_doors()
         began = perf_counter()
-        undo.push_async_callback(self.broker.close, checkpoint=True)
-        await self.broker.open()
-        _log.info("recovered", extra={"data": self.settings.data, "seconds": round(perf_counter() - began, 3)})
+        undo.push_async_callback(self.shards.close, checkpoint=True)
+        undo.push_async_callback(self._running.aclose)
+        await self.shards.open()
+        _log.info(
+            "recovered",
+            extra={"data": ", ".join(self.shards.stores), "seconds": round(perf_counter() - began, 3)},
+        )
+        if self.sharing is not None:
+            undo.push_async_callback(self.sharing.stop)
+            await self.sharing.start()
         self.watch.look()
         self.watch.start()
         undo.push_async_callback(self.watch.stop)
-        self.sampler.start()
-        undo.push_async_callback(self.sampler.stop)
         if self.certificates is not None:
             self.certificates.start()
             undo.push_async_callback(self.certificates.stop)
@@ -130,7 +143,18 @@ class Server:
             self._doors[name] = door
             if not isinstance(door, MqttDoor) or door.is_listening:
                 self.addresses[name] = door.address
+                self.broker.meters.door(name).port = door.address[1]
                 self._tell_address(name, *door.address)
+
+    async def _opened(self, broker: Broker) -> None:
+        """What runs beside each shard."""
+        sampler = self._samplers[broker]
+        await sampler.open()
+        self._running.push_async_callback(sampler.stop)
+        if (projection := projection_of(broker)) is not None:
+            broker.problem_sources.append(projection.problems)
+            projection.start()
+            self._running.push_async_callback(projection.stop)
 
     def reload(self) -> None:
         """Has what can be read again while it runs, the certificate, read again."""
@@ -167,11 +191,11 @@ class Server:
         addresses = AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
         wanted = self.settings.audit.enabled
         if access.needs_token if wanted is None else wanted:
-            self.audit = Audit(self.broker)
+            self.audit = Audit(self.shards.link)
             self.broker.problem_sources.append(self.audit.problems)
         audited = None if self.audit is None else self.audit.note
-        shared = (Presence(self.broker), addresses, Throttle(self.broker), audited)
-        return {name: Gate(name, self.broker, access, limits, budget, *shared) for name in names}
+        shared = (Presence(self.shards.link), addresses, Throttle(self.broker), audited)
+        return {name: Gate(name, self.shards, access, limits, budget, *shared) for name in names}
 
     def _door_names(self) -> list[str]:
         settings = self.settings
@@ -235,15 +259,30 @@ def dialect_ports(settings: HttpSettings) -> dict[str, int]:
     return ports
 
 
-def _open_store(settings: Settings) -> Store:
-    if settings.data == MEMORY:
-        return MemoryStore()
-    return open_directory(Path(settings.data), settings.encryption_keys)
+def _make_shards(settings: Settings, opened: Opened) -> Shards:
+    """A store each; one, in the data directory, where none is named."""
+    named: list[Where] = [*settings.store] or [None if settings.data == MEMORY else settings.data]
+
+    def make(store: Store, shard: int | None) -> Broker:
+        return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard)
+
+    spill = spill_of(settings), settings.spill_bytes
+    return Shards(make_brokers(named, settings.encryption_keys, make, *spill), names_of(named), opened)
 
 
-def _make_webhook(broker: Broker, destinations: Destinations, secrets: list[str]) -> Webhook:
-    webhook = Webhook(broker, broker.on_dead_letters, destinations=destinations, secrets=secrets)
-    broker.problem_sources.append(webhook.problems)
+def spill_of(settings: Settings) -> Path | None:
+    """The folder in which each shard has its spill."""
+    if settings.spill is None:
+        return None if settings.data == MEMORY else Path(settings.data) / "spill"
+    return None if settings.spill == NO_SPILL else Path(settings.spill)
+
+
+def _make_webhook(shards: Shards, destinations: Destinations, secrets: list[str]) -> Webhook:
+    letters = shards.first.on_dead_letters
+    for broker in shards.brokers:
+        broker.on_dead_letters = letters
+    webhook = Webhook(shards.link, letters, destinations=destinations, secrets=secrets)
+    shards.first.problem_sources.append(webhook.problems)
     return webhook
 
 

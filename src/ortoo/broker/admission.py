@@ -106,6 +106,10 @@ def copy_room(store: Store, commits: Committer) -> CopyRoom:
     room = status.room_bytes
     if room is not None:
         room = 0 if status.full is not None else max(0, room // 2 - commits.bytes_under_way())
+    if (
+        not status.can_copy
+    ):  # it is tried again later: a commit whose copies cannot be read would fail with all that is in it
+        room = 0
     return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0, status.can_encrypt)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from ortoo.engine.view import group_info
-from ortoo.model.access import ANYONE, MQTT_NAMESPACE, Principal, Scope
+from ortoo.model.access import ANYONE, HIDDEN_NAMESPACES, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish
+from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish, Transact
 from ortoo.model.errors import (
     ExistsError,
     ForbiddenError,
@@ -27,13 +29,13 @@ from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.topic import TopicConfig
 
 from .access import HOST, Authenticator
-from .broker import Broker
 from .budget import Share
-from .heavy import is_heavy, units_of
+from .heavy import is_heavy
 from .leasing import Accepted
 from .meters import DoorMeters
 from .presence import Who
 from .rights import Rights, unhide
+from .shards import Shards
 from .stamping import stamped
 from .subscription import Subscription
 from .throttle import Throttle
@@ -41,6 +43,7 @@ from .view import View
 
 A = TypeVar("A")
 R = TypeVar("R")
+C = TypeVar("C", bound=AnyCommand)
 
 
 class FoundTopic(NamedTuple):
@@ -54,7 +57,7 @@ class AuthorizedLink:
 
     def __init__(
         self,
-        broker: Broker,
+        shards: Shards,
         principal: Principal,
         meters: DoorMeters,
         access: Authenticator,
@@ -63,8 +66,9 @@ class AuthorizedLink:
     ) -> None:
         """`noted` is told of requests that an auditor should know of, and how they ended."""
         self._noted = noted
-        self._broker = broker
-        self.now = broker.now  # by the clock of the queue, in ms since 1970
+        self._shards = shards
+        self._broker = shards.link
+        self.now = shards.now  # by the clock of the queue, in ms since 1970
         self._throttle = throttle
         self._is_connected = False
         self._waits_itself = False
@@ -92,7 +96,7 @@ class AuthorizedLink:
 
     def line_up(self, request: Any, go: Callable[[], None]) -> None:
         """Calls `go` once the turn of such a heavy request has come; now, mostly."""
-        self._broker.line.enter(units_of(self._broker.engine.state, request), go)
+        self._shards.line.enter(self._shards.weigh(request), go)
 
     def disconnect(self) -> None:
         """However often it is said, it counts once."""
@@ -101,11 +105,11 @@ class AuthorizedLink:
             self._throttle.disconnect(self.principal.realm or ())
 
     def _topic_name(self, topic: TopicId) -> TopicName | None:
-        found = self._broker.engine.state.topics.get(topic)
+        found = self._shards.topic_by_id(topic)
         return None if found is None else found.name
 
     def _labels(self, topic: TopicName) -> dict[str, str] | None:
-        found = self._broker.find_topic(topic)
+        found = self._shards.find_topic(topic)
         return None if found is None else found.config.labels
 
     def who(self, consumer: str) -> Who:
@@ -129,7 +133,9 @@ class AuthorizedLink:
         """For whoever may publish there: what first use makes has these settings. The settings that it has now; None where topics
         are not made by first use, and publishing will tell."""
         found = self.settings_of(topic, "write")
-        if found is None and self._broker.engine.state.auto_create:
+        if config.dedup_scope == "namespace" and not self._shards.shares_dedup:  # which several shards cannot
+            config = msgspec.structs.replace(config, dedup_scope="topic")
+        if found is None and self.makes_topics:
             try:
                 await self._broker.call(CreateTopic(topic, config))
             except ExistsError:
@@ -140,7 +146,7 @@ class AuthorizedLink:
     def settings_of(self, topic: TopicName, scope: Scope) -> TopicConfig | None:
         """Of a topic that this client may use so, without secrets; None when there is none of that name."""
         self.require(scope, topic)
-        found = self._broker.find_topic(topic)
+        found = self._shards.find_topic(topic)
         return None if found is None else shown_config(found.config)
 
     def name_of(self, topic: TopicId) -> TopicName | None:
@@ -150,33 +156,34 @@ class AuthorizedLink:
 
     def group_name(self, topic: TopicId, group: GroupId) -> str | None:
         """The same of a group of it."""
-        found = None if self.name_of(topic) is None else self._broker.engine.state.topics[topic].groups.get(group)
+        named = None if self.name_of(topic) is None else self._shards.topic_by_id(topic)
+        found = None if named is None else named.groups.get(group)
         return None if found is None else found.name
 
     def find_topic(self, topic: TopicName) -> FoundTopic | None:
         """For whoever may read there, at once: what a dialect has to know of a topic to say what is asked of it."""
         self.require("read", topic)
-        found = self._broker.find_topic(topic)
+        found = self._shards.find_topic(topic)
         return None if found is None else FoundTopic(found.id, shown_config(found.config), found.dlq_name())
 
     def backlog_of(self, topic: TopicName, group: str) -> int:
         """How many messages of a group are not settled; 0 where there is no such group."""
         self.require("read", topic)
-        found = self._broker.find_topic(topic)
+        found = self._shards.find_topic(topic)
         known = None if found is None else found.group_names.get(group)
         return 0 if known is None else group_info(known).backlog
 
     def group_id(self, topic: TopicName, group: str) -> GroupId | None:
         """By which the messages that it was leased are told from those of other groups."""
         self.require("read", topic)
-        found = self._broker.find_topic(topic)
+        found = self._shards.find_topic(topic)
         known = None if found is None else found.group_names.get(group)
         return None if known is None else known.id
 
     @property
     def makes_topics(self) -> bool:
         """Whether first use makes them."""
-        return self._broker.engine.state.auto_create
+        return self._shards.makes_topics
 
     @property
     def is_valid(self) -> bool:
@@ -195,7 +202,7 @@ class AuthorizedLink:
     def prepared(self, command: Publish, device: str) -> Publish:
         """What a door publishes for this client together with other things: checked, stamped and paid for."""
         command = stamped(self.check(command), self.named(device))
-        self._throttle.charge(command)
+        self._charge(command)
         return command
 
     def check(self, request: R) -> R:
@@ -221,16 +228,34 @@ class AuthorizedLink:
         if self._until <= access.now():
             raise UnauthenticatedError("the token has expired or was revoked; come again with a new one")
 
+    def _charge(self, command: AnyCommand) -> None:
+        self._throttle.charge(command, self._shards.engine_for)
+
+    async def transact_in_parts(self, command: Transact) -> list[Placed]:
+        """All or nothing; where it is about several shards, in each of them, one after the other."""
+        if self._broker is self._shards:
+            return await self._meters.timed("transact", self._transact_in_parts(command))
+        placed: list[Placed] = await self.call(command)
+        return placed
+
+    async def _transact_in_parts(self, command: Transact) -> list[Placed]:
+        return await self._shards.transact_in_parts(self._stamped(command))
+
+    def _stamped(self, command: C) -> C:
+        """As far as it is allowed, named and paid for."""
+        allowed = self.check(command)
+        if self.principal is not HOST:  # the server itself writes for others, whom it names
+            allowed = stamped(allowed, self._publisher)
+        self._charge(allowed)
+        return allowed
+
     async def call(self, command: AnyCommand) -> Any:
         return await self._meters.timed(operation_of(command).family, self._call(command))
 
     async def _call(self, command: AnyCommand) -> Any:
         if not self._waits_itself and self.is_heavy(command):
-            await self._broker.line.turn(units_of(self._broker.engine.state, command))
-        allowed = self.check(command)
-        if self.principal is not HOST:  # the server itself writes for others, whom it names
-            allowed = stamped(allowed, self._publisher)
-        self._throttle.charge(allowed)
+            await self._shards.line.turn(self._shards.weigh(command))
+        allowed = self._stamped(command)
         if self._noted is None or operation_of(command).scope != "admin":
             try:
                 return await self._broker.call(allowed)
@@ -252,7 +277,7 @@ class AuthorizedLink:
 
     async def _publish(self, command: Publish | Once, wait_ms: int) -> Placed:
         command = stamped(self.check(command), self._publisher)
-        self._throttle.charge(command)
+        self._charge(command)
         return await self._broker.publish(command, wait_ms, self._check_lasting)
 
     async def publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
@@ -261,7 +286,7 @@ class AuthorizedLink:
 
     async def _publish_or_wait(self, command: Publish | Once, wait_ms: int, share: Share, size: int) -> Placed:
         command = stamped(self.check(command), self._publisher)
-        self._throttle.charge(command)
+        self._charge(command)
         try:
             return await self._broker.publish(command)
         except FullError as error:
@@ -278,13 +303,13 @@ class AuthorizedLink:
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
-        now = self._broker.now()
+        now = self.now()
         for run in runs:
             if (
-                not run.taken.attempts and run.columns.timestamps and run.taken.topic.namespace != MQTT_NAMESPACE
+                not run.taken.attempts and run.columns.timestamps and run.taken.topic.namespace not in HIDDEN_NAMESPACES
             ):  # the first stands for all that came together
                 seconds = (now - run.columns.timestamps[0]) / 1000
-                self._broker.meters.delivery(run.taken.topic).observe(seconds)
+                self._shards.of(run.taken.topic).meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
     def subscribe(self, command: Lease, credit: int, accepted: Accepted | None = None) -> Subscription:

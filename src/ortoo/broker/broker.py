@@ -23,8 +23,8 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Slice
 from ortoo.model import limits
-from ortoo.model.commands import AnyCommand, ById, Command, Commit, KeyCommand, Lease, Leave, Once, Publish, unwrap
-from ortoo.model.errors import ClosedError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
+from ortoo.model.commands import AnyCommand, Aside, ById, Command, Commit, Lease, Leave, Once, Publish, unwrap
+from ortoo.model.errors import ClosedError, NotOwnerError, OrtooError, OutcomeUnknownError, UnavailableError
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.queries import Query
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
@@ -33,15 +33,16 @@ from ortoo.model.shown_settings import ShownSettings
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
+from .aside import call_aside
 from .by_id import Settling
 from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
 from .discarding import discard
+from .failing import NOT_OPEN, unopened, words_for
 from .following import follow
 from .heavy import Line
-from .keys import look_after_keys
 from .leasing import Leasing
 from .meters import Meters
 from .paging import page_out_keys
@@ -54,7 +55,6 @@ from .waiters import CapacityWaiters, describe, room_in
 from .wakeup import Wakeup, sleep
 
 _FREES_NOTHING = frozenset({TopicCreated, Leased, Extended})  # nobody who waits finds anything after these
-_NOT_OPEN = "the queue is not open yet; use it in `async with`, or await its open()"
 _RECOVERY_PAUSE_MS, _RECOVERY_PAUSE_MAX_MS = 10, 5_000
 _log = logging.getLogger("ortoo.broker")
 
@@ -64,7 +64,7 @@ A = TypeVar("A")
 class Broker:
     """Everything a door may ask. Queries are answered by reader.py."""
 
-    def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True) -> None:
+    def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True, shard: int | None = None) -> None:
         self.store = store
         self.clock = clock
         self.meters = Meters()
@@ -77,20 +77,20 @@ class Broker:
         self.problem_sources: list[Callable[[], list[str]]] = []  # of what runs beside the queue, for its operator
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
-        self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits))
+        self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits), shard)
         self.engine = self._make_engine()
         self._capacity_waiters = CapacityWaiters(clock)
-        self._publishing = Publishing(self, self._capacity_waiters)
+        self.publishing = Publishing(self, self._capacity_waiters)
         self._time = Timekeeper(clock)
         self.now = self._time.now  # the instant of a decision, in ms since 1970
         self._wakeup = Wakeup(clock, self._ring)
         self._is_behind = False  # more was due than one turn may do
-        self._refusal: OrtooError | None = ClosedError(_NOT_OPEN)
+        self._refusal: OrtooError | None = ClosedError(NOT_OPEN)
         self._coordinator = Coordinator(self)
         self.line = Line()  # of heavy requests, through all doors
         self._committer: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._has_failed = False  # while it closed: what the engine holds is not what the store has
+        self._has_failed = False  # while it closed, or for good: what the engine holds is not what the store has
         self._pause_ms = 0  # before the next try to recover
         self._suspended: dict[TopicId, str] = {}  # topics whose due work could not be applied, and why
 
@@ -101,7 +101,7 @@ class Broker:
         try:
             await self._recover()
         except OSError as error:
-            raise StoreFailedError(f"the store cannot be opened: {error}") from error
+            raise unopened(error) from error
         finally:
             if self._refusal is not None:  # it did not open: let go of the store, so that another may have it
                 await self.store.close()
@@ -110,7 +110,6 @@ class Broker:
 
     async def close(self, *, checkpoint: bool = False) -> None:
         """Refuses new work, finishes what was accepted, sends waiters home, closes the store.
-
         With a checkpoint, if the store has use for one, so that it opens quickly and its files have all there is.
         """
         if self._committer is None:
@@ -163,8 +162,11 @@ class Broker:
         return decision.reply
 
     async def call(self, command: AnyCommand) -> Any:
-        if isinstance(command, KeyCommand):
-            return await look_after_keys(self.state, self.store, command, self._commits.look)
+        if isinstance(command, Aside):
+            return await call_aside(self, command, self._reader.pipelines, self._commits.look)
+        return await self.publishing.claimed(command, self._call)
+
+    async def _call(self, command: Command) -> Any:
         wanted = unwrap(command)
         reply = await self.by_id.settle(command) if isinstance(wanted, ById) else self.submit(command)
         if isinstance(wanted, Leave):
@@ -185,7 +187,7 @@ class Broker:
         self._arm()
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
-        return await self._publishing.publish(command, wait_ms, check)
+        return await self.publishing.publish(command, wait_ms, check)
 
     def subscribe(self, command: Lease, credit: int) -> Subscription:
         return Subscription(self, command, credit)
@@ -333,22 +335,19 @@ class Broker:
 
     async def _fail(self, error: Exception) -> None:
         """A commit failed. What it held is unknown, what came after it was never written; begin again from the store.
-
         Where it is not the disk that fails but what is to be written, the same would be due again at once: not for ever.
         """
         if not isinstance(error, OSError) and self._pause_ms:
             self._suspend(self._commits.due_topics, error)
-        self._commits.drop(
-            OutcomeUnknownError(f"the store failed while writing ({error}); the outcome is unknown"),
-            StoreFailedError(f"the store failed ({error}); nothing was written, try again"),
-        )
-        self._refuse(StoreFailedError(f"the store failed ({error}); the queue is recovering, try again"))
-        if self._is_closing:
+        errors = words_for(error)
+        self._commits.drop(errors.in_flight, errors.behind)
+        self._refuse(errors.refusal)
+        if self._is_closing or isinstance(error, NotOwnerError):  # another has it: two owners must not take it in turns
             self._has_failed = True
             return None
         _log.error("the store failed, recovering", extra={"error": str(error)})
         self.meters.recoveries += 1
-        while True:
+        while not self._has_failed:  # for good: another has it by now
             if self._pause_ms:
                 await sleep(self.clock, self._pause_ms)
             # At once the first time; then ever more slowly, until an append succeeds.
@@ -356,7 +355,8 @@ class Broker:
             try:
                 return await self._recover()
             except Exception as again:  # keep trying: a store may come back
-                self._refusal = StoreFailedError(f"the store failed ({again}); the queue is recovering, try again")
+                self._refusal, self._has_failed = words_for(again).refusal, isinstance(again, NotOwnerError)
+        return None
 
     async def _recover(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from ortoo.model.browsing import Continuation, SearchFound, SeekPreview, StateFo
 from ortoo.model.commands import START, Position
 from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.names import TopicName
+from ortoo.model.offsets import OffsetSet
 from ortoo.model.oneself import Me, ServerInfo, describe_principal
 from ortoo.model.queries import BrowseMessages, PreviewSeek, Search
 from ortoo.model.replies import MessageState, Page
@@ -21,7 +22,9 @@ from ortoo.model.version import __version__
 from ortoo.ports import Store
 
 from .access import HOST
+from .blocked import blocked_in_turns
 from .due_times import with_times
+from .meters import Meters
 from .portion import bound_count, fit
 from .searching import Searcher
 from .turns import Turns
@@ -32,6 +35,7 @@ class Shelf(Protocol):
 
     store: Store
     settings: ShownSettings | None
+    meters: Meters
 
     @property
     def state(self) -> State: ...
@@ -46,7 +50,9 @@ class Browsing:
     async def me(self) -> Me:
         """The host of the queue, who needs to show nothing; a door puts its client in that place."""
         store = "memory" if self._shelf.store.keys() is None else "disk"
-        return describe_principal(HOST, False, ServerInfo(__version__, self._shelf.state.opened / 1000, store))
+        door = self._shelf.meters.doors.get("tcp")
+        port = None if door is None else door.port
+        return describe_principal(HOST, False, ServerInfo(__version__, self._shelf.state.opened / 1000, store, port))
 
     async def settings(self) -> ShownSettings:
         if self._shelf.settings is None:
@@ -107,7 +113,9 @@ async def browse_messages(broker: Shelf, query: BrowseMessages) -> StateFound:
     for index in range(query.partition, len(feeds)):
         log = topic.partitions[index]
         most = bound_count(topic, index, left)
-        found, after = page_in_state(feeds.look(index), query.state, start, most)
+        feed = feeds.look(index)
+        waiting = await blocked_in_turns(feed, turns) if query.state in ("ready", "blocked") else OffsetSet()
+        found, after = page_in_state(feed, query.state, start, most, waiting)
         start = 0
         await turns.worked(1)
         if found:

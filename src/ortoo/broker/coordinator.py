@@ -25,6 +25,8 @@ from ortoo.model.names import TopicName
 from ortoo.model.records import Staged
 from ortoo.ports import Clock, Store
 
+from .running import Runner
+
 _UNDER_WAY_MAX = 8  # slices that are not durable yet
 _PAUSE_MS = 1_000  # before the next try, when there is no room or the store fails to read
 
@@ -55,17 +57,14 @@ class Coordinator:
         self._place: tuple[Name, int] | None = None  # whose they are, and the number of the first
         self._under_way = 0
         self._problem: str | None = None  # why a commit does not go on now
-        self._task: asyncio.Task[None] | None = None
+        self._runner = Runner("ortoo-coordinator", self._run)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="ortoo-coordinator")
+        self._runner.start()
 
     async def stop(self) -> None:
         """What is being committed goes on when the queue is opened again."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._runner.stop()
 
     def wake(self) -> None:
         """A commit has begun, or can go on."""

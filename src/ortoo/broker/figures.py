@@ -86,7 +86,8 @@ async def measure(broker: Measured, view: View | None = None) -> m.MetricFigures
     figures, store = _broker(broker, total), broker.store
     stored = await asyncio.to_thread(store.figures)
     mqtt = None if broker.meters.mqtt is None else broker.meters.mqtt()
-    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces, mqtt)
+    redis = None if broker.meters.redis is None else broker.meters.redis()
+    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces, mqtt, redis)
 
 
 async def _namespaces(broker: Measured, turns: Turns, view: View | None) -> list[m.NamespaceFigures]:

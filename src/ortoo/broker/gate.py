@@ -25,7 +25,8 @@ from .authorized import AuthorizedLink
 from .broker import Broker
 from .budget import Budget
 from .presence import Presence
-from .sampler import Sampler
+from .shards import Shards
+from .shards.sampled import Sampled
 from .throttle import Throttle
 
 _log = logging.getLogger("ortoo.gate")
@@ -39,7 +40,7 @@ class Gate:
     def __init__(
         self,
         door: str,
-        broker: Broker,
+        queue: Broker | Shards,
         access: Authenticator,
         limits: LimitSettings,
         budget: Budget,
@@ -52,15 +53,15 @@ class Gate:
         an auditor should know."""
         self.door = door
         self.budget = budget
-        self.presence = presence or Presence(broker)
-        self._throttle = throttle or Throttle(broker)
-        self._broker = broker
+        self._shards = shards = queue if isinstance(queue, Shards) else Shards([queue])
+        self.presence = presence or Presence(shards.link)
+        self._throttle = throttle or Throttle(shards.first)
         self._access = access
         self._audited = audited
         self._connections_max = limits.connections
         self._addresses = addresses or AddressLimits(limits.connections_per_ip, limits.requests_per_second_per_ip)
-        self._meters = broker.meters.door(door)
-        broker.meters.budget, broker.meters.throttle = budget, self._throttle
+        self._meters = shards.meters.door(door)
+        shards.meters.budget, shards.meters.throttle = budget, self._throttle
         self._told = -_REFUSALS_PAUSE_S  # when a refusal was logged
 
     @property
@@ -72,14 +73,13 @@ class Gate:
         return self._access.needs_token
 
     @property
-    def sampler(self) -> Sampler | None:
+    def sampler(self) -> Sampled | None:
         """Tells each second what has changed, in any topic: pass on only what `may_see` allows. None where nothing is sampled."""
-        series = self._broker.meters.series
-        return None if series is None else series.sampler
+        return self._shards.sampled
 
     def tell_mqtt(self, figures: Callable[[], MqttFigures]) -> None:
         """What is measured of MQTT, beside what is of every door."""
-        self._broker.meters.mqtt = figures
+        self._shards.meters.mqtt = figures
 
     def enter(self, address: str | None = None) -> Visit:
         """A connection from there. TooManyError when there are too many; whoever was let in leaves."""
@@ -120,7 +120,7 @@ class Gate:
                 self._audited(event)
             raise
         audited = None if self._audited is None else partial(self._note, self._audited, principal, address)
-        return AuthorizedLink(self._broker, principal, self._meters, self._access, self._throttle, audited)
+        return AuthorizedLink(self._shards, principal, self._meters, self._access, self._throttle, audited)
 
     def _note(self, audited: Audited, principal: Principal, address: str | None, request: Any, outcome: str) -> None:
         namespace, target = target_of(request)
@@ -153,4 +153,4 @@ class Gate:
 
     def host(self) -> AuthorizedLink:
         """For what the door does by itself."""
-        return AuthorizedLink(self._broker, HOST, self._meters, self._access, self._throttle)
+        return AuthorizedLink(self._shards, HOST, self._meters, self._access, self._throttle)

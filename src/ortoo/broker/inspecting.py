@@ -23,14 +23,16 @@ from ortoo.model import queries as q
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import LeaseId, TopicName
 
+from .blocked import blocked_in_turns
 from .due_times import count_delayed
 from .explaining import explain
 from .holding import Place, Shell, holder_of, read_keys
 from .turns import Turns
 
-_AT_ONCE = 10_000  # leases, or messages, that are looked at in a row
-_LOOKED_AT = 100  # offsets that take as long as a unit of work
+_AT_ONCE = 1_000  # leases, or messages, that are looked at in a row
+_LOOKED_AT = 20  # offsets that take as long as a unit of work
 _COUNTED = 4  # buckets
+_HELD_TOGETHER = 40  # messages whose keys are looked up
 
 
 def find_group(broker: Shell, name: TopicName, group: str) -> tuple[Topic, Group]:
@@ -117,41 +119,58 @@ async def list_locks(broker: Shell, query: q.ListLocks) -> i.LocksFound:
     total = 0
     for index in range(len(topic.partitions)):
         feed = group.feeds.look(index)
-        found = _held_partition(feed) if feed.fifo else await _held_keys(feed, turns)
-        total += len(found)
-        best = nlargest(query.count, [*best, *found], key=lambda lock: (lock.waiting, -lock.partition, -lock.offset))
-        await turns.worked(1)
+        found, held = _held_partition(feed) if feed.fifo else await _held_keys(feed, query.count, turns)
+        total += held
+        best = nlargest(query.count, [*best, *found], key=_length)
+        await turns.worked(1 + len(best) / _COUNTED)
     places = [(lock.partition, lock.offset) for lock in best if lock.key is not None]
     names = await read_keys(broker, topic, places, turns)
     return i.LocksFound([_lock_info(topic, group, lock, names) for lock in best], total)
 
 
-def _held_partition(feed: Feed) -> list[_Lock]:
+def _length(lock: _Lock) -> tuple[int, int, int]:
+    return lock.waiting, -lock.partition, -lock.offset
+
+
+def _held_partition(feed: Feed) -> tuple[list[_Lock], int]:
     held = feed.leased | feed.retrying
     if not held:
-        return []
-    return [_Lock(feed.backlog() - len(held), feed.partition.index, held.first(), None)]
+        return [], 0
+    return [_Lock(feed.backlog() - len(held), feed.partition.index, held.first(), None)], 1
 
 
-async def _held_keys(feed: Feed, turns: Turns) -> list[_Lock]:
-    """A lock for each key of what is leased, or waits for a retry."""
+async def _held_keys(feed: Feed, count: int, turns: Turns) -> tuple[list[_Lock], int]:
+    """Locks of the keys of what is leased, or waits for a retry: so many, those with the most messages behind them; and how many
+    there are. Of the many keys that nobody waits behind, only the first are looked at."""
     order, keys = feed.keys, feed.partition.keys
     if order is None or not keys or not feed.is_held:
-        return []
+        return [], 0
     fresh = Counter(keys.of(fresh_blocked(feed, limits.SCAN_MESSAGES_MAX).to_array()))
     firsts: dict[int, int] = {}
     held = (feed.leased | feed.retrying).to_array()
-    for at in range(0, len(held), _AT_ONCE):
-        some = held[at : at + _AT_ONCE]
-        for offset, key in zip(some, keys.of(some), strict=True):
-            firsts.setdefault(key, offset)
-        await turns.worked(len(some) / _LOOKED_AT)
-    index = feed.partition.index
-    return [
-        _Lock(len(order.waiting.get(key, ())) + fresh[key], index, offset, key)
-        for key, offset in firsts.items()
-        if order.held(key)
-    ]
+    for end in range(len(held), 0, -_AT_ONCE):  # from the last on, so that the first of a key is what stays
+        some = held[max(0, end - _AT_ONCE) : end]
+        firsts.update(zip(reversed(keys.of(some)), reversed(some), strict=True))
+        await turns.worked(len(some) / _HELD_TOGETHER)
+    index, waiting, total = feed.partition.index, order.waiting, 0
+    lone: list[tuple[int, int]] = []  # offsets and keys that nobody waits behind, the last first
+    best: list[_Lock] = []
+    places = list(firsts.items())
+    for at in range(0, len(places), _AT_ONCE):
+        locked = [(key, offset) for key, offset in places[at : at + _AT_ONCE] if order.fronts.get(key, 0) < 0]
+        total += len(locked)
+        some_best = [
+            _Lock(len(waiting.get(key, ())) + fresh[key], index, offset, key)
+            for key, offset in locked
+            if key in waiting or key in fresh
+        ]
+        best = nlargest(count, [*best, *some_best], key=_length) if some_best else best
+        if len(best) < count:
+            lone = nsmallest(count, [*lone, *((offset, key) for key, offset in locked)])
+        await turns.worked(len(locked) / _HELD_TOGETHER + len(some_best) / _COUNTED)
+    known = {lock.key for lock in best}
+    rest = [_Lock(0, index, offset, key) for offset, key in lone if key not in known]
+    return best + rest[: count - len(best)], total
 
 
 def _lock_info(topic: Topic, group: Group, lock: _Lock, names: dict[Place, str]) -> i.LockInfo:
@@ -221,7 +240,11 @@ async def get_strip(broker: Shell, query: q.GetStrip) -> i.Strip:
     turns, found = Turns(), []
     for index in indexes:
         log = topic.partitions[index]
-        strip = strip_log(log, most) if group is None else strip_feed(group.feeds.look(index), most)
+        if group is None:
+            strip = strip_log(log, most)
+        else:
+            feed = group.feeds.look(index)
+            strip = strip_feed(feed, most, await blocked_in_turns(feed, turns))
         found.append(strip)
         await turns.worked(1 + len(strip.ready) / _COUNTED)
     return i.Strip(query.group, found)

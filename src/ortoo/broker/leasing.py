@@ -13,7 +13,7 @@ import msgspec
 
 from ortoo.engine.topic import Topic
 from ortoo.model.commands import Command, Lease, Leave, Run, Settle
-from ortoo.model.errors import OrtooError, UnavailableError
+from ortoo.model.errors import OrtooError, StoreFailedError, UnavailableError
 from ortoo.model.histogram import Histogram
 from ortoo.model.names import TopicName
 from ortoo.model.offsets import OffsetSet
@@ -35,6 +35,7 @@ class Shell(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+    def now(self) -> int: ...
     @property
     def refusal(self) -> OrtooError | None: ...
     def submit(self, command: Command) -> Any: ...
@@ -84,6 +85,7 @@ class Leasing:
                 break  # else all that it got was gone by then: purged, or deleted with its topic
         if check is not None:
             self._check(taken, check)
+        self._observe(runs)
         if command.auto_ack and runs:
             runs = await self._acked(runs)
         if seconds is not None:
@@ -97,6 +99,16 @@ class Leasing:
             self._return(taken)
             raise
 
+    def _observe(self, runs: list[LeasedRun]) -> None:
+        """How long they had waited for their first delivery; the first of each run stands for all that came with it."""
+        now = self._shell.now()
+        for run in runs:
+            taken, published = run.taken, run.columns.timestamps
+            if published and not taken.attempts and (topic := self._shell.find_topic(taken.topic)) is not None:
+                group = topic.groups.get(taken.group_id)
+                if group is not None and topic.id == taken.topic_id:
+                    group.delivered(max(0, now - published[0]), now)
+
     async def _read_all(self, taken: LeaseTaken) -> list[LeasedRun]:
         """As much as one answer takes; the rest goes back."""
         portion = Portion()
@@ -104,7 +116,7 @@ class Leasing:
             for run in taken.taken:
                 offsets = portion.wanted(self._shell.find_topic(run.topic), run)
                 portion.add(run, offsets, await self._read(run, offsets))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StoreFailedError):  # a store that is away says nothing against the messages
             self._return(taken)  # nobody will settle it
             raise
         if portion.rest:

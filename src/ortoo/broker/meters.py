@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ortoo.model.errors import OrtooError
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
-from ortoo.model.metrics import MqttFigures
+from ortoo.model.metrics import MqttFigures, RedisFigures
 from ortoo.model.names import TopicName
 from ortoo.model.operations import FAMILIES, Family
 
@@ -49,6 +49,7 @@ class DoorMeters:
     def __init__(self) -> None:
         self.seconds: dict[Family, Histogram] = {family: Histogram() for family in FAMILIES}
         self.errors: Counter[tuple[str, str]] = Counter()  # by operation, or "connect", and code
+        self.port: int | None = None  # where it listens
         self.connections = 0  # now
         self.connections_total = 0
         self.refused = 0  # connections beyond the limit
@@ -75,6 +76,7 @@ class Meters:
         self.series: SeriesReader | None = None  # where a sampler keeps some: in a server
         self.overview_seconds = 0.0  # of the processor, that the last overview took
         self.mqtt: Callable[[], MqttFigures] | None = None  # where that is served
+        self.redis: Callable[[], RedisFigures] | None = None  # where there is one
         self.commit_seconds = Histogram()  # until the store had it
         self.commit_records = Histogram(SIZE_BOUNDS)
         self.stall_seconds = Histogram()  # how late the event loop was

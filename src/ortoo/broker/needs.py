@@ -17,8 +17,10 @@ from ortoo.model.errors import OrtooError
 from ortoo.model.live import Need, NeedKind, Severity
 from ortoo.model.names import TopicName
 from ortoo.model.pausing import Pause
+from ortoo.model.pipelines import PipelineInfo, RunState
 from ortoo.ports import Store
 
+from .pipelines import Pipelines
 from .rings import OF_TOPIC, Rings
 from .rows import Board, Row
 from .sampler import Sampler
@@ -37,13 +39,15 @@ FULL_WITHIN_SECONDS = 3_600
 
 _POINTS = 5  # of the time in which a backlog grows: each is higher than the one before
 _LEASES_LOOKED, _KEYS_LOOKED, _FEEDS_LOOKED = 200, 1_000, 10
+_ERROR_CHARS = 300  # of why a job failed
 _NAMES_READ = 20  # keys whose names are read, in one search
-_PARTITION_UNITS, _GROUP_UNITS = 0.1, 3
+_PARTITION_UNITS, _GROUP_UNITS, _RECENT_UNITS = 0.1, 12, 4
 _BYTES, _DEAD = OF_TOPIC.names.index("bytes"), OF_TOPIC.names.index("dead_lettered")
 _ORDER: tuple[NeedKind, ...] = (
     "disk",
     "quarantined",
     "problem",
+    "pipeline",
     "archive",
     "stalled_consumer",
     "paused",
@@ -52,12 +56,19 @@ _ORDER: tuple[NeedKind, ...] = (
     "dead_letters",
 )
 
+_BROKEN: dict[RunState, str] = {
+    "failed": "failed: {error}. Run it again once that is mended, or forget it",
+    "stalled": "has not said anything for a minute: look whether it hangs, or its machine",
+    "gone": "has not said anything for an hour, nor how it ended: start it again, or forget it",
+}
+
 _Known = tuple[NeedKind, TopicName | None, str | None, str | None]
 
 
 class Found(NamedTuple):
     need: Need
     topics: tuple[TopicName, ...]  # all have to be visible; none: the server
+    run: tuple[str, str | None] | None = None  # of a job: its namespace, and who reported it
 
 
 class Shell(Protocol):
@@ -74,8 +85,9 @@ class Shell(Protocol):
 
 
 class NeedsFinder:
-    def __init__(self, broker: Shell, sampler: Sampler) -> None:
+    def __init__(self, broker: Shell, sampler: Sampler, pipelines: Pipelines) -> None:
         self._broker = broker
+        self._pipelines = pipelines
         self._sampler = sampler
         self._known: dict[_Known, float] = {}  # what was found last, and since when
         self._names_left = 0
@@ -84,7 +96,8 @@ class NeedsFinder:
         """The most severe first."""
         self._names_left = _NAMES_READ
         found = self._disk() + [_of_server("problem", problem) for problem in self._broker.problems()]
-        found += self._dead_letters(board)
+        found += await self._dead_letters(board, turns)
+        found += [_of_run(info) for info in await self._pipelines.current() if info.state in _BROKEN]
         for row in board.rows:
             topic = self._broker.state.topics.get(row.id)
             if topic is None:
@@ -103,7 +116,7 @@ class NeedsFinder:
             key = (need.kind, topic, need.group, need.key if one.topics else need.text)
             since = min(need.since or now, before.get(key, now))
             self._known[key] = since
-            dated.append(Found(_since(need, since), one.topics))
+            dated.append(one._replace(need=_since(need, since)))
         return dated
 
     # -- the server
@@ -122,7 +135,7 @@ class NeedsFinder:
         text = f"The disk has room for {room >> 20} MiB more: make room, or shorten the retention of large topics."
         return [_of_server("disk", text, is_error=False)]
 
-    def _dead_letters(self, board: Board) -> list[Found]:
+    async def _dead_letters(self, board: Board, turns: Turns) -> list[Found]:
         """Once for each topic that has them, whoever they are of."""
         sources: dict[TopicName, list[Row]] = {}
         for row in board.rows:
@@ -132,7 +145,10 @@ class NeedsFinder:
         for dlq, rows in sources.items():
             topic = rows[0].topic if len(rows) == 1 else dlq
             count = rows[0].shown.dead
-            new = sum(self._recent(row, _DEAD) for row in rows)
+            new = 0
+            for row in rows:
+                new += self._recent(row, _DEAD)
+                await turns.worked(_RECENT_UNITS)
             more = f", {new} of them of the last minute" if new else ""
             text = f"{_count(count, 'dead letter')} of {str(topic)!r}{more}: read why they failed, then redrive or delete them."
             need = _need("dead_letters", topic, text, count=count, is_error=new > 0)
@@ -301,6 +317,15 @@ def _need(
 
 def _of(need: Need, topic: TopicName) -> Found:
     return Found(need, (topic,))
+
+
+def _of_run(info: PipelineInfo) -> Found:
+    error = (info.error or "it does not say why").rstrip(".")[:_ERROR_CHARS]
+    by = "" if info.reporter is None else f", reported by {info.reporter!r},"
+    text = f"The job {info.job!r} of namespace {info.namespace!r}{by} {_BROKEN[info.state].format(error=error)}."
+    severity: Severity = "error" if info.state == "failed" else "warning"
+    need = Need("pipeline", severity, text, info.namespace, key=info.job, since=info.ended or info.reported)
+    return Found(need, (), (info.namespace, info.reporter))
 
 
 def _of_server(kind: NeedKind, text: str, is_error: bool = True) -> Found:

@@ -11,15 +11,14 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any, Protocol
 
 from ortoo.engine.shares import Shares
 from ortoo.model import limits
 from ortoo.model.access import ANY, Grant
-from ortoo.model.commands import Leave
+from ortoo.model.commands import AnyCommand, Leave
 from ortoo.model.errors import OrtooError
 from ortoo.model.names import TopicName
-
-from .broker import Broker
 
 _REQUESTED_MAX = 10_000  # names that ask request by request; those who have more than their share forget their own
 _NOTED_MAX = 10_000  # consumers of a tenant, over all its connections
@@ -39,8 +38,12 @@ def _realm_of(consumer: Who) -> str:
     return ANY if grants is None else "\0".join(sorted({grant.namespace for grant in grants}))
 
 
+class Shell(Protocol):
+    async def call(self, command: AnyCommand) -> Any: ...
+
+
 class Presence:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self._connected: Counter[Who] = Counter()
         self._places: Counter[tuple[Who, Place]] = Counter()  # the same by where they consume

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from ortoo.engine.topic import Topic
@@ -12,6 +12,7 @@ from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
 from ortoo.ports import Clock
 
+from .claiming import Claiming
 from .waiters import CapacityWaiters
 
 Check = Callable[[], None]
@@ -33,9 +34,18 @@ class Publishing:
     def __init__(self, shell: Shell, waiters: CapacityWaiters) -> None:
         self._shell = shell
         self._waiters = waiters
+        self.claiming: Claiming | None = None  # where dedup ids are shared with other servers or shards
 
-    async def publish(self, command: Publish | Once, wait_ms: int, check: Callable[[], None] | None = None) -> Placed:
+    async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
         """`check` raises when whoever has waited may not publish any more."""
+        placed: Placed = await self.claimed(command, lambda claimed: self._publish(claimed, wait_ms, check))
+        return placed
+
+    async def claimed(self, command: Any, go: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Does `go` with the command, around which its dedup ids are claimed where they are shared."""
+        return await (go(command) if self.claiming is None else self.claiming.run(command, go))
+
+    async def _publish(self, command: Publish | Once, wait_ms: int, check: Check | None) -> Placed:
         wanted = unwrap(command)
         assert isinstance(wanted, Publish)
         place: tuple[int, int] | None = None  # in the line of those who wait for room, and until when

@@ -9,7 +9,6 @@ import msgspec
 
 from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
-from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.view import group_info, offsets_in_state, state_of, topic_info
 from ortoo.model import limits
@@ -36,12 +35,11 @@ from ortoo.model.replies import (
     filter_columns,
     join_columns,
 )
-from ortoo.model.shown_settings import ShownSettings
-from ortoo.ports import Clock
+from ortoo.model.shards import ShardInfo
 
+from .blocked import blocked_in_turns
 from .by_id import Settling
 from .due_times import with_times
-from .figures import Measured
 from .inspecting import INSPECTORS
 from .keys import keys_of
 from .keys_lister import KeysLister
@@ -50,7 +48,7 @@ from .portion import bound_count, encode_fitting, fit, left_of
 from .trace import Timeline
 from .turns import Turns
 from .view import View, visible
-from .watching import Watching
+from .watching import Watched, Watching
 
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
@@ -60,10 +58,12 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.GetStats: "stats",
     q.GetMe: "me",
     q.GetSettings: "settings",
+    q.ListShards: "shards",
     q.GetMetrics: "metrics",
     q.GetSeries: "series",
     q.GetOverview: "overview",
     q.GetActivity: "activity",
+    q.ListPipelines: "list_pipelines",
     q.GetKeys: "keys",
     q.Scan: "scan",
     q.GetOffsets: "offsets",
@@ -78,31 +78,32 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
     q.PreviewSeek: "preview_seek",
 }
 # Answered with no more than whoever asks may see:
-_VIEWED = (q.ListTopics, q.ListNamespaces, q.GetStats, q.GetMetrics, q.GetSeries, q.GetOverview, q.GetActivity)
+_VIEWED = (
+    q.ListTopics,
+    q.ListNamespaces,
+    q.GetStats,
+    q.GetMetrics,
+    q.GetSeries,
+    q.GetOverview,
+    q.GetActivity,
+    q.ListPipelines,
+)
 
 A = TypeVar("A")
 
 
-async def _look_at(topic: Topic, turns: Turns) -> TopicInfo:
+async def _look_at(topic: Topic, now: int, turns: Turns) -> TopicInfo:
     groups = []
     for group in list(topic.groups.values()):
-        groups.append(group_info(group))
+        groups.append(group_info(group, now))
         await turns.worked(len(group.feeds))
     info = topic_info(topic, groups)
     await turns.worked(len(topic.partitions))
     return info
 
 
-class Shell(Measured, Protocol):
+class Shell(Watched, Protocol):
     """What the reader needs of the broker."""
-
-    clock: Clock
-    settings: ShownSettings | None
-
-    @property
-    def state(self) -> State:
-        """OrtooError while nothing is taken."""
-        ...
 
     @property
     def by_id(self) -> Settling: ...
@@ -129,16 +130,16 @@ class Reader(Watching):
 
     async def topics(self, namespace: str | None = None, view: View | None = None) -> list[TopicInfo]:
         """In turns, each topic as it is when its turn comes."""
-        turns = Turns()
+        turns, now = Turns(), self._broker.now()
         found = await visible(self._broker.state, view, turns, namespace)
-        return [await _look_at(topic, turns) for topic in sorted(found, key=lambda topic: topic.name)]
+        return [await _look_at(topic, now, turns) for topic in sorted(found, key=lambda topic: topic.name)]
 
     async def namespaces(self, namespace: str | None = None, view: View | None = None) -> list[NamespaceInfo]:
         return await list_namespaces(self._broker.state, namespace, view, Turns())
 
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
-        return await _look_at(self._broker.state.topic(name), Turns())
+        return await _look_at(self._broker.state.topic(name), self._broker.now(), Turns())
 
     async def stats(self, view: View | None = None) -> Stats:
         """In turns, each topic as it is when its turn comes. Who may not see everything is told of its topics only."""
@@ -163,6 +164,16 @@ class Reader(Watching):
             counters=counters,
             problems=self._broker.problems() if view is None else [],
         )
+
+    async def shards(self) -> list[ShardInfo]:
+        """The only one there is, or what this one knows of itself."""
+        state, turns, is_ready = self._broker.state, Turns(), self._broker.store.status().full is None
+        topics = depth = messages = size = 0
+        for topic in await visible(state, None, turns):
+            topics, depth, messages = topics + 1, depth + topic.depth(), messages + topic.messages()
+            size += sum(partition.bytes_held for partition in topic.partitions)
+            await turns.worked(len(topic.partitions) * (1 + len(topic.groups)))
+        return [ShardInfo(0, "the only store", is_ready, topics, depth, messages, size, self._broker.problems())]
 
     async def message_keys(self, name: TopicName, group: str, count: int = 1000) -> KeysFound:
         return await self._keys_lister.list(name, group, count)
@@ -292,11 +303,12 @@ class Reader(Watching):
         if not 0 <= count <= limits.BATCH_MESSAGES_MAX:
             raise InvalidError(f"count must be 0 to {limits.BATCH_MESSAGES_MAX}, not {count}")
         pages: list[Page] = []
-        room = limits.ANSWER_BYTES_MAX
+        room, turns = limits.ANSWER_BYTES_MAX, Turns()
         for feed in feeds.looks():
             log = feed.partition
             most = bound_count(topic, log.index, count) if room > 0 else 0
-            offsets = offsets_in_state(feed, state, most).to_sequence()
+            waiting = await blocked_in_turns(feed, turns) if state in ("ready", "blocked") else None
+            offsets = offsets_in_state(feed, state, most, waiting).to_sequence()
             columns = await self._broker.store.read(topic.id, log.index, offsets)
             fitting, size = fit(columns, room) if len(columns) else (0, 0)
             if size > room and room < limits.ANSWER_BYTES_MAX:  # only the very first may be too large by itself

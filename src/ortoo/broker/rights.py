@@ -19,14 +19,29 @@ from ortoo.model.access import Principal, Scope
 from ortoo.model.errors import ForbiddenError
 from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
-from ortoo.model.queries import FindMessages, GetActivity, GetOverview, GetSeries, ListNamespaces, ListTopics
+from ortoo.model.queries import (
+    FindMessages,
+    GetActivity,
+    GetOverview,
+    GetSeries,
+    ListNamespaces,
+    ListPipelines,
+    ListTopics,
+)
 from ortoo.model.topic import INBOX_CONFIG
 
 _REMEMBERED_MAX = 1_000  # that it may; what it may not is not kept, for such names cost it nothing
 NOWHERE = TopicId(0)  # no topic ever has this id
 _HIDDEN = 1 << 64  # nor one from here on; what clients send is below
 
-_WITHIN = (ListTopics, ListNamespaces, GetSeries, GetOverview, GetActivity)  # a namespace, if one is named
+_WITHIN = (
+    ListTopics,
+    ListNamespaces,
+    GetSeries,
+    GetOverview,
+    GetActivity,
+    ListPipelines,
+)  # a namespace, if one is named
 
 R = TypeVar("R")
 
@@ -190,9 +205,17 @@ class Rights:
         self.check(scope, request.publish.topic)
         return request
 
-    def _namespace(self, request: c.Begin | c.Commit | c.Abort, scope: Scope) -> Any:
+    def _namespace(self, request: Any, scope: Scope) -> Any:
         self._check_in(scope, request.namespace)
+        if type(request) is c.ForgetPipeline and not self._principal.allows_all_in(scope, request.namespace):
+            return self._own_job(request, scope)
         return request
+
+    def _own_job(self, request: c.ForgetPipeline, scope: Scope) -> c.ForgetPipeline:
+        """Whoever may not see the jobs of others may not have them forgotten, either."""
+        if request.reporter not in (None, self._principal.name):
+            raise self._forbidden(scope, f"all topics of namespace {request.namespace!r}, as the job is another's")
+        return msgspec.structs.replace(request, reporter=self._principal.name)
 
     def _check_in(self, scope: Scope, namespace: str) -> None:
         check_name("a namespace", namespace)

@@ -87,17 +87,18 @@ class Ring:
             return row
         return [max(0, min(value, _MOST[code])) for value, code in zip(row, self._kind.codes, strict=True)]
 
-    def read(self, first: int, count: int) -> list[list[int]]:
-        """A list of each number for so many ticks from `first` on. Where there is no row, nothing happened, and all stood as
-        before."""
+    def read(self, first: int, count: int, numbers: Sequence[int] | None = None) -> list[list[int]]:
+        """A list of each number, or of some, for so many ticks from `first` on. Where there is no row, nothing happened, and all
+        stood as before."""
+        numbers = range(len(self._kind.codes)) if numbers is None else numbers
         if not self._ticks:
-            return [[0] * count for _ in self._kind.codes]
+            return [[0] * count for _ in numbers]
         ticks = self._in_order(self._ticks)
         start = bisect_left(ticks, first)
         places = [tick - first for tick in ticks[start : bisect_left(ticks, first + count)]]
         found = []
-        for number, column in enumerate(self._columns):
-            ordered = self._in_order(column)
+        for number in numbers:
+            ordered = self._in_order(self._columns[number])
             values = ordered[start : start + len(places)]
             if len(places) == count:  # something happened all the time
                 found.append(values.tolist())
@@ -106,6 +107,21 @@ class Ring:
             else:
                 found.append(_carried(places, values, count, ordered[start - 1] if start else 0))
         return found
+
+    def sums(self, first: int, count: int, numbers: Sequence[int]) -> list[int]:
+        """Of some numbers over so many ticks from `first` on, which are among the last: found from the newest on."""
+        places, at, ticks = list[int](), self._newest, self._ticks
+        for _ in range(len(ticks)):
+            if ticks[at] < first:
+                break
+            if ticks[at] < first + count:
+                places.append(at)
+            at = (at - 1) % len(ticks)
+        columns = self._columns
+        if len(places) == 1:  # as mostly where many topics take turns
+            [place] = places
+            return [columns[number][place] for number in numbers]
+        return [sum([columns[number][place] for place in places]) for number in numbers]
 
     def _in_order(self, column: array[int]) -> array[int]:
         after = self._newest + 1

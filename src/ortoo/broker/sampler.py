@@ -20,12 +20,13 @@ from ortoo.engine.group import Group
 from ortoo.engine.topic import Topic, TopicCounters
 from ortoo.engine.view import Load, group_load, log_load
 from ortoo.model import limits
-from ortoo.model.access import MQTT_NAMESPACE
+from ortoo.model.access import HIDDEN_NAMESPACES
 from ortoo.model.errors import OrtooError, TooManyError
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.ports import Clock
 
 from .rings import OF_GROUP, OF_TOPIC, Rings
+from .running import Runner
 from .turns import TimedTurns
 from .waiters import resolve
 
@@ -106,7 +107,7 @@ class Sampler:
         self._listeners: dict[object, Listener] = {}
         self._failed: dict[TopicId, str] = {}  # topics that cannot be looked at, and why
         self._problem: str | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._runner = Runner("ortoo-sampler", self._run)
         self.topics: dict[TopicId, TopicSeries] = {}
         self.total = Rings(OF_TOPIC)
         self.groups = 0  # that are sampled
@@ -121,28 +122,34 @@ class Sampler:
 
     # -- running
 
+    async def open(self) -> None:
+        """Looks once and starts: who is let in after that sees every topic at once, and not an empty queue."""
+        self._newest_topic = _newest(self._broker.engine)
+        await self._try_sample()
+        self.start()
+
     def start(self) -> None:
         if self.first is None:
             self._newest_topic = _newest(self._broker.engine)
-        self._task = asyncio.create_task(self._run(), name="ortoo-sampler")
+        self._runner.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._runner.stop()
 
     async def _run(self) -> None:
         while True:
             at = self._clock.monotonic_ms() + self._origin
             wait = max(1_000 * (self._tick() + 2) - at, round(1_000 * _SHARE * self.spent))
             await self._sleep(wait + -(at + wait) % 1_000)
-            try:
-                await self.sample()
-            except Exception as error:  # nobody would be told, and the next second is another one
-                if self._problem is None:
-                    _log.error("the server cannot be sampled", exc_info=error)
-                self._problem = f"the series of topics are not kept: {error!r}"
+            await self._try_sample()
+
+    async def _try_sample(self) -> None:
+        try:
+            await self.sample()
+        except Exception as error:  # nobody would be told, and the next second is another one
+            if self._problem is None:
+                _log.error("the server cannot be sampled", exc_info=error)
+            self._problem = f"the series of topics are not kept: {error!r}"
 
     async def _sleep(self, ms: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -197,7 +204,7 @@ class Sampler:
         if engine is not self._engine:
             self._recovered(engine)
         self._set_clock()
-        shown = (topic for topic in engine.state.topics.values() if topic.name.namespace != MQTT_NAMESPACE)
+        shown = (topic for topic in engine.state.topics.values() if topic.name.namespace not in HIDDEN_NAMESPACES)
         topics = list(islice(shown, limits.SERIES_TOPICS_MAX))
         newest = _newest(engine)
         changed: dict[TopicName, TopicSample] | None = {} if self._listeners else None

@@ -16,6 +16,7 @@ from ortoo.engine.publish import check_healthy
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.model import limits
+from ortoo.model.batch import MESSAGE_OVERHEAD_BYTES, message_sizes
 from ortoo.model.browsing import Continuation, Mark, SearchFound
 from ortoo.model.errors import InvalidError
 from ortoo.model.filters import Filter, KeyTerm, parse_filter
@@ -30,9 +31,10 @@ from .turns import Turns
 
 _AT_ONCE = 1_000  # messages of one partition
 _BYTES_AT_ONCE = 4 * 1024 * 1024  # about, of all partitions together
+_READ_BYTES = 16 * 1024 * 1024  # the same, even if each message were as large as its topic lets it be
 _ANSWER_BYTES = 16 * 1024 * 1024
 _LOOKED_THROUGH = 1 << 16  # offsets at first, among which messages are looked for
-_UNIT_BYTES = 2_000  # of a value, that take as long to look at as a short one
+_UNIT_BYTES = 500  # of a value, that take as long to look at as a short one
 
 
 class Shelf(Protocol):
@@ -47,12 +49,13 @@ class Shelf(Protocol):
 class _Track:
     """One partition on its way through the merge. `rows` are those of `columns` that were not looked at, the next one last."""
 
-    __slots__ = ("columns", "end", "found", "partition", "rows", "start")
+    __slots__ = ("columns", "end", "found", "partition", "rows", "sizes", "start")
 
     def __init__(self, mark: Mark) -> None:
         self.partition, self.start, self.end = mark.partition, mark.start, mark.end
         self.columns = Columns([], [], [])
         self.rows: list[int] = []
+        self.sizes: list[int] = []  # of the messages in `columns`, with keys and headers
         self.found: list[Columns] = []
 
     def mark(self, is_newest: bool) -> Mark:
@@ -155,7 +158,8 @@ class Searcher:
         if track.start >= track.end:
             return
         average = log.bytes_held // max(1, log.end - log.start - len(log.deleted)) + 1
-        count = max(1, min(_AT_ONCE, _BYTES_AT_ONCE // len(self._tracks) // average))
+        most = _READ_BYTES // topic.config.max_message_bytes
+        count = max(1, min(_AT_ONCE, most, _BYTES_AT_ONCE // len(self._tracks) // average))
         wanted: Sequence[int]
         if self._query.is_newest:
             wanted, track.end = left_before(log, track.start, count, track.end)
@@ -166,7 +170,8 @@ class Searcher:
             raise InvalidError("the topic was deleted, or the queue opened again; begin anew")
         if log.deleted:  # perhaps meanwhile
             columns = filter_columns(columns, log.deleted)
-        self._bytes += sum(map(len, columns.values))
+        track.sizes = list(message_sizes(columns.values, columns.keys, columns.headers))
+        self._bytes += sum(track.sizes)
         track.columns = columns
         track.rows = list(range(len(columns)))
         if not self._query.is_newest:
@@ -189,8 +194,8 @@ class Searcher:
             if matches(value, keys[row] if keys else None, headers[row] if headers else None):
                 chosen.append(row)
                 self._found += 1
-                self._found_bytes += len(value)
-            await self._turns.worked(1 + len(value) / _UNIT_BYTES)
+                self._found_bytes += track.sizes[row] + MESSAGE_OVERHEAD_BYTES
+            await self._turns.worked(1 + track.sizes[row] / _UNIT_BYTES)
         if chosen:
             track.found.append(columns.pick(chosen))
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from ortoo.engine.state import State
 from ortoo.model import limits
-from ortoo.model.access import MQTT_NAMESPACE
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 from ortoo.model.series import Resolution, Series
@@ -17,7 +16,7 @@ from ortoo.model.series import Resolution, Series
 from .rings import OF_GROUP, OF_TOPIC, Kind, Rings
 from .sampler import Sampler
 from .turns import Turns
-from .view import View, visible
+from .view import View, count_listed, visible
 
 _SECONDS_OF: dict[Resolution, int] = {"second": 1, "minute": 60}
 _KEPT_OF: dict[Resolution, int] = {"second": limits.SERIES_SECONDS, "minute": limits.SERIES_MINUTES}
@@ -94,7 +93,7 @@ class SeriesReader:
             raise InvalidError("a group belongs to a topic: name it, too")
         if namespace is None and view is None:
             found, asked = len(self.sampler.topics), stretch.last(count)
-            left_out = max(0, len(state.topics) - len(state.topics_in(MQTT_NAMESPACE)) - found)
+            left_out = max(0, count_listed(state) - found)
             return self._answer(OF_TOPIC, Sum(found, left_out, asked, asked.read(self.sampler.total)))
         return self._answer(OF_TOPIC, (await self._shared_sum(state, namespace, view, stretch)).last(count))
 

@@ -2,13 +2,14 @@
 
 Soft: they begin anew with the process. A rate is a token bucket. It holds what may be published in a minute, is full at first,
 and fills evenly: so a whole minute's worth may come at once, and after that as much as time has brought back. Whatever is let
-through is paid for, also when the queue then refuses it.
+through is paid for, also when the queue then refuses it. Where servers share them, `shared_rates.py` has each bucket follow one
+that is theirs together; what others let through meanwhile may leave it with less than nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from ortoo.engine import Engine
@@ -32,7 +33,7 @@ class Shell(Protocol):
 
 
 class Bucket:
-    __slots__ = ("_at", "_left", "limit", "what")
+    __slots__ = ("_at", "_left", "limit", "unreported", "what")
 
     def __init__(self, limit: int, now: int, what: tuple[str, Rate] = ("", "messages_per_minute")) -> None:
         """`what`: the namespace, and which of its rates."""
@@ -40,6 +41,7 @@ class Bucket:
         self.what = what
         self._left = limit * _PER_MINUTE
         self._at = now
+        self.unreported = 0  # tokens that were taken, and that other servers do not know of
 
     def _fill(self, now: int) -> None:
         if now != self._at:
@@ -60,10 +62,25 @@ class Bucket:
 
     def take(self, tokens: int) -> None:
         self._left -= tokens * _PER_MINUTE
+        self.unreported += tokens
 
     def used(self, now: int) -> int:
         self._fill(now)
         return self.limit - self._left // _PER_MINUTE
+
+    def left(self, now: int) -> float:
+        self._fill(now)
+        return self._left / _PER_MINUTE
+
+    def reported(self, tokens: int, left: float, now: int) -> None:
+        """So many were told to the others, and that is what all of them have left."""
+        self.unreported -= tokens
+        self._left = round(left * _PER_MINUTE) - self.unreported * _PER_MINUTE
+        self._at = now
+
+    def unheard(self, now: int) -> None:
+        """Nobody was told: what time has brought back since is not told any more."""
+        self.unreported = min(self.unreported, self.used(now))
 
 
 class Throttle:
@@ -72,15 +89,17 @@ class Throttle:
     def __init__(self, broker: Shell) -> None:
         self._broker = broker
         self._buckets: dict[tuple[str, Rate], Bucket] = {}
+        self.on_take: Callable[[Bucket], None] | None = None  # told of each that was taken from
         self.connections: Counter[str] = Counter()  # by namespace, of clients that are limited to some
         self.refusals: Counter[tuple[str, str]] = Counter()  # by namespace and name of the quota
 
     # -- rates
 
-    def charge(self, command: AnyCommand) -> None:
-        """For what it publishes, as a whole. RateLimitedError when it has to come later, InvalidError when it never can."""
-        engine = self._broker.engine
-        namespaces = engine.state.namespaces
+    def charge(self, command: AnyCommand, decider: Callable[[AnyCommand], Engine] | None = None) -> None:
+        """For what it publishes, as a whole. RateLimitedError when it has to come later, InvalidError when it never can.
+
+        `decider`: which engine decides a command, where there are several shards."""
+        namespaces = self._broker.engine.state.namespaces
         publishes = _publishes(command) if namespaces else ()
         if not publishes:
             return
@@ -97,7 +116,10 @@ class Throttle:
             if quota.bytes_per_minute is not None:
                 bucket = self._bucket((namespace, "bytes_per_minute"), quota.bytes_per_minute, now)
                 due[bucket] = due.get(bucket, 0) + _bytes_of(publish.batch)
-        if due and not engine.has_answer(command):  # type: ignore[arg-type]  # what is sent again was paid for
+        if not due:
+            return
+        engine = self._broker.engine if decider is None else decider(command)
+        if not engine.has_answer(command):  # type: ignore[arg-type]  # what is sent again was paid for
             self._charge(due, now)
 
     def _bucket(self, what: tuple[str, Rate], limit: int, now: int) -> Bucket:
@@ -121,6 +143,21 @@ class Throttle:
             raise self._later(slowest, longest / 1000)
         for bucket, tokens in due.items():
             bucket.take(tokens)
+            if self.on_take is not None:
+                self.on_take(bucket)
+
+    def buckets_of(self, namespace: str, now: int) -> list[Bucket]:
+        """Of the rates that it has a quota for."""
+        quota = self._broker.engine.state.namespaces.get(namespace)
+        limits = {rate: getattr(quota, rate, None) for rate in _UNITS}
+        return [self._bucket((namespace, rate), limit, now) for rate, limit in limits.items() if limit is not None]
+
+    def now(self) -> int:
+        return self._broker.clock.monotonic_ms()
+
+    def namespaces(self) -> list[str]:
+        """Those that may have quotas."""
+        return list(self._broker.engine.state.namespaces)
 
     def _never(self, bucket: Bucket, tokens: int) -> OrtooError:
         namespace, rate = bucket.what

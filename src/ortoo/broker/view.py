@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
-from ortoo.model.access import MQTT_NAMESPACE, Grant
+from ortoo.model.access import HIDDEN_NAMESPACES, Grant
 from ortoo.model.names import TopicName
 
 from .turns import Turns
@@ -33,11 +33,11 @@ class View(NamedTuple):
 
 async def visible(state: State, view: View | None, turns: Turns, namespace: str | None = None) -> list[Topic]:
     """The topics, or those of one namespace, in the order of their making. Looking takes turns, also where nothing is found:
-    how many topics others have must not keep anybody waiting. What MQTT keeps is shown only to those who ask for it."""
+    how many topics others have must not keep anybody waiting. What is hidden is shown only to those who ask for it."""
     if namespace is not None:
         topics = sorted(state.topics_in(namespace), key=attrgetter("id"))
     elif view is None or view.namespaces is None:
-        topics = [topic for topic in state.topics.values() if topic.name.namespace != MQTT_NAMESPACE]
+        topics = [topic for topic in state.topics.values() if topic.name.namespace not in HIDDEN_NAMESPACES]
     else:
         topics = sorted((one for name in view.namespaces for one in state.topics_in(name)), key=attrgetter("id"))
     if view is None:
@@ -48,3 +48,8 @@ async def visible(state: State, view: View | None, turns: Turns, namespace: str 
             found.append(topic)
         await turns.worked(units)
     return found
+
+
+def count_listed(state: State) -> int:
+    """All topics but those."""
+    return len(state.topics) - sum(len(state.topics_in(namespace)) for namespace in HIDDEN_NAMESPACES)

@@ -11,24 +11,29 @@ from ortoo.model.errors import ConfigError
 from ortoo.model.live import Activity, Overview, Sort
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import TopicName
-from ortoo.model.queries import GetActivity, GetOverview
+from ortoo.model.pipelines import PipelinesFound
+from ortoo.model.queries import GetActivity, GetOverview, ListPipelines
 from ortoo.model.series import Resolution, Series
 from ortoo.model.shown_settings import ShownSettings
 
 from .browsing import Browsing
 from .figures import Measured, measure
 from .overview import Overviews
+from .pipelines import Pipelines
+from .pipelines import Shell as Recorded
 from .series import SeriesReader
 from .view import View
 
 
-class Watched(Measured, Protocol):
+class Watched(Measured, Recorded, Protocol):
     """What it needs of the broker."""
 
     settings: ShownSettings | None
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """OrtooError while nothing is taken."""
+        ...
 
 
 class Watching(Browsing):
@@ -37,6 +42,7 @@ class Watching(Browsing):
     def __init__(self, broker: Watched) -> None:
         super().__init__(broker)
         self._watched = broker
+        self.pipelines = Pipelines(broker)
         self._overviews: Overviews | None = None  # once somebody looks
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
@@ -88,7 +94,12 @@ class Watching(Browsing):
     async def activity(self, namespace: str | None = None, limit: int = 50, view: View | None = None) -> Activity:
         return await self._live().activity(GetActivity(namespace, limit), view)
 
+    async def list_pipelines(
+        self, namespace: str | None = None, limit: int = 200, offset: int = 0, view: View | None = None
+    ) -> PipelinesFound:
+        return await self.pipelines.found(ListPipelines(namespace, limit, offset), view)
+
     def _live(self) -> Overviews:
         if self._overviews is None:
-            self._overviews = Overviews(self._watched, self._series().sampler)
+            self._overviews = Overviews(self._watched, self._series().sampler, self.pipelines)
         return self._overviews

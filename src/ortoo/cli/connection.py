@@ -95,8 +95,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
 class Target:
     """A server, or a data directory; opened when a command asks for it."""
 
-    def __init__(self, url: str, data: Path | None, token: str | None, namespace: str, tls: Tls | None = None) -> None:
-        self.url = url
+    def __init__(
+        self, url: str | None, data: Path | None, token: str | None, namespace: str, tls: Tls | None = None
+    ) -> None:
+        self.url = url or DEFAULT_URL
+        self.is_named = url is not None
         self.data = data
         self.token = token
         self.namespace = namespace
@@ -171,10 +174,9 @@ def to_target(
 
     if data is not None and url is not None and url != os.environ.get("ORTOO_URL"):
         raise typer.BadParameter("give --url or --data, not both")
-    url = url or DEFAULT_URL
     for name, file in {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}.items():
         is_asked = file is not None and str(file) != os.environ.get(f"ORTOO_TLS_{name.upper()}")
-        if is_asked and (data is not None or not url.startswith("ortoos://")):
+        if is_asked and (data is not None or not (url or "").startswith("ortoos://")):
             raise typer.BadParameter(f"--tls-{name} is for a server with an ortoos:// URL")
     return Target(url, data, token, namespace, Tls(tls_ca, tls_certificate, tls_key))
 

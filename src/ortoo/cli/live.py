@@ -10,7 +10,8 @@ from rich.text import Text
 
 from ortoo.model import limits
 from ortoo.model.filters import parse_filter
-from ortoo.model.live import Need, Overview, Sort
+from ortoo.model.latency import Latency
+from ortoo.model.live import Need, Overview, ServerMemory, Sort
 from ortoo.model.message import Received
 
 from . import show
@@ -25,7 +26,21 @@ TAIL_EXAMPLES = examples(
     "ortoo tail orders --filter 'value.total>100 key:ann'",
     "ortoo tail orders --max 10 --json | jq .value",
 )
-_COLUMNS = ("topic", "in/s", "out/s", "acked/s", "failed/s", "depth", "leased", "delayed", "dead", "oldest", "groups")
+_COLUMNS = (
+    "topic",
+    "in/s",
+    "out/s",
+    "acked/s",
+    "failed/s",
+    "depth",
+    "leased",
+    "delayed",
+    "dead",
+    "oldest",
+    "deliver p95",
+    "ack p95",
+    "groups",
+)
 
 
 @on_target
@@ -59,6 +74,14 @@ def print_overview(found: Overview, with_namespaces: bool) -> None:
     rates = f"in {totals.incoming:,.1f}/s, out {totals.out:,.1f}/s"
     dead = show.count(totals.dead, "dead letter")
     show.line(f"{show.count(totals.topics, 'topic')}, backlog {totals.backlog:,}, {rates}, {dead}")
+    for what, latency in (
+        ("published to delivered", totals.delivery_latency),
+        ("delivered to acked", totals.ack_latency),
+    ):
+        if latency is not None:
+            show.line(f"{what}: {_percentiles(latency)}")
+    if found.memory is not None:
+        show.line(_memory_line(found.memory))
     rows = [
         (
             f"{row.namespace}/{row.name}" if with_namespaces else row.name,
@@ -71,6 +94,8 @@ def print_overview(found: Overview, with_namespaces: bool) -> None:
             row.delayed,
             row.dead,
             show.figure(f"{row.oldest_seconds}s"),
+            show.figure(_p95(row.delivery_latency)),
+            show.figure(_p95(row.ack_latency)),
             row.groups,
         )
         for row in found.topics
@@ -80,6 +105,21 @@ def print_overview(found: Overview, with_namespaces: bool) -> None:
         show.line(f"{found.matching - len(found.topics):,} more; see --limit and --match")
     for need in found.needs:
         show.line(_need_line(need))
+
+
+def _p95(latency: Latency | None) -> str:
+    return "-" if latency is None else show.latency_text(latency.p95_ms)
+
+
+def _percentiles(latency: Latency) -> str:
+    """Of the last minutes."""
+    shares = {"p50": latency.p50_ms, "p95": latency.p95_ms, "p99": latency.p99_ms}
+    return ", ".join(f"{share} {show.latency_text(milliseconds)}" for share, milliseconds in shares.items())
+
+
+def _memory_line(memory: ServerMemory) -> str:
+    most = f" of {show.bytes_text(memory.requests_bytes_max)}" if memory.requests_bytes_max else ""
+    return f"memory {show.bytes_text(memory.resident_bytes)}, requests {show.bytes_text(memory.requests_bytes)}{most}"
 
 
 def _need_line(need: Need) -> str:

@@ -26,10 +26,12 @@ from . import (
     live,
     me,
     messages,
+    migrate,
     namespaces,
     pipeline,
     publish,
     serve,
+    shards,
     show,
     token,
     top,
@@ -68,14 +70,18 @@ app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
+app.add_typer(shards.app, name="shards", rich_help_panel=_SERVER)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVER)
 app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=_SERVER)
 app.add_typer(token.app, name="token", rich_help_panel=_SERVER)
-app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data"))(directory.check)
+app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data", "ortoo check postgres://queue@db1/q"))(
+    directory.check
+)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo repair ./data"))(directory.repair)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo backup ./data ./backup"))(directory.backup)
 app.command(rich_help_panel=_SERVER, epilog=examples("ortoo restore ./backup ./data2"))(directory.restore)
+app.command(rich_help_panel=_SERVER, epilog=migrate.EXAMPLES)(migrate.migrate)
 unwrap(app)
 
 # Newer versions of typer bring a click of their own, so its errors are found through one that typer exports.

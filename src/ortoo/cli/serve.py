@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,9 @@ EXAMPLES = examples(
     "ortoo serve",
     "ORTOO_TOKEN=choose-a-long-one ortoo serve --data /var/lib/ortoo --host 0.0.0.0",
     "ortoo serve --memory --http-port 0 --tcp-port 0",
+    "ortoo serve --store postgres://queue@db1/q",
+    "ortoo serve --store postgres://queue@db1/q --store postgres://queue@db2/q",
+    "ortoo serve --redis redis://cache:6379",
     "ortoo serve --config ortoo.toml --set log.level=debug",
     "ortoo serve --dialect goqueue=8080 --dialect gomq=5672",
     "ortoo serve --set tls.certificate=server.pem --set tls.key=server-key.pem",
@@ -31,6 +35,36 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config", "-c", metavar="FILE", help="TOML file", show_default="$ORTOO_CONFIG, or ./ortoo.toml if it exists"
+    ),
+]
+Store = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="keep messages in PostgreSQL, postgres://USER@HOST/DATABASE, or in a directory; several are shards; repeatable",
+        show_default=False,
+    ),
+]
+Redis = Annotated[
+    str | None,
+    typer.Option("--redis", metavar="URL", help="share quotas and dedup ids with other servers: redis://HOST:PORT"),
+]
+Spill = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="folder for commits while the database of --store is away; none: refuse them",
+        show_default="spill in the data directory",
+    ),
+]
+Dialect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dialect",
+        metavar="NAME=PORT",
+        help="serve the whole API of queen, mqueue, goqueue, mqtt-queues or gomq on a port of its own; repeatable",
+        show_default=False,
     ),
 ]
 Set = Annotated[
@@ -45,6 +79,9 @@ def serve(
         Path | None,
         typer.Option("--data", metavar="DIR", help="data directory; created if needed", show_default="./data"),
     ] = None,
+    store: Store = None,
+    redis: Redis = None,
+    spill: Spill = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="keep everything in memory; lost when the server stops")
     ] = False,
@@ -55,15 +92,7 @@ def serve(
     mqtt_port: Annotated[
         int | None, typer.Option(help="MQTT port; 0 picks a free one", show_default="1883, or 8883 with TLS")
     ] = None,
-    dialect: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dialect",
-            metavar="NAME=PORT",
-            help="serve the whole API of queen, mqueue, goqueue, mqtt-queues or gomq on a port of its own; repeatable",
-            show_default=False,
-        ),
-    ] = None,
+    dialect: Dialect = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="allow --host to be reachable by other machines without a token")
     ] = False,
@@ -78,10 +107,13 @@ def serve(
     from ortoo.app.config import load_settings
     from ortoo.app.server import run
 
-    if memory and data is not None:
-        raise typer.BadParameter("give --data or --memory, not both")
+    if memory and (data or store):
+        raise typer.BadParameter("give --data, --store or --memory, not two of them")
     chosen = {
         "data": "memory" if memory else data,
+        "store": json.dumps(store) if store else None,
+        "redis": redis,
+        "spill": spill,
         "http.host": host,
         "tcp.host": host,
         "http.port": http_port,
@@ -116,13 +148,15 @@ def greet(server: Server) -> None:
 
 def banner(server: Server) -> list[str]:
     from ortoo import __version__
+    from ortoo.app.stores import shown_store
 
     settings, tls = server.settings, "s" if server.settings.tls.certificate else ""
-    kept = (
-        "in memory, lost when the server stops"
-        if settings.data == "memory"
-        else escape(str(Path(settings.data).resolve()))
-    )
+    if settings.store:
+        kept = escape(", ".join(map(shown_store, settings.store)))
+    elif settings.data == "memory":
+        kept = "in memory, lost when the server stops"
+    else:
+        kept = escape(str(Path(settings.data).resolve()))
     lines = [f"[bold]ortoo {__version__}[/bold]", f"  data   {kept}"]
     token = server.authenticator.needs_token
     tries = []

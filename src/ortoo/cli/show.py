@@ -200,6 +200,16 @@ def seconds_text(seconds: float) -> str:
     return "".join(parts)
 
 
+def latency_text(milliseconds: float) -> str:
+    """As short as it can be understood."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.3g} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.3g} s"
+    seconds = round(milliseconds / 1000)
+    return seconds_text(seconds if seconds < 3600 else seconds // 60 * 60)
+
+
 def message_fields(message: Received) -> dict[str, Any]:
     """A message as JSON. `value` is JSON when the message says so, else text; what is neither comes as value_base64."""
     fields: dict[str, Any] = {

@@ -18,9 +18,9 @@ from ortoo.model.commands import (
     PurgeTopic,
     Seek,
 )
-from ortoo.model.errors import ExistsError, InvalidError
+from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.masking import check_unmasked, unmask_settings
-from ortoo.model.names import check_name
+from ortoo.model.names import TopicId, check_name
 from ortoo.model.records import Archived, GroupDeleted, GroupSought, TopicChanged, TopicDeleted, TopicPurged
 from ortoo.model.topic import TopicConfig, differing_settings, topic_config
 
@@ -79,13 +79,21 @@ def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decisio
 
 
 def decide_delete_topic(state: State, command: DeleteTopic, now: int) -> Decision:
-    topic = state.topic(command.topic)
+    topic = _meant(state.topic(command.topic), command.if_id)
     return Decision([TopicDeleted(now, topic.id)], topic.id)
 
 
 def decide_purge_topic(state: State, command: PurgeTopic, now: int) -> Decision:
-    topic = state.usable_topic(command.topic)
+    topic = _meant(state.usable_topic(command.topic), command.if_id)
     return Decision([TopicPurged(now, topic.id)], topic.messages())
+
+
+def _meant(topic: Topic, id: TopicId | None) -> Topic:
+    if id is not None and topic.id != id:
+        raise NotFoundError(
+            f"topic {str(topic.name)!r} with id {id} is gone; another was made under its name, with id {topic.id}"
+        )
+    return topic
 
 
 def decide_mark_archived(state: State, command: MarkArchived, now: int) -> Decision:

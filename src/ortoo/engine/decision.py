@@ -11,6 +11,7 @@ from ortoo.model import limits
 from ortoo.model.errors import InvalidError, NotFoundError, TooManyError
 from ortoo.model.names import GroupId, MessageRef, TopicId, TopicName, check_name, is_inbox_name
 from ortoo.model.records import Record, TopicCreated
+from ortoo.model.shards import first_id_after
 from ortoo.model.topic import TopicConfig, dlq_config
 
 from .copies import Cost
@@ -57,6 +58,12 @@ class Draft:
     def next_number(self) -> int:
         self.number += 1
         return self.number
+
+    def next_topic(self) -> TopicId:
+        if self.state.shard is None:
+            return TopicId(self.next_number())
+        self.number = first_id_after(self.number, self.state.shard)
+        return TopicId(self.number)
 
     def next_group(self) -> GroupId:
         return GroupId(self.next_number())
@@ -122,7 +129,7 @@ class Draft:
         return origin.config.encrypted or any(_secret_origins(self.state, name))
 
     def _create(self, name: TopicName, config: TopicConfig) -> Topic:
-        record = TopicCreated(self.now, TopicId(self.next_number()), name.namespace, name.name, config)
+        record = TopicCreated(self.now, self.next_topic(), name.namespace, name.name, config)
         topic = Topic(record)
         check_secrecy(self.state, topic, config)
         self.records.append(record)

@@ -31,9 +31,11 @@ _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 
 
 class Engine:
-    def __init__(self, auto_create: bool = True, copy_room: Callable[[], CopyRoom] = CopyRoom) -> None:
+    def __init__(
+        self, auto_create: bool = True, copy_room: Callable[[], CopyRoom] = CopyRoom, shard: int | None = None
+    ) -> None:
         """`copy_room` tells how much dead letters may take now: only the broker knows what the store has room for."""
-        self.state = State(auto_create)
+        self.state = State(auto_create, shard)
         self._copy_room = copy_room
         self.failing: dict[
             Alarm, str

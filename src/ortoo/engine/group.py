@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ortoo.model.latency import Recent
 from ortoo.model.names import GroupId, LeaseId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.pausing import Pause
@@ -16,7 +17,20 @@ from .partition import Partition
 
 
 class Group:
-    __slots__ = ("_members", "ephemeral", "feeds", "holders", "id", "leases", "name", "ordering", "paused", "settled")
+    __slots__ = (
+        "_members",
+        "ack_times",
+        "delivery_times",
+        "ephemeral",
+        "feeds",
+        "holders",
+        "id",
+        "leases",
+        "name",
+        "ordering",
+        "paused",
+        "settled",
+    )
 
     def __init__(
         self,
@@ -38,6 +52,8 @@ class Group:
         self.settled = SettledLeases()
         self._members: Members | None = None
         self.paused: Pause | None = None
+        self.delivery_times: Recent | None = None  # soft, and there once something was delivered
+        self.ack_times: Recent | None = None  # the same
 
     def _begin(self, partitions: Sequence[Partition], cursors: Sequence[int]) -> Feeds:
         feeds = Feeds(self.id, self.ordering, partitions)
@@ -58,6 +74,18 @@ class Group:
     def look_at_members(self) -> Members:
         """To read only: a group that nobody consumes shares them with others."""
         return NOBODY if self._members is None else self._members
+
+    def delivered(self, took_ms: int, now: int) -> None:
+        """A message came to it for the first time, so long after it was published."""
+        if self.delivery_times is None:
+            self.delivery_times = Recent()
+        self.delivery_times.observe(took_ms, now)
+
+    def acked(self, took_ms: int, now: int) -> None:
+        """Messages were acked so long after they were delivered."""
+        if self.ack_times is None:
+            self.ack_times = Recent()
+        self.ack_times.observe(took_ms, now)
 
     def lease(self, lease: LeaseId) -> LeaseState | None:
         return self.leases.get(lease) or self.settled.find(lease)

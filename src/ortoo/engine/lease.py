@@ -73,11 +73,11 @@ def _check(command: Lease) -> None:
 def _topics(state: State, command: Lease) -> list[Topic]:
     if command.topic is not None:
         return [state.usable_topic(TopicName(command.namespace, command.topic))]
-    found = _topics_in_order(state, command.namespace, frozenset((command.labels or {}).items()))
+    found = topics_in_order(state, command.namespace, frozenset((command.labels or {}).items()))
     return [topic for topic in found if topic.quarantine_reason is None]
 
 
-def _topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, str]]) -> list[Topic]:
+def topics_in_order(state: State, namespace: str, labels: frozenset[tuple[str, str]]) -> list[Topic]:
     """Those with these labels, the most urgent first. Remembered until a topic comes, goes or changes."""
     found = state.soft.labelled_in_order.get((namespace, labels))
     if found is None:

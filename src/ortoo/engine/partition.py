@@ -230,17 +230,19 @@ class Partition:
         batch: Batch = record.batch
         if self.expiries is NO_WHEEL:
             self.expiries = Wheel()
-        if batch.expires:
+        count, since = record.count, record.at
+        if batch.expires and batch.expires[0] and batch.expires.count(batch.expires[0]) == count:  # that of the topic
+            self.expiries.add_all(batch.expires[0], range(base << 1 | TTL, (base + count) << 1 | TTL, 2))
+        elif batch.expires:
             pairs = ((expires, offset << 1 | TTL) for offset, expires in enumerate(batch.expires, base) if expires)
             self.expiries.add_pairs(pairs)
         if config.max_wait is not None:
             wait = round(config.max_wait * 1000)
-            dues = batch.dues or [record.at] * record.count
-            since = record.at
+            dues = batch.dues or [since] * count
             pairs = ((max(due, since) + wait, offset << 1 | MAX_WAIT) for offset, due in enumerate(dues, base))
             self.expiries.add_pairs(pairs)
         if len(self.expiries) > 4 * (self.end - self.start) + _FEW:  # two a message at most: the others were trimmed
-            self.expiries.sweep(4 * record.count + 64, lambda _, item: item >> 1 >= self.start)
+            self.expiries.sweep(4 * count + 64, lambda _, item: item >> 1 >= self.start)
 
     def come_due(self, now: int, upto: Pair | None = None) -> OffsetSet:
         """Takes out the delayed messages that are due."""

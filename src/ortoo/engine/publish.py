@@ -25,16 +25,26 @@ from .transaction import Share
 
 def decide_publish(state: State, command: Publish, now: int) -> Decision:
     draft = Draft(state, now)
-    reply = place(draft, draft.topic_for_publishing(command.topic), command.batch, command.publisher)
+    topic = draft.topic_for_publishing(command.topic)
+    reply = place(draft, topic, command.batch, command.publisher, known=command.known)
     return Decision(draft.records, reply)
 
 
 def place(
-    draft: Draft, topic: Topic, outgoing: Outgoing, publishers: Publishers | None = None, *, is_checked: bool = False
+    draft: Draft,
+    topic: Topic,
+    outgoing: Outgoing,
+    publishers: Publishers | None = None,
+    *,
+    is_checked: bool = False,
+    known: dict[int, MessageRef] | None = None,
 ) -> Placed:
-    """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits."""
+    """Drafts the records that append `outgoing` to the topic. Checked: there is room for it, and it fits. `known`: rows that were
+    published elsewhere."""
     hashes = key_hashes(outgoing.keys) if outgoing.keys else None
     firsts = _known(draft, topic, outgoing.dedup_ids, hashes) if outgoing.dedup_ids else {}
+    if known:
+        firsts |= known
     values_bytes = sum(map(len, outgoing.values))
     if not is_checked:
         check_fits(topic, outgoing, values_bytes)
@@ -315,6 +325,9 @@ def _expiries(outgoing: Outgoing, config: TopicConfig, dues: list[int] | None, n
     """A time to live counts from the moment the message can first be delivered."""
     if outgoing.ttls is None and config.ttl is None:
         return None
+    if outgoing.ttls is None and not dues:  # all the same
+        assert config.ttl is not None
+        return [now + max(1, round(config.ttl * 1000))] * len(outgoing)
     ttls = outgoing.ttls or [None] * len(outgoing)
     expiries = []
     for row, ttl in enumerate(ttls):

@@ -275,6 +275,7 @@ def _acked(state: State, record: r.Acked) -> None:
     feed.settle(record.offsets)
     _retire(state, group, lease)
     counters.acked += len(record.offsets)
+    group.acked(record.at - lease.at, record.at)
 
 
 def _retried(state: State, record: r.Retried) -> None:

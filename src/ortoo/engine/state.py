@@ -46,14 +46,16 @@ class State:
         "number",
         "opened",
         "producers",
+        "shard",
         "soft",
         "staged",
         "topics",
         "transactions",
     )
 
-    def __init__(self, auto_create: bool = True) -> None:
+    def __init__(self, auto_create: bool = True, shard: int | None = None) -> None:
         self.auto_create = auto_create
+        self.shard = shard  # that ids of topics carry; None where there is only one store
         self.now = 0
         self.epoch = 0
         self.opened = 0  # when this epoch began
@@ -81,6 +83,8 @@ class State:
         self.soft.past = Counters()
         for topic in self.topics.values():
             topic.counters = TopicCounters()
+            for group in topic.groups.values():
+                group.delivery_times = group.ack_times = None
 
     def next_lease(self, ahead: int = 0) -> LeaseId:
         return LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1 + ahead)

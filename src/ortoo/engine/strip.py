@@ -1,12 +1,10 @@
 """How a log lies before a group: its offsets in buckets, and how many of each are in which state.
 
-Each state is a set of offsets, and a bucket is a range: nothing is walked message by message. What cannot be told by sets, which
-of many messages stand behind a held key, is looked at up to a bound; beyond it they count as ready, as they do in a group's info.
+Each state is a set of offsets, and a bucket is a range: nothing is walked message by message. Which of many fresh messages stand
+behind a held key is looked at up to a bound; beyond it they count as ready, as they do in a group's info.
 """
 
 from __future__ import annotations
-
-from array import array
 
 from ortoo.model import limits
 from ortoo.model.inspection import PartitionStrip
@@ -14,7 +12,7 @@ from ortoo.model.offsets import OffsetSet
 
 from .feed import Feed
 from .partition import Partition
-from .view import delayed_in, fresh_blocked
+from .view import blocked_in, delayed_in, fresh_blocked
 
 _Counts = list[int]
 
@@ -53,7 +51,8 @@ def strip_log(partition: Partition, most: int) -> PartitionStrip:
     )
 
 
-def strip_feed(feed: Feed, most: int) -> PartitionStrip:
+def strip_feed(feed: Feed, most: int, blocked: OffsetSet | None = None) -> PartitionStrip:
+    """`blocked`: those behind held keys, where somebody has looked for them already, in turns."""
     partition = feed.partition
     buckets = Buckets(partition.start, partition.settled_end, most)
     pending = pending_in(feed)
@@ -63,8 +62,8 @@ def strip_feed(feed: Feed, most: int) -> PartitionStrip:
     gone = buckets.count(partition.gone_for(feed.group) - pending - feed.dead)
     dead = buckets.count(feed.dead - pending)
     delayed, leased, waiting = buckets.count(late), buckets.count(feed.leased), buckets.count(pending)
-    blocked = buckets.count(blocked_of(feed, pending - feed.leased - late))
-    ready = _less(waiting, delayed, leased, blocked)
+    held_up = buckets.count(blocked_of(feed, pending - feed.leased - late, blocked))
+    ready = _less(waiting, delayed, leased, held_up)
     done = _less(buckets.sizes(), waiting, dead, gone)
     return PartitionStrip(
         partition.index,
@@ -74,7 +73,7 @@ def strip_feed(feed: Feed, most: int) -> PartitionStrip:
         ready,
         leased,
         delayed,
-        blocked,
+        held_up,
         done,
         dead,
         gone,
@@ -102,30 +101,11 @@ def unseen_in(feed: Feed) -> OffsetSet:
     return feed.unsettled(OffsetSet.span(start, end)) - feed.open if start < end else OffsetSet()
 
 
-def blocked_of(feed: Feed, waiting: OffsetSet) -> OffsetSet:
-    """Which of those that wait stand behind something delivered."""
+def blocked_of(feed: Feed, pending: OffsetSet, waiting: OffsetSet | None) -> OffsetSet:
+    """Which of these stand behind something delivered."""
     if feed.fifo:
-        return waiting if feed.is_held else OffsetSet()
+        return pending if feed.is_held else OffsetSet()
     if feed.keys is None or not feed.is_held or not feed.partition.keys:
         return OffsetSet()
-    blocked = _behind_keys(feed)
-    blocked.update(fresh_blocked(feed, limits.SCAN_MESSAGES_MAX))
-    return blocked & waiting
-
-
-def held_keys(feed: Feed, most: int) -> array[int]:
-    """The keys of messages that are leased, or wait for a retry: the first so many of these, in their order."""
-    return feed.partition.keys.of((feed.leased | feed.retrying).take(most).to_array())
-
-
-def _behind_keys(feed: Feed) -> OffsetSet:
-    """Those of them that were set aside, line by line."""
-    assert feed.keys is not None
-    found: array[int] = array("Q")
-    for key in set(held_keys(feed, limits.STRIP_LINES_MAX)):
-        line = feed.keys.waiting.get(key)
-        if line is not None:
-            found.extend(line.next(0, limits.STRIP_LINES_MAX - len(found), 1 << 63))
-        if len(found) >= limits.STRIP_LINES_MAX:
-            break
-    return OffsetSet(found)
+    blocked = (blocked_in(feed) if waiting is None else waiting) | fresh_blocked(feed, limits.SCAN_MESSAGES_MAX)
+    return blocked & pending

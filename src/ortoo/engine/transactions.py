@@ -6,7 +6,7 @@ from ortoo.model import limits
 from ortoo.model.batch import Outgoing, join, size_of
 from ortoo.model.commands import Abort, Begin, Commit, Publish, Stage, Transact
 from ortoo.model.errors import ExistsError, InvalidError, LeaseLostError, NotFoundError, TooManyError, UnavailableError
-from ortoo.model.names import ReceiptRef, TopicName, check_name
+from ortoo.model.names import MessageRef, ReceiptRef, TopicName, check_name
 from ortoo.model.publishers import Publishers, join_publishers
 from ortoo.model.records import (
     CommitAdvanced,
@@ -49,7 +49,8 @@ def _publish_together(draft: Draft, publishes: list[Publish]) -> list[Placed]:
     for name, indexes in by_topic.items():
         batches = [publishes[index].batch for index in indexes]
         publishers = _publishers([publishes[index] for index in indexes])
-        whole = place(draft, draft.topic_for_publishing(name), join(batches), publishers)
+        topic, known = draft.topic_for_publishing(name), _known([publishes[index] for index in indexes])
+        whole = place(draft, topic, join(batches), publishers, known=known)
         at = 0
         for index, batch in zip(indexes, batches, strict=True):
             upto = at + len(batch)
@@ -58,6 +59,16 @@ def _publish_together(draft: Draft, publishes: list[Publish]) -> list[Placed]:
             replies[index] = Placed(whole.topic, whole.partitions[at:upto], whole.offsets[at:upto], duplicates, topics)
             at = upto
     return [replies[index] for index in range(len(publishes))]
+
+
+def _known(publishes: list[Publish]) -> dict[int, MessageRef]:
+    """By their rows in the batch that they make together."""
+    known, at = {}, 0
+    for publish in publishes:
+        for row, ref in (publish.known or {}).items():
+            known[at + row] = ref
+        at += len(publish.batch)
+    return known
 
 
 def _publishers(publishes: list[Publish]) -> Publishers | None:

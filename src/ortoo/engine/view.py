@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ortoo.model import limits
+from ortoo.model.latency import Latency, Recent, Sum
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo, TopicInfo
 from ortoo.model.topic import DEFAULT_PRIORITY
@@ -39,7 +42,8 @@ def topic_info(topic: Topic, groups: list[GroupInfo]) -> TopicInfo:
     )
 
 
-def group_info(group: Group) -> GroupInfo:
+def group_info(group: Group, now: int | None = None) -> GroupInfo:
+    """With its latencies, if it is said when now is."""
     counts = {"ready": 0, "delayed": 0, "leased": 0, "blocked": 0}
     feeds = list(group.feeds.looks())
     for feed in feeds:
@@ -62,7 +66,33 @@ def group_info(group: Group) -> GroupInfo:
         paused=pause is not None,
         paused_until=None if pause is None or pause.until is None else pause.until / 1000,
         reason=None if pause is None else pause.reason,
+        delivery_latency=_latency(group.delivery_times, now),
+        ack_latency=_latency(group.ack_times, now),
     )
+
+
+def _latency(recent: Recent | None, now: int | None) -> Latency | None:
+    if recent is None or now is None:
+        return None
+    found = Sum(now)
+    found.add(recent)
+    return found.latency()
+
+
+class Latencies:
+    """Of several groups together: from publishing to the first delivery, and from there to the ack."""
+
+    __slots__ = ("_ack", "_delivery")
+
+    def __init__(self, now: int) -> None:
+        self._delivery, self._ack = Sum(now), Sum(now)
+
+    def add(self, group: Group) -> int:
+        """How much there was to add."""
+        return self._delivery.add(group.delivery_times) + self._ack.add(group.ack_times)
+
+    def found(self) -> tuple[Latency | None, Latency | None]:
+        return self._delivery.latency(), self._ack.latency()
 
 
 def delayed_in(feed: Feed) -> OffsetSet:
@@ -72,11 +102,15 @@ def delayed_in(feed: Feed) -> OffsetSet:
     return (delayed - feed.due_early) | feed.retrying
 
 
-def blocked_in(feed: Feed) -> OffsetSet:
-    """Behind an unsettled message of their key or partition. Fresh messages are not looked at: they count as ready."""
+def blocked_in(feed: Feed, keys: Iterable[int] | None = None) -> OffsetSet:
+    """Behind an unsettled message of their key, of one of these or of any, or of their partition. Fresh messages are not looked
+    at: they count as ready."""
     if feed.keys is not None:
-        waiting = feed.keys.waiting
-        return OffsetSet(offset for key in waiting if feed.keys.held(key) for offset in waiting[key])
+        waiting, found = feed.keys.waiting, array("Q")
+        for key in list(waiting) if keys is None else keys:
+            if key in waiting and feed.keys.held(key):
+                found.extend(waiting[key].next(0, len(waiting[key]), 1 << 63))
+        return OffsetSet(found)
     if feed.fifo and feed.is_held:
         return feed.ready.get(DEFAULT_PRIORITY, OffsetSet()).copy()
     return OffsetSet()
@@ -101,7 +135,7 @@ def oldest_pending(group: Group) -> int | None:
 
 
 class Load(NamedTuple):
-    """What a group has before it. `oldest`: when the oldest of it was published, about; None when there is nothing."""
+    """What a group has before it. `oldest`: when the oldest of what is due was published, about; None when there is nothing."""
 
     backlog: int
     leased: int
@@ -116,19 +150,38 @@ def group_load(group: Group) -> Load:
         if count := feed.backlog():
             backlog += count
             leased += len(feed.leased)
-            published = feed.partition.timeline.about(max(feed.floor, feed.partition.start))
-            oldest = published if oldest is None else min(oldest, published)
+            first = _first_due(feed)
+            if first is not None:
+                published = feed.partition.timeline.about(first)
+                oldest = published if oldest is None else min(oldest, published)
     return Load(backlog, leased, oldest)
+
+
+def _first_due(feed: Feed) -> int | None:
+    """Of what is not settled. What is to come later does not wait yet: None where that is all."""
+    partition = feed.partition
+    floor = max(feed.floor, partition.start)
+    if floor not in partition.delayed or floor in feed.due_early:
+        return floor
+    delayed = partition.delayed - feed.due_early
+    fresh = OffsetSet.span(max(feed.cursor, partition.start), partition.settled_end)
+    return min([some.first() for some in (feed.open - delayed, fresh - delayed) if some], default=None)
 
 
 def log_load(topic: Topic) -> Load:
     """The same for a topic without groups: everything that the log has."""
-    times = [log.timeline.about(log.start) for log in topic.partitions if log.start < log.settled_end]
+    firsts = [(log, (OffsetSet.span(log.start, log.settled_end) - log.delayed)) for log in topic.partitions]
+    times = [log.timeline.about(due.first()) for log, due in firsts if due]
     return Load(topic.messages(), 0, min(times, default=None))
 
 
-def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) -> OffsetSet:
-    """With `count` the lowest so many, found among a bounded number of fresh messages."""
+def offsets_in_state(
+    feed: Feed, state: MessageState, count: int | None = None, waiting: OffsetSet | None = None
+) -> OffsetSet:
+    """With `count` the lowest so many, found among a bounded number of fresh messages. `waiting`: those that are blocked, where
+    somebody has looked for them already, in turns."""
+    if state in ("blocked", "ready"):
+        waiting = blocked_in(feed) if waiting is None else waiting & feed.open
     scanned = None if count is None else limits.SCAN_MESSAGES_MAX
     partition = feed.partition
     match state:
@@ -137,12 +190,14 @@ def offsets_in_state(feed: Feed, state: MessageState, count: int | None = None) 
         case "delayed":
             found = delayed_in(feed)
         case "blocked":
-            found = blocked_in(feed)
+            assert waiting is not None
+            found = waiting
             found.update(_fresh(feed, scanned, is_blocked=True))
         case "dead":
             found = feed.dead.copy()
         case "ready":
-            found = feed.open - feed.leased - delayed_in(feed) - blocked_in(feed) - feed.unsorted
+            assert waiting is not None
+            found = feed.open - feed.leased - delayed_in(feed) - waiting - feed.unsorted
             found.update(_fresh(feed, scanned, is_blocked=False))
         case "done":
             past = OffsetSet.span(partition.start, feed.cursor) if feed.cursor > partition.start else OffsetSet()
@@ -156,8 +211,11 @@ def fresh_blocked(feed: Feed, scanned: int) -> OffsetSet:
     return _fresh(feed, scanned, is_blocked=True)
 
 
-def page_in_state(feed: Feed, state: MessageState, start: int, count: int) -> tuple[OffsetSet, int | None]:
-    """The lowest so many from `start` on, and where the next ones begin, or may begin; None when there are no more."""
+def page_in_state(
+    feed: Feed, state: MessageState, start: int, count: int, waiting: OffsetSet
+) -> tuple[OffsetSet, int | None]:
+    """The lowest so many from `start` on, and where the next ones begin, or may begin; None when there are no more. `waiting`:
+    those that are blocked, or were a few turns ago."""
     found, after = OffsetSet(), None
     if state in ("ready", "blocked"):
         fresh = _not_looked_at(feed)
@@ -166,7 +224,7 @@ def page_in_state(feed: Feed, state: MessageState, start: int, count: int) -> tu
             after = fresh[limits.SCAN_MESSAGES_MAX]
             fresh = fresh.within(start, after)
         found = _of_fresh(feed, fresh, None, is_blocked=state == "blocked")
-        waiting = blocked_in(feed)
+        waiting = waiting & (feed.open - feed.leased)
         if state == "blocked":
             found.update(waiting)
         else:

@@ -47,13 +47,13 @@ class Wheel:
         self.count += 1
 
     def add_all(self, when: int, items: Iterable[int]) -> None:
-        """Many items with one instant: the slot is looked up once."""
-        slot = self._slot(when)
-        before = len(slot)
-        for item in items:
-            slot.append(when)
-            slot.append(item)
-        self.count += (len(slot) - before) // 2
+        """Many items with one instant: they go into one slot, at once."""
+        added = array("q", items)
+        count = len(added)
+        flat = array("q", (when,)) * (2 * count)
+        flat[1::2] = added
+        self._slot(when).extend(flat)
+        self.count += count
 
     def add_pairs(self, pairs: Iterable[Pair]) -> None:
         """Many pairs: those that share a slot go there together, and the slots in use are few."""

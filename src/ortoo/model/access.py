@@ -23,6 +23,9 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 ANY = "*"  # every namespace, or every topic
 SYSTEM_NAMESPACE = "system"  # of what the server writes itself; `*` does not mean it to those who are no admins
 MQTT_NAMESPACE = "system.mqtt"  # the same, of what MQTT keeps: sessions, retained messages; it is not listed
+PIPELINES_NAMESPACE = "system.pipelines"  # the same, of what jobs report of their runs
+SHARD_NAMESPACE = "system.shard"  # the same, of what tells of which shard a store has the messages
+HIDDEN_NAMESPACES = (MQTT_NAMESPACE, PIPELINES_NAMESPACE, SHARD_NAMESPACE)
 DLQ_SUFFIX = ".dlq"
 CERTIFICATE_PREFIX = "cert:"  # of the names of those who show a certificate, and of nobody else
 
@@ -44,7 +47,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
         if scope not in self.scopes and "admin" not in self.scopes:
             return False
         if self.namespace == ANY:
-            return namespace not in (SYSTEM_NAMESPACE, MQTT_NAMESPACE) or "admin" in self.scopes
+            return namespace not in (SYSTEM_NAMESPACE, *HIDDEN_NAMESPACES) or "admin" in self.scopes
         return self.namespace == namespace
 
     @property

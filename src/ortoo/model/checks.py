@@ -83,7 +83,7 @@ def check_query(query: q.Query[Any]) -> None:
             pass
 
 
-def check_types(command: c.PlainCommand | c.KeyCommand) -> None:
+def check_types(command: c.PlainCommand | c.Aside) -> None:
     """Each field has the type that its record, if it has one, will have, or what is stored could not be read again."""
     try:
         msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))

@@ -13,6 +13,7 @@ from .access import Grant
 from .batch import Outgoing
 from .names import DEFAULT_GROUP, DEFAULT_NAMESPACE, GroupId, LeaseId, LeaseRef, MessageRef, TopicId, TopicName
 from .namespaces import NO_QUOTA, Quota
+from .pipelines import RunReport
 from .topic import TopicConfig
 
 Outcome = Literal["ack", "nack", "reject", "release"]
@@ -58,11 +59,17 @@ class ChangeTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """With `if_id`, only if that is its id, and not that of another that was made under the same name."""
+
     topic: TopicName
+    if_id: TopicId | None = None
 
 
 class PurgeTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The same condition."""
+
     topic: TopicName
+    if_id: TopicId | None = None
 
 
 class MarkArchived(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -94,11 +101,12 @@ class Seek(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
-    """`publisher` is set by the server, see broker/stamping.py: what a client writes there counts for nothing."""
+    """`publisher` and `known` are set by the server, see broker/stamping.py: what a client writes there counts for nothing."""
 
     topic: TopicName
     batch: Outgoing
     publisher: str | None = None
+    known: dict[int, MessageRef] | None = None  # rows that were published before, on another server or shard, and where
 
 
 class Lease(msgspec.Struct, frozen=True, tag=True, kw_only=True, gc=False):
@@ -277,6 +285,23 @@ class Reencrypt(msgspec.Struct, frozen=True, tag=True, gc=False):
     bytes_per_second: int = limits.REENCRYPT_BYTES_PER_SECOND
 
 
+class ReportRun(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """How a job of the pipeline does. To say it twice is to say it once."""
+
+    namespace: str
+    job: str
+    report: RunReport
+    reporter: str | None = None  # as the server knows them: what a client says here counts for nothing
+
+
+class ForgetPipeline(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What a job has reported; of all who reported one of that name when `reporter` is None."""
+
+    namespace: str
+    job: str
+    reporter: str | None = None
+
+
 PlainCommand = (
     CreateTopic
     | ChangeTopic
@@ -327,7 +352,9 @@ class Once(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 Command = PlainCommand | Once
 KeyCommand = RotateKey | Reencrypt  # for the store alone: the engine decides nothing, and no record tells of it
-AnyCommand = Command | KeyCommand
+PipelineCommand = ReportRun | ForgetPipeline  # for what the broker keeps of jobs: the engine sees messages alone
+Aside = KeyCommand | PipelineCommand  # never numbered: to do these twice is to do them once
+AnyCommand = Command | Aside
 
 
 def unwrap(command: Command) -> PlainCommand:

@@ -105,6 +105,7 @@ class NotOwnerError(UnavailableError):
 
 class StoreFailedError(UnavailableError):
     code = "store_failed"
+    is_certain = False  # that nothing was written; else nobody knows what was
 
 
 class OutcomeUnknownError(OrtooError):

@@ -26,9 +26,8 @@ from .errors import InvalidError
 
 FILTER_CHARS_MAX = 1_000
 FILTER_TERMS_MAX = 20
-FILTERED_BYTES_MAX = (
-    1024 * 1024
-)  # of one value: of a longer one the beginning is searched, and its fields are not looked at
+FILTERED_BYTES_MAX = 1024 * 1024  # of one value: of a longer one the beginning is searched
+PARSED_BYTES_MAX = 128 * 1024  # of one value: the fields of a longer one are not looked at, for others wait meanwhile
 
 Operator = Literal["<", ">", "<=", ">=", "=", "!="]
 Literals = str | int | float | bool | None
@@ -188,7 +187,7 @@ def _matches_texts(terms: list[TextTerm], value: bytes) -> bool:
 def _matches_fields(terms: list[FieldTerm], value: bytes) -> bool:
     if not terms:
         return True
-    if len(value) > FILTERED_BYTES_MAX:
+    if len(value) > PARSED_BYTES_MAX:
         return False
     try:
         root = msgspec.json.decode(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import msgspec
 
@@ -41,3 +42,9 @@ class Histogram(msgspec.Struct):
             if count and seen >= wanted:
                 return bound
         return 0.0
+
+
+def sum_histograms(found: Sequence[Histogram]) -> Histogram:
+    """Of the same bounds."""
+    counts = [sum(column) for column in zip(*(one.counts for one in found), strict=True)]
+    return Histogram(found[0].bounds, counts, sum(one.total for one in found))

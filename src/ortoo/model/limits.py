@@ -83,18 +83,27 @@ OVERVIEW_NEEDS_MAX = 50
 MATCH_CHARS_MAX = 255  # of a text that names of topics are compared with
 ACTIVITY_EVENTS_MAX = 1_000
 WATCHES_MAX = 200  # overviews that are watched through one server
-WATCHES_PER_REALM_MAX = 20  # of them, by tokens for the same namespaces
+WATCHES_PER_REALM_MAX = 20  # of them, of one principal, or of tokens for one namespace
 TAILS_MAX = 100  # topics that are tailed through one server
 TAILS_PER_REALM_MAX = 20
 TAIL_RATE = 100  # messages a second that are shown, unless more are asked for
 TAIL_RATE_MAX = 1_000
+PIPELINES_MAX = (
+    1_000  # jobs that report their runs, of all namespaces; whoever has the most gives up those silent for longest
+)
+PIPELINES_PER_NAMESPACE_MAX = 100  # of them; each takes up to 30 kB
+PIPELINE_REPORTS_PER_MINUTE = 6_000  # of one namespace
+PIPELINE_RUNS_MAX = 10  # of one job that are told of, besides the newest
+PIPELINE_KEPT_MS = 30 * 86_400_000  # a job that was silent for longer is forgotten
+RUN_ERROR_CHARS_MAX = 2_000  # of why a run failed
+PAST_ERROR_CHARS_MAX = 200  # the same, of runs before the newest
+RUN_WORDS_CHARS_MAX = 500  # of what it reads, or writes
 KEYS_READ_MAX = 200_000  # messages that are read to list their keys; the newest
 KEYS_READ_BYTES_MAX = 64 * 1024 * 1024  # of these
 KEYS_BYTES_MAX = 4 * 1024 * 1024  # of the keys in one list
 LISTED_MAX = 1_000  # leases, or locks, in one answer
 STRIP_WIDTH_MAX = 2_000  # buckets of one partition
 STRIP_BUCKETS_MAX = 50_000  # of all partitions in one answer; where there are many partitions, each has fewer
-STRIP_LINES_MAX = 50_000  # messages behind held keys that are told from ready ones, of one partition
 DELAYED_BUCKETS_MAX = 10_000
 TIMES_LOOKED_UP_MAX = (
     200_000  # due and expiry times that are gone through for a list of messages; of more, none is told

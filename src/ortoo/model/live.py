@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from .latency import Latency
+
 Sort = Literal["in", "out", "backlog", "oldest", "dead", "name"]
 NeedKind = Literal[
     "lag_growing",
@@ -16,6 +18,7 @@ NeedKind = Literal[
     "disk",
     "stalled_consumer",
     "archive",
+    "pipeline",
     "paused",
     "problem",
 ]
@@ -41,6 +44,8 @@ class Totals(msgspec.Struct, frozen=True, rename={"incoming": "in"}):
     oldest_seconds: int = 0  # that the oldest message that is not settled has waited; 0 for none
     topics: int = 0
     connections: int = 0
+    delivery_latency: Latency | None = None  # from publishing to the first delivery; None when there was none of late
+    ack_latency: Latency | None = None  # from delivery to the ack
 
 
 class TopicRow(msgspec.Struct, frozen=True, rename={"incoming": "in"}):
@@ -60,6 +65,9 @@ class TopicRow(msgspec.Struct, frozen=True, rename={"incoming": "in"}):
     oldest_seconds: int
     groups: int
     trend: list[int]  # its depth in the last 30 seconds, the oldest first
+    delivery_latency: Latency | None = None  # of all its groups together
+    ack_latency: Latency | None = None
+    is_dlq: bool = False  # it has the dead letters of other topics
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -86,6 +94,15 @@ class SamplerCost(msgspec.Struct, frozen=True):
     overview_seconds: float = 0.0  # of the last overview, which all viewers share
 
 
+class ServerMemory(msgspec.Struct, frozen=True):
+    """What the server's process holds, in bytes."""
+
+    resident_bytes: int  # of the machine's memory, of all kinds
+    requests_bytes: int = 0  # of them, requests that are being served
+    requests_bytes_max: int = 0  # beyond that, clients wait for room; 0 for no bound
+    parked_bytes: int = 0  # publishes that wait for room in a full topic
+
+
 class Overview(msgspec.Struct, frozen=True):
     timestamp: float  # the end of the newest sample
     totals: Totals
@@ -93,6 +110,7 @@ class Overview(msgspec.Struct, frozen=True):
     matching: int  # how many there are of them, on all pages
     needs: list[Need]  # the most severe first
     sampler: SamplerCost
+    memory: ServerMemory | None = None  # for those who may see everything
 
 
 class ActivityEvent(msgspec.Struct, frozen=True):

@@ -87,6 +87,15 @@ class MqttFigures(msgspec.Struct):
     dropped: int = 0  # that a client did not get: too many waited for it, or too large
 
 
+class RedisFigures(msgspec.Struct):
+    """Of a Redis that servers share quotas and dedup ids through."""
+
+    is_up: bool
+    calls: int
+    failures: int  # how often it went away
+    fallbacks: dict[str, int]  # what was done without it, by what it is for: quota, dedup
+
+
 class BrokerFigures(msgspec.Struct):
     is_ready: bool  # takes commands, and its store has room
     topics: int
@@ -109,12 +118,24 @@ class BrokerFigures(msgspec.Struct):
     overview_seconds: float = 0.0  # of the processor, for the last overview
 
 
+class ShardHealth(msgspec.Struct, frozen=True):
+    """Of a store in a database, which may be away."""
+
+    is_healthy: bool = True  # commits go to the database
+    reason: str | None = None  # why they do not
+    since: float | None = None  # when that began, in seconds since 1970
+    spilled_commits: int = 0  # that wait for the database
+    spilled_bytes: int = 0
+    drained: int = 0  # commits that were moved to the database, since the queue was opened
+
+
 class StoreFigures(msgspec.Struct):
     sync_seconds: Histogram  # of the write-ahead log
     checkpoint_seconds: Histogram
-    wal_bytes: int  # of all files of the write-ahead log
-    segment_bytes: int
-    free_bytes: int  # of the disk
+    wal_bytes: int = 0  # of all files of the write-ahead log
+    segment_bytes: int = 0
+    free_bytes: int | None = None  # of the disk; None where the data is in a database
+    shards: dict[str, ShardHealth] = {}  # in databases, by number
 
 
 class MetricFigures(msgspec.Struct):
@@ -125,3 +146,4 @@ class MetricFigures(msgspec.Struct):
     store: StoreFigures | None  # the same; and where there is nothing to measure: in memory
     namespaces: list[NamespaceFigures] = []
     mqtt: MqttFigures | None = None  # where that is served
+    redis: RedisFigures | None = None  # where there is one

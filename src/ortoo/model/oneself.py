@@ -11,6 +11,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     version: str
     started: float  # when the queue was opened, in seconds since 1970
     store: str  # "disk" or "memory"
+    tcp_port: int | None = None  # where Python programs connect; None where nothing listens
 
 
 class Me(msgspec.Struct, frozen=True):

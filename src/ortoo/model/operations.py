@@ -29,6 +29,7 @@ from .metrics import MetricFigures
 from .names import GroupId, MessageRef, TopicId
 from .offsets import to_plain
 from .oneself import Me
+from .pipelines import PipelinesFound
 from .replies import (
     HistoryPage,
     IdState,
@@ -44,6 +45,7 @@ from .replies import (
     Trace,
 )
 from .series import Series
+from .shards import ShardInfo
 from .shown_settings import ShownSettings
 
 Family = Literal["publish", "lease", "settle", "transact", "admin", "read"]
@@ -119,12 +121,16 @@ OPERATIONS: dict[type, Operation] = {
     c.Reencrypt: Operation("admin", "admin", None, (ConfigError, NotFoundError), about="server"),
     c.SetNamespace: Operation("admin", "admin", None, (TooManyError,), about="server"),
     c.DeleteNamespace: Operation("admin", "admin", None, (NotFoundError, ExistsError), about="server"),
+    c.ReportRun: Operation("admin", "write", None, (RateLimitedError, FullError), about="namespace"),
+    c.ForgetPipeline: Operation("admin", "admin", None, _UNKNOWN, about="namespace"),
+    q.ListPipelines: Operation("read", "read", PipelinesFound, about="anything"),
     q.ListNamespaces: Operation("read", "read", list[NamespaceInfo], about="anything"),
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMe: Operation("read", "read", Me, about="oneself"),
     q.GetSettings: Operation("read", "admin", ShownSettings, (ConfigError,), about="server"),
+    q.ListShards: Operation("read", "admin", list[ShardInfo], about="server"),
     q.GetMetrics: Operation("read", "read", MetricFigures, about="anything"),
     q.GetSeries: Operation("read", "read", Series, (NotFoundError, ConfigError), about="anything"),
     q.GetOverview: Operation("read", "read", Overview, (ConfigError,), about="anything"),

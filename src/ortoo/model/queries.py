@@ -16,8 +16,10 @@ from .live import Activity, Overview, Sort
 from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .oneself import Me
+from .pipelines import PipelinesFound
 from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
 from .series import Resolution, Series
+from .shards import ShardInfo
 from .shown_settings import ShownSettings
 
 A = TypeVar("A")
@@ -53,6 +55,10 @@ class GetSettings(Query[ShownSettings], frozen=True, tag=True):
     """Those that the server runs with."""
 
 
+class ListShards(Query[list[ShardInfo]], frozen=True, tag=True):
+    """The stores that the queue's topics lie in: one, mostly."""
+
+
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
     """Answered also while the queue takes nothing."""
 
@@ -82,6 +88,14 @@ class GetActivity(Query[Activity], frozen=True, tag=True):
 
     namespace: str | None = None
     limit: int = 50
+
+
+class ListPipelines(Query[PipelinesFound], frozen=True, tag=True):
+    """The jobs that report their runs."""
+
+    namespace: str | None = None  # of all when None
+    limit: int = 200
+    offset: int = 0
 
 
 class GetKeys(Query[KeysInfo], frozen=True, tag=True):
@@ -237,9 +251,11 @@ AnyQuery = (
     | GetStats
     | GetSettings
     | GetMetrics
+    | ListShards
     | GetSeries
     | GetOverview
     | GetActivity
+    | ListPipelines
     | GetKeys
     | Scan
     | GetOffsets

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from .batch import own_headers
+from .latency import Latency
 from .message import Delivery, LateAcks, Received, Settler
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .namespaces import Quota
@@ -244,6 +245,8 @@ class GroupInfo(msgspec.Struct, frozen=True):
     paused: bool = False  # nothing is delivered to its consumers
     paused_until: float | None = None  # when that ends by itself, in seconds since 1970
     reason: str | None = None  # why it is paused, as whoever did it has said
+    delivery_latency: Latency | None = None  # from publishing to the first delivery; None when there was none of late
+    ack_latency: Latency | None = None  # from delivery to the ack
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from .names import DEFAULT_NAMESPACE
 
 LOOPBACK = "127.0.0.1"
 MEMORY = "memory"  # as `data`: nothing is kept on disk
+NO_SPILL = "none"  # as `spill`
 
 Text = Annotated[str, Meta(min_length=1)]
 Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
@@ -312,6 +313,38 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: Annotated[
         Text, Meta(description="The data directory, created if it does not exist. `memory` keeps nothing on disk.")
     ] = "./data"
+    store: Annotated[
+        list[Text],
+        Meta(
+            description=(
+                "Where the messages are kept, in place of the data directory: `postgres://USER@HOST/DATABASE`, or a directory. "
+                "Several are shards: each topic lies in one of them. Passwords belong in `PGPASSWORD` or `~/.pgpass`."
+            ),
+            extra={"secret": True},
+        ),
+    ] = []
+    redis: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9+]*://.")] | None,
+        Meta(
+            description=(
+                "A Redis through which servers share quotas and the dedup ids of namespaces: `redis://HOST:PORT`, `rediss://…` "
+                "with TLS, or `redis+sentinel://HOST:PORT,HOST:PORT/SERVICE`."
+            ),
+            extra={"secret": True},
+        ),
+    ] = None
+    spill: Annotated[
+        Text | None,
+        Meta(
+            description=(
+                "The folder for commits that the database of `store` does not take while it is away. When not set: `spill` in "
+                "the data directory. `none`: nothing is taken while the database is away."
+            )
+        ),
+    ] = None
+    spill_bytes: Annotated[
+        int, Meta(ge=1 << 20, description="What the spill of a shard may take at most. Then publishing is refused.")
+    ] = 1 << 30
     lake: Annotated[
         Text | None,
         Meta(

@@ -24,6 +24,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     room_bytes: int | None = None  # how much more may be published; None: nobody knows, or cares
     can_encrypt: bool = True  # whether there is a key for encrypted topics
     problems: tuple[str, ...] = ()  # what an operator should know: quarantined partitions, failed checkpoints
+    can_copy: bool = True  # whether what is dead-lettered can be read: not while the database is away that has it
 
 
 class StoredHistory(msgspec.Struct, frozen=True):

@@ -60,7 +60,16 @@ class ManualClock:
         self._now_ms += round(seconds * 1000)
 
 
+waited_for: list[
+    Callable[[], bool]
+] = []  # tell whether something outside of the event loop is under way, and will come back
+
+
 async def settle(turns: int = 20) -> None:
-    """Lets everything that is ready to run do so."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
+    """Lets everything that is ready to run do so, and everything that is on its way come back."""
+    while True:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not any(is_busy() for is_busy in waited_for):
+            return
+        await asyncio.sleep(0.0005)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -39,7 +40,7 @@ from .history import Delivered, Drained, Event, Finished, Outcome, Sent, Verdict
 from .scratch import scratch
 from .simulated_disk import SimulatedCrash
 from .states import States
-from .worlds import DiskWorld, FaultyWorld, On, World
+from .worlds import On, World, world_on
 
 FRAIL, SCRATCH, SECRET = "frail", "scratch", "secret"  # damaged; purged, deleted and trimmed; encrypted
 STATE = "state"  # keeps the latest message of each key
@@ -57,6 +58,7 @@ class Simulation:
         crash: tuple[int, str] | None = None,
         ordering: str | None = None,
         on: On = "store",
+        make_world: Callable[[Random, ManualClock], World] | None = None,  # as durable as a disk
     ) -> None:
         self.seed = seed
         self.steps = steps
@@ -64,10 +66,8 @@ class Simulation:
         self.states = States(Random(seed + 1))  # noqa: S311
         self.ordering = ordering or self.random.choice(["none", "key", "key", "partition", "strict"])
         self.clock = ManualClock()
-        self.is_on_disk = on == "disk"
-        self.world: World = (
-            DiskWorld(self.random, crash, self.clock) if on == "disk" else FaultyWorld(self.random, crash)
-        )
+        self.is_on_disk = on == "disk" or make_world is not None
+        self.world = (make_world or partial(world_on, on, crash))(self.random, self.clock)
         self.topics = [TOPIC]  # those that messages are sent to now
         self.history: list[Event] = []
         self.number = 0

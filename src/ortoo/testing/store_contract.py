@@ -90,6 +90,7 @@ class StoreContract:
                 continue
             raise AssertionError(f"with durability {durability!r} it waits for something")
         assert list((await store.read(T1, 0, [0, 1, 2])).offsets) == [0, 1, 2]
+        await store.close()
 
     async def test_reads_back_what_was_appended(self) -> None:
         store = await self._opened()
@@ -183,13 +184,14 @@ class StoreContract:
 
     async def test_finds_scattered_offsets_over_many_batches(self) -> None:
         store = await self._opened()
-        values = [str(number).encode() for number in range(30_000)]
-        for base in range(0, 30_000, 1000):
+        values = [str(number).encode() for number in range(80_000)]
+        for base in range(0, 80_000, 1000):
             await store.append([published(base, values[base : base + 1000])])
-        wanted = [0, 1, 999, 1000, 8191, 8192, 12_345, 29_999]
-        columns = await store.read(T1, 0, wanted)
-        assert list(columns.offsets) == wanted
-        assert columns.values == [values[offset] for offset in wanted]
+        far_apart = [*range(1_001), 40_000, 79_999]  # which begin close together
+        for wanted in ([0, 1, 999, 1000, 8191, 8192, 12_345, 29_999], far_apart):
+            columns = await store.read(T1, 0, wanted)
+            assert list(columns.offsets) == wanted
+            assert columns.values == [values[offset] for offset in wanted]
         await store.close()
 
     async def test_scans_in_order_from_the_middle(self) -> None:
@@ -305,8 +307,8 @@ class StoreContract:
         store = await self._opened()
         await store.append([r.TransactionBegan(1, "default", "t", 9999), r.TransactionBegan(1, "default", "u", 9999)])
         values = [b"%d" % number * 100 for number in range(10)]
-        for value in values[:4]:
-            await store.append([staged("t", value), staged("u", b"other"), published(0, [value])])
+        for offset, value in enumerate(values[:4]):
+            await store.append([staged("t", value), staged("u", b"other"), published(offset, [value])])
         await store.append([staged("t", value) for value in values[4:]])
         wanted = [staged("t", value) for value in values]
         for start in (0, 3, 4, 7, 9):

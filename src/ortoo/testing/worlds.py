@@ -179,3 +179,7 @@ class DiskWorld:
 
     def complaints(self) -> list[str]:
         return self._store.complaints() if self._store is not None else []
+
+
+def world_on(on: On, crash: Crash, random: Random, clock: Clock) -> World:
+    return DiskWorld(random, crash, clock) if on == "disk" else FaultyWorld(random, crash)

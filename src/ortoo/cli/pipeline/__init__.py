@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, archive, run
+from . import analyze, archive, run, runs
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,5 +13,6 @@ app = typer.Typer(
 app.command(epilog=archive.EXAMPLES)(archive.archive)
 app.command(epilog=archive.COMPACT_EXAMPLES)(archive.compact)
 app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
-app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
 app.command(epilog=run.EXAMPLES)(run.run)
+app.command("list", epilog=runs.EXAMPLES)(runs.list_jobs)
+app.command(epilog=runs.FORGET_EXAMPLES)(runs.forget)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from ortoo.cli import parse, show
+from ortoo.cli.connection import Target, on_target
 from ortoo.cli.help import Json, examples
 from ortoo.model.analytics import ErrorFigures, Figures, Report
 
 from .options import Conf, Master, spark_session
+
+if TYPE_CHECKING:
+    from ortoo.pipeline.connection import Address
 
 EXAMPLES = examples(
     "ortoo pipeline analyze --lake ./lake",
@@ -22,7 +26,9 @@ EXAMPLES = examples(
 _ERRORS = 10  # the worst, in the terminal
 
 
+@on_target
 def analyze(
+    target: Target,
     lake: Annotated[Path, typer.Option("--lake", metavar="LAKE", help="the lake", show_default=False)],
     since: Annotated[
         float | None,
@@ -49,7 +55,7 @@ def analyze(
 
     Also depth, attempts, the errors and keys that fail most, and the shares of consumers and producers. Results are written to
     LAKE/analytics as Parquet, and as JSON, which a server with the setting `lake` serves at /v1/analytics/history. Running the
-    command again replaces them.
+    command again replaces them. A server that --url or ORTOO_URL names is told how the run does.
     """
     from ortoo.pipeline.spark.needed import check_packages
 
@@ -62,12 +68,13 @@ def analyze(
     from ortoo.pipeline.analytics.tables import check_lake
     from ortoo.pipeline.spark.reason import to_reason
 
+    report_to = _address(target)
     check_lake(lake, topic)  # better to learn now than when Spark has started
     if plot is not None:
         check_target(plot)
     try:
         with spark_session("analyze", master, conf) as spark, show.working("counting"):
-            report = run(spark, lake, since=since, until=until, topics=topic)
+            report = run(spark, lake, since=since, until=until, topics=topic, report_to=report_to)
     except PySparkException as error:
         show.err.print(f"[red]error[/red]: {escape(to_reason(error))}")
         raise typer.Exit(1) from None
@@ -78,6 +85,17 @@ def analyze(
     print_report(report)
     for file in files:
         show.done(f"charts in {escape(str(file))}")
+
+
+def _address(target: Target) -> Address | None:
+    """Only of a server that somebody named: a lake needs none."""
+    from ortoo.pipeline.connection import Address
+
+    if target.data is not None:
+        raise typer.BadParameter(
+            "a lake is analysed, not a data directory; `ortoo pipeline archive --data` makes a lake"
+        )
+    return Address(target.url, target.token, tls=target.tls) if target.is_named else None
 
 
 def print_report(report: Report) -> None:
@@ -109,7 +127,7 @@ def _row(figures: Figures) -> tuple[show.Cell, ...]:
         None if is_topic and not figures.retried else show.figure(f"{figures.retried:,}{retried}"),
         None if is_topic and not figures.dead_lettered else show.figure(f"{figures.dead_lettered:,}{dead}"),
         figures.depth,
-        None if figures.lag_seconds is None else show.figure(latency_text(figures.lag_seconds * 1000)),
+        None if figures.lag_seconds is None else show.figure(show.latency_text(figures.lag_seconds * 1000)),
         _latencies(figures.delivery_p50_ms, figures.delivery_p95_ms, figures.delivery_p99_ms),
         _latencies(figures.ack_p50_ms, figures.ack_p95_ms, figures.ack_p99_ms),
     )
@@ -120,15 +138,5 @@ def _error_row(row: ErrorFigures) -> tuple[show.Cell, ...]:
 
 
 def _latencies(*percentiles: float | None) -> show.Cell:
-    known = [latency_text(value) for value in percentiles if value is not None]
+    known = [show.latency_text(value) for value in percentiles if value is not None]
     return show.figure(" / ".join(known)) if known else None
-
-
-def latency_text(milliseconds: float) -> str:
-    """As short as it can be understood."""
-    if milliseconds < 1000:
-        return f"{milliseconds:.3g} ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.3g} s"
-    seconds = round(milliseconds / 1000)
-    return show.seconds_text(seconds if seconds < 3600 else seconds // 60 * 60)

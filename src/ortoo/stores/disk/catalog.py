@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ortoo.model import records as r
-from ortoo.model.names import TopicId, TopicName
-from ortoo.model.topic import TopicConfig
+from ortoo.model.names import TopicId
+from ortoo.stores.known_topics import KnownTopics
 
 from .crypto import KeyRing, Secret
 from .files import Disk
@@ -17,20 +17,18 @@ from .open_files import FilePool
 from .quarantine import Quarantine
 from .staged import StagedIndex
 
-_NOT_SECRET = (r.TopicCreated, r.TopicChanged, r.TopicDeleted)
 Place = tuple[TopicId, int]
 
 
-class Catalog:
+class Catalog(KnownTopics):
     def __init__(self, disk: Disk, files: FilePool | None = None, commits: CommitReader | None = None) -> None:
         """`commits`: reads what lies in the write-ahead log, where there is one."""
+        super().__init__()
         self._disk = disk
         self._commits = commits
         self._shared = Shared(disk, files, commits)
         self.logs: dict[Place, DiskLog] = {}
         self.histories: dict[Place, DiskHistory] = {}
-        self.configs: dict[TopicId, TopicConfig] = {}
-        self.names: dict[TopicId, TopicName] = {}
         self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them
         self.staged = StagedIndex()
         self.doomed: list[str] = []  # folders of deleted topics, to go with the next checkpoint
@@ -38,24 +36,6 @@ class Catalog:
         self.quarantine = Quarantine()
         self.secrets: dict[TopicId, Secret] = {}  # as the checkpoint has them
         self.unreadable: dict[Place, LogEntry] = {}  # logs that could not be loaded: their files stay as they are
-
-    def secret_topic(self, record: r.Record) -> int:
-        if isinstance(record, _NOT_SECRET):
-            return 0
-        if isinstance(record, r.Staged):
-            topic = next((topic for topic, name in self.names.items() if name == record.publish.topic), TopicId(0))
-        else:
-            topic = getattr(record, "topic", TopicId(0))
-        config = self.configs.get(topic)
-        return topic if config is not None and config.encrypted else 0
-
-    def learn(self, record: r.Record) -> None:
-        """What the store itself must know of topics and transactions."""
-        if isinstance(record, r.TopicCreated):
-            self.configs[record.topic] = record.config
-            self.names[record.topic] = TopicName(record.namespace, record.name)
-        elif isinstance(record, r.TopicChanged):
-            self.configs[record.topic] = record.config
 
     def absorb(self, record: r.Record, number: int, position: int = 0) -> None:
         """What a durable record means to the store. `position`: of its commit, in a file of the write-ahead log."""
@@ -118,13 +98,9 @@ class Catalog:
         self.secrets = kept | new
         return list(self.secrets.values())
 
-    def dedup_window_ms(self, topic: TopicId) -> int:
-        return round(self.configs.get(topic, TopicConfig()).dedup_window * 1000)
-
     def ring_of(self, topic: TopicId, ring: KeyRing) -> KeyRing | None:
         """The ring, when the topic is encrypted."""
-        config = self.configs.get(topic)
-        return ring if config is not None and config.encrypted else None
+        return ring if self.is_secret(topic) else None
 
     def log(self, topic: TopicId, partition: int) -> DiskLog:
         """Made if there is none. For those who write: who reads looks in `logs`, for the topic may be deleted by then."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ortoo.model.errors import ConfigError, ExistsError
-from ortoo.model.keys import KeyInfo, KeysInfo, RotatedKey
+from ortoo.model.errors import ConfigError
+from ortoo.model.keys import KeysInfo
 from ortoo.model.names import TopicId
 
 from .catalog import Catalog
 from .crypto import KeyRing
 from .files import Disk
-from .key_file import add_key
 from .key_use import count_uses
 from .reencryption import Reencryptor, Run
+from .ring_keys import RingKeys
 from .wal import Wal
 
 
-class DiskKeys:
+class DiskKeys(RingKeys):
     """`run` does work in the thread that also removes files, so that none vanishes that is being read."""
 
     def __init__(self, disk: Disk, ring: KeyRing, run: Run, reserve_bytes: int) -> None:
-        self._disk, self._ring, self._run = disk, ring, run
+        super().__init__(ring, run)
+        self._disk = disk
         self._reserve_bytes = reserve_bytes
         self._reencryptor: Reencryptor | None = None
-        self._rotated: RotatedKey | None = None  # the last one
 
     def attach(self, catalog: Catalog, wal: Wal, lock: asyncio.Lock, is_settled: Callable[[], bool]) -> None:
         """What there is since the store was opened, or recovered."""
@@ -33,28 +33,7 @@ class DiskKeys:
 
     async def info(self, with_uses: bool) -> KeysInfo:
         uses = await self._run(count_uses, self._disk, self._catalog, self._wal.files) if with_uses else None
-        known, current = self._ring.names, self._ring.current
-        needed = dict.fromkeys([*known, *(use.key for use in uses or ())])
-        return KeysInfo(
-            self._ring.kind,
-            self._ring.advice,
-            [KeyInfo(name, name in known, name == current) for name in needed],
-            uses,
-            None if self._reencryptor is None else self._reencryptor.info(),
-        )
-
-    async def rotate(self, name: str) -> RotatedKey:
-        if self._rotated is not None and self._rotated.current == name:
-            return self._rotated  # asked for again, for the answer was lost
-        ring, previous = self._ring, self._ring.current
-        is_made = ring.kind == "file" and name != previous
-        if is_made:
-            if ring.is_taken(name):
-                raise ExistsError(f"there is, or was, an encryption key called {name!r}; give the new one another name")
-            await self._run(add_key, ring.file, name)
-        await self._run(ring.refresh)
-        self._rotated = RotatedKey(ring.current, previous, is_made, ring.advice)
-        return self._rotated
+        return self._told(uses, None if self._reencryptor is None else self._reencryptor.info())
 
     def reencrypt(
         self, topics: Sequence[TopicId] | None, bytes_per_second: int | None, wake: Callable[[], None]

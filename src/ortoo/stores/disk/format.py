@@ -17,7 +17,7 @@ _FORMAT = re.compile(
 _VERSION = re.compile(rb"ortoo data directory, format ([0-9]{1,9})\n")
 NEWEST = 6
 NAME = "FORMAT"
-UNFINISHED = f"{NAME}.partial"  # its name while a backup, or a restore, is on its way
+UNFINISHED = f"{NAME}.partial"  # its name while a backup, a restore or a migration is on its way
 _WAL = "wal"
 _AUTH = "auth"  # keys of tokens: not the store's, and there before it when a token was made first
 _FIRST = f"{_WAL}/{1:020d}.wal"
@@ -45,7 +45,8 @@ def refuse_unknown(disk: Disk) -> None:
     present = disk.list("")
     if UNFINISHED in present and NAME not in present:
         raise UnavailableError(
-            f"{disk} is half a copy, by a backup or a restore that was never finished; remove it, and copy again"
+            f"{disk} is half a copy, by a backup, a restore or a migration that was never finished; remove it, and copy again "
+            "(ortoo migrate begins anew by itself)"
         )
     found = read_file(disk, NAME).data if NAME in present else b""
     version = _VERSION.match(found)

@@ -84,7 +84,7 @@ class DiskStore:
         self._on_sync_failure = on_sync_failure
         self._writer = WalWriter(in_threads, now)
         self._reader = Reader(self.ring, self._report)
-        self._flusher = ThreadPoolExecutor(1, "ortoo-checkpoint") if in_threads else None
+        self._flusher = _new_flusher() if in_threads else None
         self._files_max = files_max
         self._now = now
         self._keys = DiskKeys(disk, self.ring, self._beside, reserve_bytes)
@@ -377,5 +377,10 @@ class DiskStore:
         self._catalog.close_files()
         if self._flusher is not None:
             self._flusher.shutdown()
+            self._flusher = _new_flusher()  # it may be opened again
         if self._lock is not None:
             self._lock.release()
+
+
+def _new_flusher() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "ortoo-checkpoint")

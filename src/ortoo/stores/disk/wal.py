@@ -389,6 +389,7 @@ class Wal:
         return (self.files[which] if which < len(self.files) else self.next_number) - 1
 
     def close(self) -> None:
+        self._pool.close_under(FOLDER)
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -173,3 +173,4 @@ class WalWriter:
         self.wal.close()
         if self._thread is not None:
             self._thread.shutdown()
+            self._thread = ThreadPoolExecutor(1, "ortoo-wal")  # it may be opened again

@@ -1,0 +1,218 @@
+"""A queue moved to another store, whatever both are: its state, its messages, its history, what is staged.
+
+The source's records are folded as a broker folds them, which gives its state; the messages and the history are read piece by
+piece, and written in the target; the state comes last, as a checkpoint. Nobody decides anything anew: numbers, offsets, instants,
+leases and attempts are what they were, so a receipt is as good as after a restart.
+
+Of messages that are deleted, what they said is left behind; their places, and the dedup ids that may still count, are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ortoo.engine import Engine
+from ortoo.engine.partition import Partition
+from ortoo.engine.shares import Shares
+from ortoo.engine.snapshot import Snapshot
+from ortoo.engine.state import State
+from ortoo.engine.topic import Topic
+from ortoo.engine.transaction import Name, Transaction, namespace_of
+from ortoo.model import records as r
+from ortoo.model.errors import ConfigError, UnavailableError
+from ortoo.ports import Source, Target
+from ortoo.stores.addresses import is_postgres
+from ortoo.stores.disk import open_ring
+from ortoo.stores.disk.moving import DirectoryTarget, directory_source
+
+from .compared import compare
+from .republished import Republished, how_many
+from .retold import began, commits_began
+from .stores import refuse_unknown_store, shown_store
+
+HISTORY_TOGETHER = 2_000
+STAGED_BYTES = 8 << 20
+_NAMED_MAX = 5
+_QUARANTINED = " is quarantined: "
+Keys = str | dict[str, bytes] | None
+Progress = Callable[[str], None]
+
+
+class Moved(msgspec.Struct):
+    """What is in the target."""
+
+    topics: int = 0
+    groups: int = 0
+    messages: int = 0
+    leases: int = 0
+    history: int = 0  # records
+    transactions: int = 0  # open ones
+    verified: bool = False
+    differences: list[str] = []
+    problems: list[str] = []  # of the source
+
+
+def open_source(where: str, keys: Keys = None) -> Source:
+    ring = open_ring(keys)
+    if not is_postgres(where):
+        refuse_unknown_store(where)
+        return directory_source(Path(where), ring)
+    from ortoo.stores.postgres import PostgresSource, parse_address
+
+    return PostgresSource(parse_address(where), ring)
+
+
+def open_target(where: str, keys: Keys = None) -> Target:
+    ring = open_ring(keys)
+    if not is_postgres(where):
+        refuse_unknown_store(where)
+        return DirectoryTarget(Path(where), ring)
+    from ortoo.stores.postgres import PostgresTarget, parse_address
+
+    return PostgresTarget(parse_address(where), ring)
+
+
+async def migrate(
+    source: str,
+    target: str,
+    keys: Keys = None,
+    target_keys: Keys = None,
+    *,
+    verify: bool = True,
+    progress: Progress = lambda _: None,
+) -> Moved:
+    """`target_keys`: where they are not the same."""
+    if shown_store(source) == shown_store(target):
+        raise ConfigError(f"{shown_store(source)} is both where to move from and where to; name another target")
+    old = open_source(source, keys)
+    try:
+        new = open_target(target, keys if target_keys is None else target_keys)
+        try:
+            return await Migration(old, new, progress).run(verify)
+        finally:
+            await new.close()
+    finally:
+        await old.close()
+
+
+async def fold(source: Source, progress: Progress = lambda _: None) -> Engine:
+    """The state of what it holds. UnavailableError where some of it cannot be vouched for."""
+    engine = Engine()
+    async for records in source.records():
+        for record in records:
+            if isinstance(record, r.Quarantined):
+                continue  # it is among the problems
+            engine.apply(record)
+            engine.confirm(record)
+        progress(f"commits: {len(engine.state.topics)} topics")
+    found = {
+        what: why for what, is_so, why in (one.partition(_QUARANTINED) for one in reversed(source.problems)) if is_so
+    }
+    if found:
+        told = [f"{what}{_QUARANTINED}{why}" for what, why in reversed(found.items())]
+        more = f"; and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
+        raise UnavailableError(
+            f"not all of it can be read: {'; '.join(told[:_NAMED_MAX])}{more}. Give the keys (--keys), or repair it first; "
+            "nothing was moved"
+        )
+    return engine
+
+
+class Migration:
+    def __init__(self, source: Source, target: Target, progress: Progress) -> None:
+        self._source = source
+        self._target = target
+        self._progress = progress
+        self._moved = Moved(differences=[], problems=source.problems)
+
+    async def run(self, verify: bool) -> Moved:
+        engine = await fold(self._source, self._progress)
+        state = engine.state
+        await self._target.begin()
+        self._refuse_secrets(state)
+        for topic in state.topics.values():
+            await self._move_topic(topic)
+        self._count(state)
+        transactions, state.transactions = state.transactions, Shares(namespace_of)
+        snapshot = Snapshot(state)
+        commits = self._commits(transactions, state.now)
+        self._progress("the state of delivery")
+        await self._target.finish(snapshot.finish(), snapshot.at, snapshot.secrets, commits)
+        state.transactions = transactions
+        if verify:
+            await self._verify(engine)
+        if not self._moved.differences:
+            await self._target.release()
+        return self._moved
+
+    def _refuse_secrets(self, state: State) -> None:
+        secret = sorted(str(topic.name) for topic in state.topics.values() if topic.config.encrypted)
+        if secret and not self._target.can_encrypt():
+            named = ", ".join(secret[:_NAMED_MAX]) + (" and more" if len(secret) > _NAMED_MAX else "")
+            raise ConfigError(f"there is no key to encrypt with in the target (--to-keys), and it would get {named}")
+
+    def _count(self, state: State) -> None:
+        groups = [group for topic in state.topics.values() for group in topic.groups.values()]
+        self._moved.topics, self._moved.groups = len(state.topics), len(groups)
+        self._moved.leases = sum(len(group.leases) for group in groups)
+        self._moved.transactions = len(state.transactions)
+
+    # -- messages and history
+
+    async def _move_topic(self, topic: Topic) -> None:
+        created = r.TopicCreated(topic.created, topic.id, *topic.name, topic.config)
+        await self._target.create(created, [partition.start for partition in topic.partitions])
+        for partition in topic.partitions:
+            async for records in self._published(topic, partition):
+                await self._target.publish(records)
+                self._progress(f"messages: {self._moved.messages:,} ({topic.name}, partition {partition.index})")
+            await self._move_history(topic, partition)
+
+    async def _published(self, topic: Topic, partition: Partition) -> AsyncIterator[list[r.Published]]:
+        anew = Republished(topic, partition)
+        while anew.at < partition.end:
+            count = how_many(partition, anew.at)
+            at, until = anew.at, min(anew.at + count, partition.end)
+            yield anew.take(await self._source.scan(topic.id, partition.index, at, count), until)
+            self._moved.messages += until - at - partition.deleted.count_within(at, until)
+
+    async def _move_history(self, topic: Topic, partition: Partition) -> None:
+        at, place = 0, (topic.id, partition.index)
+        while True:
+            found = await self._source.read_history(*place, at, HISTORY_TOGETHER)
+            if not found.records:
+                if found.end:
+                    await self._target.tell(*place, found.end, [])
+                return
+            await self._target.tell(*place, found.start, found.records)
+            self._moved.history += len(found.records)
+            at = found.start + len(found.records)
+            self._progress(f"history: {self._moved.history:,} ({topic.name}, partition {partition.index})")
+
+    # -- transactions
+
+    async def _commits(self, open_ones: Mapping[Name, Transaction], now: int) -> AsyncIterator[list[r.Record]]:
+        for records in began(open_ones, now):
+            yield records
+        for name in open_ones:
+            at = 0
+            while staged := await self._source.staged(*name, at, STAGED_BYTES):
+                at += len(staged)
+                yield list(staged)
+        for records in commits_began(open_ones, now):
+            yield records
+
+    # -- afterwards
+
+    async def _verify(self, engine: Engine) -> None:
+        written = self._target.reopen()
+        try:
+            other = await fold(written)
+            compared = compare(self._source, engine.state, written, other.state, self._progress)
+            self._moved.differences = [difference async for difference in compared]
+        finally:
+            await written.close()
+        self._moved.verified = True

@@ -1,0 +1,79 @@
+"""`ortoo migrate`: a queue moves to another store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from . import show
+from .help import Json, examples
+
+EXAMPLES = examples(
+    "ortoo migrate --from ./data --to postgres://queue@db1/q",
+    "ortoo migrate --from postgres://queue@db1/q --to ./data",
+    "ortoo migrate --from ./data --to ./data2 --keys file:old.keys --to-keys file:new.keys",
+)
+
+
+def migrate(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="STORE", help="a data directory, or postgres://USER@HOST/DATABASE", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="STORE", help="a new directory, or a database without a queue", show_default=False
+        ),
+    ],
+    keys: Annotated[
+        str | None,
+        typer.Option(help="for encrypted topics: file:PATH or command:CMD; default $ORTOO_ENCRYPTION_KEYS"),
+    ] = None,
+    to_keys: Annotated[
+        str | None, typer.Option(help="keys that the target encrypts with, where they are others than --keys")
+    ] = None,
+    verify: Annotated[bool, typer.Option(help="read everything again in both, and compare")] = True,
+    json: Json = False,
+) -> None:
+    """Move a queue to another store: directory or PostgreSQL, in each direction.
+
+    Everything moves: messages with their offsets, groups, leases, attempts, delays, dedup ids, open transactions, dead letters,
+    history. Receipts and ids stay good. The queue must not be running; the source does not change. The target is no queue before
+    everything is there and is the same: if this is interrupted, run it again. The exit code is 1 if both differ.
+    """
+    from ortoo.app import migrate as moving
+    from ortoo.app.stores import shown_store
+
+    with show.working("moving") as progress:
+        moved = asyncio.run(moving.migrate(source, target, keys, to_keys, verify=verify, progress=progress))
+    if json:
+        show.json_document(moved)
+    else:
+        _show(moved, shown_store(target))
+    if moved.differences:
+        raise typer.Exit(1)
+
+
+def _show(moved: object, target: str) -> None:
+    from ortoo.app.migrate import Moved
+
+    assert isinstance(moved, Moved)
+    for problem in moved.problems:
+        show.line(f"[yellow]![/yellow] {escape(problem)}")
+    for difference in moved.differences:
+        show.line(f"[red]✗[/red] {escape(difference)}")
+    if moved.differences:
+        show.line(f"{len(moved.differences)} differences: {escape(target)} stays closed, and the source is as it was.")
+        show.line("Run it again, and if that does not help, report a bug.")
+        return
+    counted = (
+        f"{moved.messages} messages in {moved.topics} topics, {moved.groups} groups, {moved.leases} leases, "
+        f"{moved.history} records of history, {moved.transactions} open transactions"
+    )
+    show.done(f"{escape(target)}: {counted}; {'all the same' if moved.verified else 'not compared'}")

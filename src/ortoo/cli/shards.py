@@ -1,0 +1,116 @@
+"""`ortoo shards`: the stores that topics lie in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ortoo.model.errors import NotFoundError
+from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
+from ortoo.model.shards import SHARDS_MAX, shard_of
+
+from . import show
+from .connection import Target, on_target
+from .help import Json, examples
+
+app = typer.Typer(no_args_is_help=True, help="Show and check the stores that topics lie in.")
+
+
+@app.command("list", epilog=examples("ortoo shards list", "ortoo shards list --json | jq '.[].is_ready'"))
+@on_target
+def list_shards(target: Target, json: Json = False) -> None:
+    """List the shards, what lies in each, and how each does.
+
+    A server that was started with several --store has one shard in each; all others have one. Problems are listed below.
+    """
+    with target.open() as queue:
+        found = queue.shards()
+    if json:
+        show.json_document([msgspec.structs.asdict(shard) for shard in found])
+        return
+    rows = [
+        (
+            shard.shard,
+            shard.store,
+            "ready" if shard.is_ready else "not ready",
+            shard.topics,
+            shard.messages,
+            shard.depth,
+            show.figure(show.bytes_text(shard.bytes)),
+        )
+        for shard in found
+    ]
+    show.table(("shard", "store", "state", "topics", "messages", "backlog", "size"), rows, "no shards")
+    for shard in found:
+        for problem in shard.problems:
+            show.out.print(f"shard {shard.shard}: {problem}", markup=False)
+
+
+@app.command("show", epilog=examples("ortoo shards show 1", "ortoo shards show 1 --json | jq '.[].name'"))
+@on_target
+def show_shard(
+    target: Target, shard: Annotated[int, typer.Argument(min=0, metavar="NUMBER", help="from 0")], json: Json = False
+) -> None:
+    """List the topics of one shard."""
+    with target.open() as queue:
+        shards = len(queue.shards())
+        if shard >= shards:
+            raise NotFoundError(f"there is no shard {shard}; the last one is {shards - 1}")
+        topics = [
+            topic
+            for found in queue.namespaces()
+            for topic in queue.topics(namespace=found.name)
+            if shard_of(TopicName(topic.namespace, topic.name), shards) == shard
+        ]
+    if json:
+        show.json_document([{"namespace": topic.namespace, "name": topic.name} for topic in topics])
+        return
+    rows = [(topic.namespace, topic.name, topic.depth) for topic in topics]
+    show.table(("namespace", "topic", "backlog"), rows, f"no topics in shard {shard}")
+
+
+@app.command("where", epilog=examples("ortoo shards where orders --shards 4", "ortoo shards where '{shop}orders' -s 4"))
+def where(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="a topic's name", show_default=False)],
+    shards: Annotated[
+        int, typer.Option("--shards", "-s", min=1, max=SHARDS_MAX, help="how many there are", show_default=False)
+    ],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="its namespace")] = DEFAULT_NAMESPACE,
+) -> None:
+    """Tell in which shard a topic lies, or would lie. Needs no server.
+
+    Names with the same part in braces lie together, and so do dead letters and their topic.
+    """
+    check_name("a topic's name", topic)
+    show.out.print(shard_of(TopicName(namespace, topic), shards))
+
+
+@app.command(
+    "check",
+    epilog=examples(
+        "ortoo shards check --store /disk1/queue --store /disk2/queue",
+        "ortoo shards check --store postgres://queue@db1/q --store postgres://queue@db2/q",
+    ),
+)
+def check(
+    store: Annotated[
+        list[str],
+        typer.Option(
+            "--store", metavar="URL", help="a store, as the server is given it; repeatable", show_default=False
+        ),
+    ],
+) -> None:
+    """Check that stores belong together, and that each topic lies where it is looked for.
+
+    The server must be stopped. Exit code 1 when something is wrong.
+    """
+    from ortoo.app.shards import check_shards
+
+    found = check_shards(store)
+    for problem in found:
+        show.out.print(problem, markup=False)
+    if found:
+        raise typer.Exit(1)
+    show.out.print(f"{len(store)} shards belong together, and every topic lies where it is looked for")

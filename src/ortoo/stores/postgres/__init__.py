@@ -1,0 +1,19 @@
+"""The PostgreSQL store. docs/postgres.md tells how to use it and what its tables are; store.py how its parts work together."""
+
+from .address import Address, parse_address
+from .check import SchemaReport, check_schema
+from .moving import PostgresSource, PostgresTarget
+from .outside import OutsideSchema
+from .store import PostgresStore, open_postgres
+
+__all__ = [
+    "Address",
+    "OutsideSchema",
+    "PostgresSource",
+    "PostgresStore",
+    "PostgresTarget",
+    "SchemaReport",
+    "check_schema",
+    "open_postgres",
+    "parse_address",
+]

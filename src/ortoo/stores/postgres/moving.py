@@ -1,0 +1,189 @@
+"""Schemas as what `ortoo migrate` reads and writes.
+
+A source is read as recovery reads it; its lock is held, so that no queue writes meanwhile, and nothing is claimed. A target has
+the table `incoming` until all of it is there: whoever opens it is refused as long as it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from ortoo.model.errors import ExistsError, UnavailableError
+from ortoo.model.names import TopicId
+from ortoo.model.records import HistoryRecord, Published, Record, Staged, TopicCreated, Trimmed
+from ortoo.model.replies import Columns
+from ortoo.ports import StoredHistory
+from ortoo.stores.disk.crypto import KeyRing
+
+from . import manifest
+from .address import Address
+from .catalog import Catalog
+from .checkpoints import PIECE_BYTES, PRUNED_TOGETHER, Keeper, take_cut
+from .connections import PATIENT_S, Connections
+from .errors import failing_while
+from .migrations import migrate, refuse_unready
+from .reader import Reader
+from .recovery import Recovery
+from .writing import APPEND, encode
+
+_NODE = "ortoo migrate"
+_MARK = """
+    create table incoming (since timestamptz not null default now());
+    comment on table incoming is 'This schema is half a copy, by a migration that is not finished.';
+    comment on column incoming.since is 'Not used.';
+"""
+_EMPTY = """
+    do $$ declare found record; begin
+        for found in select tablename from pg_tables
+            where schemaname = current_schema() and tablename not in ('migrations', 'owner', 'incoming') loop
+            execute format('truncate %I cascade', found.tablename);
+        end loop;
+    end $$
+"""
+_PRESENT = """
+    select greatest((select max(number) from commits), (select max(number) from checkpoints), 0) as last,
+           (select count(*) from topics) as topics, exists (select 1 from batches) as has_batches
+"""
+_KEYS = "insert into encryption_keys (name, check_value) values ($1, $2) on conflict (name) do nothing"
+
+
+async def _take(connections: Connections, address: Address) -> None:
+    if not await connections.lock(by_force=False):
+        raise UnavailableError(f"{address.shown} is in use by a queue, which is connected; stop that one first")
+
+
+class PostgresSource:
+    def __init__(self, address: Address, ring: KeyRing, is_copied: bool = False) -> None:
+        """`is_copied`: it is what a target has just written, and that one has the lock."""
+        self.problems: list[str] = []
+        self._address = address
+        self._ring = ring
+        self._is_copied = is_copied
+        self._connections = Connections(address, PATIENT_S, is_reader=True)
+        self._catalog = Catalog()
+        self._reader = Reader(self._connections, ring)
+        self._reader.catalog = self._catalog
+
+    async def records(self) -> AsyncIterator[list[Record]]:
+        connection = await self._connections.reconnect()
+        await refuse_unready(connection, self._address, self._is_copied)
+        if not self._is_copied:
+            await _take(self._connections, self._address)
+        with failing_while("reading the queue"):
+            known = await connection.fetch("select name, check_value from encryption_keys")
+            self._ring.bind(dict(map(tuple, known)), lambda _: None)
+            async for records in Recovery(connection, self._catalog, self._ring).run():
+                yield records
+        self.problems += self._catalog.problems()
+
+    async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
+        return await self._reader.scan(topic, partition, start, count)
+
+    async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory:
+        known = self._catalog.histories.get((topic, partition))
+        if known is None:
+            return StoredHistory([], start, 0, 0)
+        return await self._reader.read_history(known, start, count, known.end)
+
+    async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]:
+        return await self._reader.staged((namespace, transaction), start, bytes_max)
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+
+class PostgresTarget:
+    def __init__(self, address: Address, ring: KeyRing) -> None:
+        self._address = address
+        self._ring = ring
+        self._connections = Connections(address, PATIENT_S)
+        self._catalog = Catalog()
+        self._number = 0  # of the last commit
+        self._term = 0
+        self._new_keys: dict[str, bytes] = {}  # whose check values are to be written down first
+
+    async def begin(self) -> None:
+        connection = await self._connections.reconnect()
+        await _take(self._connections, self._address)
+        with failing_while(f"preparing the schema {self._address.schema}"):
+            async with connection.transaction():
+                await migrate(connection, self._address, is_copied=True)
+                if await connection.fetchval("select to_regclass('incoming') is not null"):
+                    await connection.execute(_EMPTY)
+                else:
+                    last, topics, has_batches = await connection.fetchrow(_PRESENT)
+                    if last or topics or has_batches:
+                        raise ExistsError(
+                            f"{self._address.shown} has a queue in the schema {self._address.schema!r} already, with {topics} "
+                            f"topics and {last} commits; name another one: ?schema=NAME"
+                        )
+                    await connection.execute(_MARK)
+                self._term = await connection.fetchval("select claim(null, 0, $1)", _NODE)
+        self._ring.bind({}, self._new_keys.update)
+
+    def can_encrypt(self) -> bool:
+        return self._ring.current is not None
+
+    async def create(self, topic: TopicCreated, starts: Sequence[int]) -> None:
+        trims = [Trimmed(topic.at, topic.topic, partition, start) for partition, start in enumerate(starts) if start]
+        await self._append([topic, *trims])
+
+    async def publish(self, records: Sequence[Published]) -> None:
+        await self._append(records)
+
+    async def tell(self, topic: TopicId, partition: int, number: int, records: Sequence[HistoryRecord]) -> None:
+        history = self._catalog.history(topic, partition)
+        if history.first == history.end:  # there is nothing yet
+            history.first = number
+        history.end = number
+        if records:
+            await self._append(records)
+
+    async def _append(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._catalog.learn(record)
+        commit = encode(self._number + 1, records, True, self._catalog, self._ring)
+        await self._write_keys()
+        with failing_while("copying"):
+            await self._connections.writer.execute(APPEND, self._term, *commit.arguments)
+        for record in records:
+            self._catalog.absorb(record, commit.number)
+        commit.note(self._catalog)
+        self._number = commit.number
+
+    async def _write_keys(self) -> None:
+        """Before anything that is encrypted with them."""
+        if self._new_keys:
+            with failing_while("writing check values of keys"):
+                await self._connections.writer.executemany(_KEYS, list(self._new_keys.items()))
+            self._new_keys.clear()
+
+    async def finish(
+        self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes], commits: AsyncIterator[list[Record]]
+    ) -> None:
+        reader = Reader(self._connections, self._ring)
+        keeper = Keeper(self._connections, self._catalog, self._ring, self._term, reader.decode)
+        pieces = -(-len(snapshot) // PIECE_BYTES)
+        known = manifest.take(self._catalog, self._ring, at, secrets, pieces)
+        cut = take_cut(self._catalog, self._number, snapshot, known)
+        await self._write_keys()
+        await keeper.write(cut)
+        with failing_while("removing commits"):
+            for after in range(0, cut.number, PRUNED_TOGETHER):
+                until = min(after + PRUNED_TOGETHER, cut.number)
+                await self._connections.writer.fetchval(
+                    "select prune_commits($1, $2, $3, '{}')", self._term, after, until
+                )
+        async for records in commits:
+            await self._append(records)
+        await self._connections.sync()
+
+    def reopen(self) -> PostgresSource:
+        return PostgresSource(self._address, self._ring, is_copied=True)
+
+    async def release(self) -> None:
+        with failing_while("finishing the copy"):
+            await self._connections.writer.execute("drop table incoming")
+
+    async def close(self) -> None:
+        await self._connections.close()

@@ -1,0 +1,128 @@
+"""What only the log in front of the database has, and where it is there: rows of messages, history, and what was staged.
+
+A place's newest rows wait, the older ones are in the database; nothing is ever in neither. Numbers, not objects: there may be
+millions of commits.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ortoo.model.names import TopicId
+
+from .catalog import Place
+from .commit_log import CommitLog, unpack
+from .rows import Row
+from .writing import Commit, HistoryRow
+
+READ_BYTES = 4 << 20
+HISTORY_TOGETHER = 64
+
+
+class _Run:
+    """Of one place, ascending: where a commit's part of it begins, and which commit that is."""
+
+    __slots__ = ("firsts", "highs", "lows", "numbers")
+
+    def __init__(self) -> None:
+        self.firsts: array[int] = array("Q")
+        self.numbers: array[int] = array("Q")
+        self.lows: array[int] = array("Q")  # of history: the offsets it speaks of
+        self.highs: array[int] = array("Q")
+
+    def drop(self, upto: int) -> None:
+        gone = bisect_right(self.numbers, upto)
+        for column in (self.firsts, self.numbers, self.lows, self.highs):
+            del column[:gone]
+
+
+class WaitingHistory(NamedTuple):
+    """History that waits."""
+
+    number: int  # of its first record
+    commit: int
+
+
+class Waiting:
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._logs: dict[Place, _Run] = {}
+        self._histories: dict[Place, _Run] = {}
+        self._upto = 0  # commits up to this number are in the database
+        self._last = 0
+
+    def clear(self) -> None:
+        self._logs.clear()
+        self._histories.clear()
+        self._upto = self._last = 0
+
+    def note(self, commit: Commit) -> None:
+        """It is in the log."""
+        for row in commit.rows:
+            run = self._logs.setdefault((TopicId(row.topic), row.partition), _Run())
+            if not run.numbers or run.numbers[-1] != commit.number:
+                run.firsts.append(row.base)
+                run.numbers.append(commit.number)
+        for one in commit.histories:
+            run = self._histories.setdefault((TopicId(one.topic), one.partition), _Run())
+            run.firsts.append(one.number)
+            run.numbers.append(commit.number)
+            run.lows.append(one.first)
+            run.highs.append(one.last)
+        if not self._last:
+            self._upto = commit.number - 1
+        self._last = commit.number
+
+    def moved(self, upto: int) -> None:
+        """The database has them now."""
+        self._upto = max(self._upto, upto)
+        if upto >= self._last:
+            self.clear()
+            return
+        for runs in (self._logs, self._histories):
+            for place, run in list(runs.items()):
+                run.drop(upto)
+                if not run.numbers:
+                    del runs[place]
+
+    def has(self, number: int) -> bool:
+        return self._upto < number <= self._last
+
+    # -- messages
+
+    def begin_of(self, place: Place) -> int | None:
+        """The first offset of which the row waits."""
+        run = self._logs.get(place)
+        return None if run is None or not run.firsts else run.firsts[0]
+
+    async def rows(self, place: Place, offsets: Sequence[int]) -> list[Row]:
+        """With the first of these offsets, which wait, and some that follow. GoneError when they do not wait any more."""
+        run = self._logs[place]
+        first, last = (bisect_right(run.firsts, offset) - 1 for offset in (offsets[0], offsets[-1]))
+        found = await self.commits(run.numbers[max(0, first) : last + 1].tolist())
+        return [row for commit in found for row in commit.rows if (row.topic, row.partition) == place]
+
+    async def commits(self, numbers: Sequence[int]) -> list[Commit]:
+        """Some of the first of these."""
+        return [unpack(data) for data in await self._log.read(numbers, READ_BYTES)]
+
+    # -- history
+
+    def happened(self, place: Place, start: int, offset: int | None = None) -> list[WaitingHistory]:
+        """The first from the one with the record of that number on; or those from there on that speak of an offset."""
+        run = self._histories.get(place)
+        if run is None or not run.firsts:
+            return []
+        begin = max(0, bisect_right(run.firsts, start) - 1) if offset is None else bisect_left(run.firsts, start)
+        which = range(begin, len(run.firsts))
+        chosen = (at for at in which if offset is None or run.lows[at] <= offset <= run.highs[at])
+        return [WaitingHistory(run.firsts[at], run.numbers[at]) for at in islice(chosen, HISTORY_TOGETHER)]
+
+    async def histories(self, place: Place, happened: Sequence[WaitingHistory]) -> list[HistoryRow]:
+        """Some of the first of these. GoneError when they do not wait any more."""
+        found = await self.commits([one.commit for one in happened])
+        return [row for commit in found for row in commit.histories if (row.topic, row.partition) == place]

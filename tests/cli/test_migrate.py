@@ -1,0 +1,166 @@
+"""migrate, and what check, backup, restore and repair do with a database, as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+import ortoo
+from ortoo.stores.postgres import parse_address
+from ortoo.testing.private_postgres import programs
+from tests.stores.postgres_server import fresh_url, server
+
+from .program import call
+
+
+@pytest.fixture
+def url() -> str:
+    return fresh_url()
+
+
+def fill(where: str, count: int = 500) -> None:
+    with ortoo.open_sync(where) as queue:
+        queue.create_topic("orders", partitions=2)
+        for at in range(0, count, 50):
+            queue.publish_many(
+                "orders", [ortoo.Message(b"%d" % number, key=str(number % 9)) for number in range(at, at + 50)]
+            )
+        messages = queue.lease("orders", max_messages=20)
+        queue.ack(messages[:10])
+        queue.nack(messages[10:], error="later", delay=0)
+
+
+def values(where: str) -> list[bytes]:
+    with ortoo.open_sync(where) as queue:
+        return sorted(message.value for message in queue.read("orders"))
+
+
+def write(url: str, statement: str, *arguments: object) -> None:
+    """As no one should."""
+
+    async def run() -> None:
+        settings = {"search_path": parse_address(url).schema, "ortoo.writer": "queue"}
+        connection = await asyncpg.connect(server().url, server_settings=settings)
+        await connection.execute(statement, *arguments)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def test_migrate_says_what_it_moved(tmp_path: Path, url: str) -> None:
+    fill(str(tmp_path / "data"))
+    done = call("migrate", "--from", tmp_path / "data", "--to", url)
+    assert done.code == 0
+    assert "500 messages in 1 topics, 1 groups, 0 leases" in done.out
+    assert "all the same" in done.out
+    done = call("migrate", "--from", url, "--to", tmp_path / "back", "--no-verify", "--json")
+    assert (done.code, done.json["messages"], done.json["verified"]) == (0, 500, False)
+    assert values(str(tmp_path / "back")) == values(url) == values(str(tmp_path / "data"))
+
+
+def test_migrate_refuses_with_the_right_exit_code(tmp_path: Path, url: str) -> None:
+    fill(str(tmp_path / "data"), 50)
+    assert call("migrate", "--from", tmp_path / "data").code == 2
+    assert call("migrate", "--from", tmp_path / "nothing", "--to", url).code == 3
+    assert call("migrate", "--from", tmp_path / "data", "--to", tmp_path).code == 1
+    assert call("migrate", "--from", tmp_path / "data", "--to", "postgres://queue@127.0.0.1:1/q").code == 4
+    secret = call("migrate", "--from", tmp_path / "data", "--to", "postgres://queue:pa55word@127.0.0.1:1/q")
+    assert "pa55word" not in secret.out + secret.err
+
+
+def test_check_of_a_database(url: str) -> None:
+    fill(url)
+    done = call("check", url)
+    assert done.code == 0
+    assert "no problems" in done.out
+    assert "500 messages" in done.out
+    report = call("check", url, "--json").json
+    assert report["commit"] > 0
+    assert report["read_bytes"] > 1000
+    assert call("check", url, "--limit", "10", "--json").json["read_bytes"] < 1000
+    assert call("check", fresh_url()).code == 3
+    assert call("check", "postgres://queue@127.0.0.1:1/q").code == 4
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("delete from batches where base = (select max(base) from batches)", "are missing"),
+        ("update batches set ends = 'x' where base = 0", "does not tell where its messages end"),
+        ("delete from snapshots", "piece 0 of snapshot"),
+        ("update history set records = 'x'", "partition 0 of topic 'orders'"),
+        ("delete from history", "its history ends at record 0, not at"),
+    ],
+)
+def test_check_finds_damage(tmp_path: Path, url: str, damage: str, told: str) -> None:
+    fill(str(tmp_path / "data"))
+    assert call("migrate", "--from", tmp_path / "data", "--to", url, "--no-verify").code == 0  # that makes a checkpoint
+    write(url, damage)
+    done = call("check", url)
+    assert done.code == 1, done
+    assert told in done.out
+
+
+def test_check_finds_a_commit_that_is_missing(url: str) -> None:
+    with ortoo.open_sync(url) as queue:
+        for number in range(5):
+            queue.publish("orders", b"%d" % number)
+    write(url, "update commits set number = number + 1000 where number = (select max(number) from commits)")
+    write(
+        url, "insert into commits (number, term, flags, records) select max(number) + 5, max(term), 0, '' from commits"
+    )
+    done = call("check", url)
+    assert done.code == 1
+    assert "is missing" in done.out
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("backup {url} {path}", "pg_dump"),
+        ("backup {path} {url}", "pg_dump"),
+        ("restore {url} {path}", "pg_restore"),
+        ("restore {path} {url}", "pg_restore"),
+        ("repair {url}", "pg_restore"),
+    ],
+)
+def test_what_is_for_directories_says_what_is_for_databases(tmp_path: Path, command: str, instead: str) -> None:
+    done = call(*shlex.split(command.format(url="postgres://queue@db1/q", path=tmp_path / "new")))
+    assert done.code == 2
+    assert instead in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_dump_of_a_running_queue_is_restored_into_another_database(tmp_path: Path, url: str) -> None:
+    """As docs/postgres.md has it."""
+    schema, dump = parse_address(url).schema, str(tmp_path / "queue.dump")
+    with ortoo.open_sync(url) as queue:
+        queue.create_topic("orders", partitions=2)
+        queue.publish_many("orders", [ortoo.Message(b"%d" % number, key=str(number)) for number in range(300)])
+        held = queue.lease("orders", max_messages=10, lease=3600)
+        tool("pg_dump", "--format=custom", f"--schema={schema}", f"--dbname={server().url}", f"--file={dump}")
+        queue.publish("orders", b"too late")
+        queue.ack(held[5:])
+        wanted = {message.id: message.value for message in queue.read("orders") if message.value != b"too late"}
+    other = server().url.replace("/postgres", "/restored")
+    tool("createdb", f"--maintenance-db={server().url}", "--encoding=UTF8", "--template=template0", "restored")
+    tool("pg_restore", f"--dbname={other}", dump)
+    there = f"{other}?schema={schema}"
+    assert call("check", there).code == 0
+    with ortoo.open_sync(there) as queue:
+        assert {message.id: message.value for message in queue.read("orders")} == wanted
+        assert queue.group("orders").leased == 10
+        queue.ack(held)  # a receipt is as good as it was when the dump was made
+        assert queue.group("orders").leased == 0
+    done = call("migrate", "--from", there, "--to", tmp_path / "moved")
+    assert done.code == 0, done.err
+
+
+def tool(name: str, *arguments: str) -> Any:
+    return subprocess.run([programs() / name, *arguments], check=True, capture_output=True)
