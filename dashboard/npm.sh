@@ -31,7 +31,9 @@ cd "$here"
 if [ ! -e node_modules/.fetched ] || [ package-lock.json -nt node_modules/.fetched ]; then
     reason="npm could not fetch its packages"
     # Not `npm ci`: it refuses a lock file in which other systems' builds of a package are missing, though they are not needed.
-    if ! npm install --no-save --no-audit --no-fund --loglevel=error --fetch-retries=1 --fetch-timeout=30000; then
+    # One more try, and soon: with npm's own waits, a machine without a network took minutes to say so.
+    if ! npm install --no-save --no-audit --no-fund --loglevel=error \
+        --fetch-retries=1 --fetch-retry-mintimeout=500 --fetch-retry-maxtimeout=2000 --fetch-timeout=30000; then
         if [ $or_skip = yes ]; then skip "$@"; fi
         echo "$reason" >&2
         exit 1

@@ -1,6 +1,7 @@
 /** Calls to the server, with the token if there is one; errors as the server words them. */
 
 import { signal } from "@preact/signals";
+import { hearTime } from "./clock";
 import { parseExactly } from "./rawjson";
 import type { Me } from "./types";
 
@@ -11,6 +12,8 @@ export const token = signal<string | null>(readToken());
 export const me = signal<Me | null>(null);
 /** Set when the server wants a token, or another one. */
 export const isLockedOut = signal(false);
+/** Whether this server keeps what jobs of the pipeline report. */
+export const hasPipelines = signal(false);
 
 function readToken(): string | null {
   try {
@@ -48,6 +51,11 @@ export function address(path: string[], query: Query = {}): string {
   return `v1/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** Browsers take these for steps along the path, however they are written: such an address would be about something else. */
+export function isStep(segment: string): boolean {
+  return segment === "" || segment === "." || segment === "..";
+}
+
 export interface Options {
   method?: string;
   query?: Query;
@@ -59,7 +67,12 @@ export interface Options {
 
 export async function call<T>(path: string[], options: Options = {}): Promise<T> {
   const text = await callText(path, options);
-  return (text === "" ? undefined : parseExactly(text)) as T;
+  return (text === "" ? undefined : JSON.parse(text)) as T;
+}
+
+/** The same of messages, whose values may have numbers that ours cannot hold. */
+export async function callExactly<T>(path: string[], options: Options = {}): Promise<T> {
+  return parseExactly(await callText(path, options)) as T;
 }
 
 /** The answer as it was sent, for values that must keep their spelling. */
@@ -68,6 +81,8 @@ export async function callText(path: string[], options: Options = {}): Promise<s
   if (token.value !== null) headers["authorization"] = `Bearer ${token.value}`;
   const body = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   if (body !== undefined) headers["content-type"] = "application/json";
+  const step = path.find(isStep);
+  if (step !== undefined) throw new Problem(0, "invalid", `a browser cannot ask for something named “${step}”: use the command line`);
   let response: Response;
   try {
     response = await fetch(address(path, options.query), {
@@ -81,6 +96,7 @@ export async function callText(path: string[], options: Options = {}): Promise<s
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, "unreachable", "the server does not answer; trying again");
   }
+  hearTime(response.headers.get("date"));
   if (response.ok) return response.text();
   throw await toProblem(response);
 }
@@ -98,6 +114,10 @@ async function toProblem(response: Response): Promise<Problem> {
 export async function loadMe(): Promise<void> {
   me.value = await call<Me>(["me"]);
   isLockedOut.value = false;
+  void call(["pipelines"], { query: { limit: 1 } }).then(
+    () => (hasPipelines.value = true),
+    (error: unknown) => (hasPipelines.value = error instanceof Problem && error.status === 403),
+  );
 }
 
 /** Until the server has said who this is, nothing may be changed. The scope admin is everything. */

@@ -1,11 +1,12 @@
 /** The frame around all pages: where to go, whether it is live, and which keys do something. */
 
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useErrorBoundary, useRef } from "preact/hooks";
 import { isLockedOut, loadMe, may, me } from "./api";
 import { Dialogs } from "./dialog";
 import { connection } from "./live";
-import { isPaletteOpen, PAGES, Palette } from "./palette";
+import { isPaletteOpen, pages, Palette } from "./palette";
+import { Empty } from "./parts";
 import { href, place } from "./router";
 import { theme, toggleTheme } from "./theme";
 import { ConsumersPage } from "./pages/consumers";
@@ -15,6 +16,7 @@ import { HistoryPage } from "./pages/history";
 import { LoginPage } from "./pages/login";
 import { MessagePage } from "./pages/message";
 import { OverviewPage } from "./pages/overview";
+import { PipelinesPage } from "./pages/pipelines";
 import { PublishPage } from "./pages/publish";
 import { SettingsPage } from "./pages/settings";
 import { TopicPage } from "./pages/topic";
@@ -30,6 +32,7 @@ const VIEWS: Record<string, () => JSX.Element> = {
   consumers: ConsumersPage,
   publish: PublishPage,
   history: HistoryPage,
+  pipelines: PipelinesPage,
   settings: SettingsPage,
 };
 
@@ -93,12 +96,19 @@ const WORDS = {
 
 function Frame(): JSX.Element {
   const [first = ""] = place.value.path;
-  const View = VIEWS[first] ?? OverviewPage;
+  const View = Object.hasOwn(VIEWS, first) ? (VIEWS[first] ?? OverviewPage) : OverviewPage;
   const parent = first === "topic" || first === "message" ? "topics" : first;
   const state = connection.value;
   const key = first === "topic" || first === "message" ? place.value.path.slice(0, 3).join("/") : first;
-  const title = [first === "" ? "" : decodeURIComponent(place.value.path.slice(first === "topic" ? 2 : 0)[0] ?? ""), "Ortoo"];
+  const title = [place.value.path[first === "topic" ? 2 : 0], "Ortoo"];
   document.title = title.filter(Boolean).join(" · ");
+  const main = useRef<HTMLElement>(null);
+  const shown = useRef(key);
+  useEffect(() => {
+    // What had the focus went with the page before: keys and screen readers go on with this one.
+    if (shown.current !== key && (document.activeElement === null || document.activeElement === document.body)) main.current?.focus();
+    shown.current = key;
+  }, [key]);
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={skip}>
@@ -109,7 +119,7 @@ function Frame(): JSX.Element {
           <span aria-hidden="true">○◐●</span> ortoo
         </a>
         <nav aria-label="Pages" class="pages">
-          {PAGES.map((page) => (
+          {pages().map((page) => (
             <a key={page.name} href={href(page.path)} aria-current={(page.path[0] ?? "") === parent ? "page" : undefined}>
               {page.name}
             </a>
@@ -128,12 +138,28 @@ function Frame(): JSX.Element {
           {me.value && !may("write") && <span class="readonly">read-only</span>}
         </div>
       </header>
-      <main id="main" tabIndex={-1}>
-        <View key={key} />
+      <main id="main" tabIndex={-1} ref={main}>
+        <Guarded key={key} view={View} />
       </main>
       <Palette />
       <Dialogs />
     </div>
+  );
+}
+
+/** A page that breaks takes nothing else with it. */
+function Guarded({ view: View }: { view: () => JSX.Element }): JSX.Element {
+  const [error, again] = useErrorBoundary() as [Error | undefined, () => void];
+  if (error === undefined) return <View />;
+  return (
+    <Empty title="This page could not be drawn">
+      <p class="failure">{error.message}</p>
+      <p>
+        <button type="button" onClick={again}>
+          Try again
+        </button>
+      </p>
+    </Empty>
   );
 }
 

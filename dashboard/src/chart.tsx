@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { clock, day, short, span } from "./format";
+import type { Stretch } from "./stretch";
 import { theme } from "./theme";
 
 export interface Line {
@@ -20,6 +21,8 @@ interface Props {
   lines: Line[];
   height?: number;
   unit?: "count" | "seconds";
+  /** What is marked: it stays on its time while the chart moves on. */
+  range?: Stretch | null;
   /** Called with the seconds that a drag covered; without it, nothing can be dragged. */
   onBrush?: (from: number, to: number) => void;
 }
@@ -72,11 +75,20 @@ function options(props: Props, width: number, brush: (from: number, to: number) 
   };
 }
 
+function mark(plot: UPlot, range: Stretch | null | undefined): void {
+  const { clientWidth: width, clientHeight: height } = plot.over;
+  const place = (at: number): number => Math.max(0, Math.min(width, plot.valToPos(at, "x")));
+  const [left, right] = range ? [place(range.from), place(range.to)] : [0, 0];
+  plot.setSelect({ left, top: 0, width: right - left, height: range ? height : 0 }, false);
+}
+
 export function Chart(props: Props): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
+  const drawn = useRef<number[] | null>(null);
+  const isDragged = useRef(false);
   const shape = props.lines.map((line) => line.label + line.colour).join();
   const scheme = theme.value;
 
@@ -90,9 +102,16 @@ export function Chart(props: Props): JSX.Element {
       home,
     );
     plot.current = made;
+    drawn.current = latest.current.times;
+    const drag = (event: MouseEvent): void => {
+      isDragged.current = event.type === "mousedown";
+    };
+    made.over.addEventListener("mousedown", drag);
+    document.addEventListener("mouseup", drag);
     const watcher = new ResizeObserver(() => made.setSize({ width: home.clientWidth, height: latest.current.height ?? 180 }));
     watcher.observe(home);
     return () => {
+      document.removeEventListener("mouseup", drag);
       watcher.disconnect();
       made.destroy();
       plot.current = null;
@@ -100,8 +119,12 @@ export function Chart(props: Props): JSX.Element {
   }, [shape, scheme]);
 
   useEffect(() => {
-    plot.current?.setData([props.times, ...props.lines.map((line) => line.values)]);
-  }, [props.times, props.lines]);
+    const shown = plot.current;
+    if (shown === null) return;
+    if (drawn.current !== props.times) shown.setData([props.times, ...props.lines.map((line) => line.values)]);
+    drawn.current = props.times;
+    if (props.onBrush && !isDragged.current) mark(shown, props.range);
+  }, [props.times, props.lines, props.range?.from, props.range?.to]);
 
   const last = props.lines.map((line) => `${line.label} ${short(line.values.at(-1) ?? 0)}`).join(", ");
   return (

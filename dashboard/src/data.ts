@@ -31,11 +31,13 @@ export function useData<T>(key: string | null, load: (signal: AbortSignal) => Pr
     if (key === null) return;
     const abort = new AbortController();
     let timer = 0;
+    let isPutOff = false; // until somebody looks
     const again = (): void => {
       if (every > 0 && !abort.signal.aborted) timer = window.setTimeout(run, every * 1000);
     };
     const run = (): void => {
-      if (!isVisible.value || isLockedOut.value) {
+      isPutOff = !isVisible.value;
+      if (isPutOff || isLockedOut.value) {
         again();
         return;
       }
@@ -54,7 +56,7 @@ export function useData<T>(key: string | null, load: (signal: AbortSignal) => Pr
     };
     run();
     const stop = isVisible.subscribe((visible) => {
-      if (visible && every > 0 && timer) {
+      if (visible && (isPutOff || timer)) {
         window.clearTimeout(timer);
         timer = 0;
         run();

@@ -1,5 +1,7 @@
 /** Numbers, spans and times as people read them. Times are local; UTC is shown on hover. */
 
+import { now as serverNow } from "./clock";
+
 const GROUPED = new Intl.NumberFormat("en-US");
 
 export function count(value: number | null | undefined): string {
@@ -13,6 +15,8 @@ export function short(value: number | null | undefined): string {
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
   if (size < 10_000) return GROUPED.format(Math.round(value));
   for (const [unit, letter] of [
+    [1e15, "P"],
+    [1e12, "T"],
     [1e9, "G"],
     [1e6, "M"],
     [1e3, "k"],
@@ -63,6 +67,11 @@ export function span(seconds: number | null | undefined): string {
   return "0s";
 }
 
+/** Milliseconds, where a whole minute needs no seconds. */
+export function millis(value: number): string {
+  return value === 0 ? "<1ms" : value < 1000 ? `${value}ms` : value < 10_000 ? `${value / 1000}s` : span(value / 1000);
+}
+
 function two(value: number): string {
   return String(value).padStart(2, "0");
 }
@@ -79,7 +88,7 @@ export function day(seconds: number): string {
 }
 
 /** The time of day for today, with the date for other days. */
-export function moment(seconds: number | null | undefined, now = Date.now() / 1000): string {
+export function moment(seconds: number | null | undefined, now = serverNow()): string {
   if (seconds === null || seconds === undefined) return "–";
   return day(seconds) === day(now) ? clock(seconds) : `${day(seconds)} ${clock(seconds)}`;
 }
@@ -88,11 +97,18 @@ export function utc(seconds: number): string {
   return `${new Date(seconds * 1000).toISOString().replace("T", " ").replace("Z", "")} UTC`;
 }
 
-export function ago(seconds: number | null | undefined, now = Date.now() / 1000): string {
+export function ago(seconds: number | null | undefined, now = serverNow()): string {
   if (seconds === null || seconds === undefined) return "–";
   return seconds <= now ? `${span(now - seconds)} ago` : `in ${span(seconds - now)}`;
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+const TURNS = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/g;
+
+/** Marks that turn the direction of writing are shown instead of obeyed: a name must not rearrange the question that it is part of. */
+export function visible(text: string): string {
+  return text.replaceAll(TURNS, (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }

@@ -62,3 +62,19 @@ export function Legend({ states = STATES }: { states?: readonly State[] }): JSX.
     </ul>
   );
 }
+
+const USUAL_PRIORITY = 5;
+
+/** Only where it is not the usual one; the lowest number is served first. */
+export function Priority({ value }: { value: number }): JSX.Element | null {
+  if (value === USUAL_PRIORITY) return null;
+  return (
+    <span class="priority" title={`priority ${value}`}>
+      <span aria-hidden="true">
+        {value < USUAL_PRIORITY ? "↑" : "↓"}
+        {value}
+      </span>
+      <span class="sr">priority {value}</span>
+    </span>
+  );
+}

@@ -3,15 +3,20 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
-import { call } from "./api";
+import { call, hasPipelines } from "./api";
 import { useData } from "./data";
 import { Modal } from "./dialog";
-import { href } from "./router";
+import { href, ID } from "./router";
 import type { OverviewAnswer } from "./types";
 
 export const isPaletteOpen = signal(false);
 
-export const PAGES: readonly { name: string; path: string[] }[] = [
+interface Page {
+  name: string;
+  path: string[];
+}
+
+const PAGES: readonly Page[] = [
   { name: "Overview", path: [] },
   { name: "Topics", path: ["topics"] },
   { name: "Dead letters", path: ["dead"] },
@@ -19,16 +24,20 @@ export const PAGES: readonly { name: string; path: string[] }[] = [
   { name: "Consumers", path: ["consumers"] },
   { name: "Publish", path: ["publish"] },
   { name: "History", path: ["history"] },
+  { name: "Pipelines", path: ["pipelines"] },
   { name: "Settings", path: ["settings"] },
 ];
+
+/** Those that this server has. */
+export function pages(): readonly Page[] {
+  return hasPipelines.value ? PAGES : PAGES.filter((page) => page.name !== "Pipelines");
+}
 
 interface Target {
   name: string;
   note: string;
   href: string;
 }
-
-const ID = /^\d+\.\d+\.\d+$/;
 
 export function Palette(): JSX.Element | null {
   return isPaletteOpen.value ? <Opened /> : null;
@@ -43,7 +52,7 @@ function Opened(): JSX.Element {
   );
   const targets: Target[] = [
     ...(ID.test(match) ? [{ name: `Message ${match}`, note: "message", href: href(["message", match]) }] : []),
-    ...PAGES.filter((page) => page.name.toLowerCase().includes(match.toLowerCase())).map((page) => ({
+    ...pages().filter((page) => page.name.toLowerCase().includes(match.toLowerCase())).map((page) => ({
       name: page.name,
       note: "page",
       href: href(page.path),

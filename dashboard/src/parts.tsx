@@ -1,9 +1,10 @@
 /** Small pieces that pages share. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { me, may, Problem } from "./api";
-import { toast } from "./dialog";
+import { isRepeated, toast } from "./dialog";
+import { count } from "./format";
 
 export function Heading({ title, children }: { title: ComponentChildren; children?: ComponentChildren }): JSX.Element {
   return (
@@ -43,8 +44,12 @@ export function Loading({ isLoading }: { isLoading: boolean }): JSX.Element | nu
   ) : null;
 }
 
-/** A command to copy. */
+const SHOWN = 20_000; // characters; to lay out a million takes seconds
+
+/** Text to copy: all of it, of which the beginning is shown. */
 export function Snippet({ text, label }: { text: string; label: string }): JSX.Element {
+  const [isWhole, setWhole] = useState(false);
+  const shown = isWhole ? text : text.slice(0, SHOWN);
   const copy = (): void => {
     void navigator.clipboard.writeText(text).then(
       () => toast(`${label} copied`),
@@ -60,8 +65,13 @@ export function Snippet({ text, label }: { text: string; label: string }): JSX.E
         </button>
       </div>
       <pre tabIndex={0} aria-label={label}>
-        {text}
+        {shown}
       </pre>
+      {shown.length < text.length && (
+        <button type="button" class="quiet" onClick={() => setWhole(true)}>
+          … {count(text.length - shown.length)} more characters
+        </button>
+      )}
     </div>
   );
 }
@@ -78,7 +88,7 @@ export function Elsewhere({ curl, python }: { curl: string; python: string }): J
 }
 
 interface ActionProps {
-  scope?: "write" | "admin";
+  scope?: "read" | "write" | "admin";
   kind?: "plain" | "danger" | "primary";
   disabled?: boolean;
   onClick: () => unknown;
@@ -88,14 +98,18 @@ interface ActionProps {
 /** A button for what changes something. Whoever may not sees it, and why it does nothing. */
 export function Action({ scope = "write", kind = "plain", disabled = false, onClick, children }: ActionProps): JSX.Element {
   const [isBusy, setBusy] = useState(false);
+  const busy = useRef(false); // at once, where the state is known only after it was drawn
   const isAllowed = may(scope);
-  const press = async (): Promise<void> => {
+  const press = async (event: MouseEvent): Promise<void> => {
+    if (busy.current || isRepeated(event)) return;
+    busy.current = true;
     setBusy(true);
     try {
       await onClick();
     } catch (error) {
       toast((error as Error).message, true);
     } finally {
+      busy.current = false;
       setBusy(false);
     }
   };
@@ -104,7 +118,8 @@ export function Action({ scope = "write", kind = "plain", disabled = false, onCl
     <button
       type="button"
       class={kind}
-      disabled={disabled || isBusy || !isAllowed}
+      disabled={disabled || !isAllowed}
+      aria-busy={isBusy /* not disabled: that would take the focus away */}
       title={isAllowed ? undefined : why}
       onClick={press}
     >
@@ -165,8 +180,14 @@ export interface Tab {
 }
 
 export function Tabs({ label, tabs, current }: { label: string; tabs: Tab[]; current: string }): JSX.Element {
+  const line = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone not all of them are in sight; the current one is.
+    const tab = line.current?.querySelector<HTMLElement>("[aria-current]");
+    if (line.current && tab) line.current.scrollLeft = tab.offsetLeft - line.current.offsetLeft - (line.current.clientWidth - tab.offsetWidth) / 2;
+  }, [current]);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={line}>
       {tabs.map((tab) => (
         <a key={tab.name} href={tab.href} aria-current={tab.name === current ? "page" : undefined}>
           {tab.name}

@@ -46,3 +46,6 @@ export function setQuery(changes: Query): void {
   window.history.replaceState(null, "", address);
   place.value = parse(address);
 }
+
+/** How the id of a message looks. */
+export const ID = /^\d+\.\d+\.\d+$/;

@@ -2,6 +2,21 @@
 
 export type State = "ready" | "leased" | "delayed" | "blocked" | "done" | "dead";
 
+/** Of the last one or two minutes. */
+export interface Latency {
+  count: number;
+  p50_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+}
+
+export interface ServerMemory {
+  resident_bytes: number;
+  requests_bytes: number;
+  requests_bytes_max: number;
+  parked_bytes: number;
+}
+
 export interface Totals {
   in: number;
   out: number;
@@ -15,6 +30,8 @@ export interface Totals {
   oldest_seconds: number;
   topics: number;
   connections: number;
+  delivery_latency: Latency | null;
+  ack_latency: Latency | null;
 }
 
 export interface TopicRow {
@@ -32,6 +49,9 @@ export interface TopicRow {
   oldest_seconds: number;
   groups: number;
   trend: number[];
+  is_dlq: boolean;
+  delivery_latency: Latency | null;
+  ack_latency: Latency | null;
 }
 
 export interface Need {
@@ -52,6 +72,7 @@ export interface OverviewAnswer {
   topics: TopicRow[];
   matching: number;
   needs: Need[];
+  memory: ServerMemory | null;
 }
 
 export interface Changes {
@@ -61,6 +82,7 @@ export interface Changes {
   order?: [string, string][];
   needs?: Need[];
   matching?: number;
+  memory?: ServerMemory | null;
 }
 
 export interface Series {
@@ -84,6 +106,8 @@ export interface MessageView {
   attempt: number;
   value?: unknown;
   value_base64?: string;
+  /** How large the value is, where only its beginning was sent. */
+  value_bytes?: number;
   group?: string;
   publisher?: string;
   due?: number;
@@ -151,6 +175,8 @@ export interface GroupInfo {
   paused?: boolean;
   paused_until?: number | null;
   reason?: string | null;
+  delivery_latency: Latency | null;
+  ack_latency: Latency | null;
 }
 
 export interface TopicView {
@@ -198,7 +224,7 @@ export interface ErrorKind {
 
 export interface ErrorKinds {
   errors: ErrorKind[];
-  total: number;
+  total: number; // kinds
   scanned: number;
   complete: boolean;
 }
@@ -244,7 +270,7 @@ export interface Me {
   namespaces: string[] | null;
   expires: number | null;
   needs_token: boolean;
-  server: { version: string; started: number; store: string };
+  server: { version: string; started: number; store: string; tcp_port: number | null };
 }
 
 export interface NamespaceInfo {
@@ -289,4 +315,50 @@ export interface Report {
   hourly: (Figures & { hour: number })[];
   errors: { topic: string; group: string | null; error: string; count: number; example: string; last: number }[];
   consumers: { topic: string; group: string | null; consumer: string; delivered: number; acknowledged: number }[];
+}
+
+export type RunState = "running" | "done" | "stopped" | "failed" | "stalled" | "gone";
+
+export interface PipelineRun {
+  run: string;
+  state: RunState;
+  began: number;
+  ended: number | null;
+  batches: number;
+  rows_in: number;
+  rows_out: number | null;
+  error: string | null;
+}
+
+export interface Pipeline extends PipelineRun {
+  namespace: string;
+  job: string;
+  kind: "archive" | "analyze" | "flow";
+  reporter: string | null;
+  seconds: number;
+  reported: number;
+  is_stream: boolean;
+  reads: string | null;
+  writes: string | null;
+  host: string | null;
+  lag: number | null;
+  last_batch: { stream: string; number: number; rows_in: number; rows_out: number | null; seconds: number; at: number } | null;
+  warnings: number;
+  warning: string | null;
+  recent: PipelineRun[];
+}
+
+export interface PipelinesAnswer {
+  pipelines: Pipeline[];
+  total: number;
+}
+
+export type ActivityKind = "pushed" | "delivered" | "completed" | "failed" | "dead_lettered" | "topic_created" | "topic_deleted";
+
+export interface ActivityEvent {
+  timestamp: number;
+  kind: ActivityKind;
+  namespace: string;
+  topic: string;
+  count: number;
 }

@@ -1,15 +1,24 @@
 /** What a message holds, as text: JSON, or bytes that may be text, or neither. */
 
+import { count } from "./format";
 import type { MessageView } from "./types";
+
+/** Of a value, so much is sent for a line of a list. */
+export const PREVIEW_BYTES = 1000;
 
 export function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-/** The text that bytes spell in UTF-8, or null. */
-export function asText(bytes: Uint8Array): string | null {
+/** As the filter language wants a text that may have anything in it. */
+export function quote(text: string): string {
+  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
+}
+
+/** The text that bytes spell in UTF-8, or null. Of a beginning, the last letter may be cut. */
+export function asText(bytes: Uint8Array, isCut = false): string | null {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: isCut });
   } catch {
     return null;
   }
@@ -31,13 +40,14 @@ export function hex(bytes: Uint8Array, limit = 4096): string {
 export function preview(message: MessageView, length = 200): string {
   if (message.value_base64 !== undefined) {
     const bytes = fromBase64(message.value_base64);
-    const text = asText(bytes.slice(0, length * 4)) ?? asText(bytes);
-    return text === null ? `${bytes.length} bytes` : cut(text, length);
+    const text = asText(bytes.slice(0, length * 4), true);
+    const size = message.value_bytes ?? bytes.length;
+    return text === null ? `${count(size)} bytes` : cut(text, length, size > bytes.length);
   }
   return message.value === undefined ? "" : cut(JSON.stringify(message.value), length);
 }
 
-function cut(text: string, length: number): string {
+function cut(text: string, length: number, isCut = false): string {
   const line = text.replaceAll(/\s+/g, " ");
-  return line.length > length ? `${line.slice(0, length)}…` : line;
+  return line.length > length || isCut ? `${line.slice(0, length)}…` : line;
 }

@@ -16,7 +16,12 @@ export function visible(scroll: number, height: number, row: number, total: numb
   return { start, end: Math.min(total, Math.ceil((scroll + height) / row) + OVERSCAN) };
 }
 
+/** Rows that were opened, by list: whoever comes back is there again. */
+const opened = new Map<string, number>();
+
 interface Props {
+  /** Its name among the lists. */
+  name: string;
   label: string;
   total: number;
   rowHeight: number;
@@ -24,15 +29,25 @@ interface Props {
   render: (index: number, isSelected: boolean) => ComponentChildren;
   onRange?: (range: Range) => void;
   onOpen: (index: number) => void;
+  /** A key with the row that is selected. */
+  onKey?: (key: string, index: number) => void;
 }
 
-export function VirtualTable({ label, total, rowHeight, head, render, onRange, onOpen }: Props): JSX.Element {
+export function VirtualTable({ name, label, total, rowHeight, head, render, onRange, onOpen, onKey }: Props): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ scroll: 0, height: 600 });
   const [selected, setSelected] = useState(-1);
   const range = visible(view.scroll, view.height, rowHeight, total);
 
   useEffect(() => onRange?.(range), [range.start, range.end]);
+  useEffect(() => {
+    const index = opened.get(name);
+    opened.delete(name);
+    const isFree = document.activeElement === null || document.activeElement.matches("body, main");
+    if (index === undefined || index >= total || !isFree) return;
+    frame.current?.focus({ preventScroll: true });
+    move(index);
+  }, []);
   useEffect(() => {
     const element = frame.current;
     if (element === null) return;
@@ -59,7 +74,12 @@ export function VirtualTable({ label, total, rowHeight, head, render, onRange, o
     if (step !== undefined) {
       event.preventDefault();
       move(selected + step);
-    } else if (event.key === "Enter" && selected >= 0) onOpen(selected);
+    } else if (event.metaKey || event.ctrlKey || event.altKey || selected < 0 || selected >= total) return;
+    else if (event.key === "Enter") {
+      opened.set(name, selected);
+      onOpen(selected);
+    }
+    else onKey?.(event.key, selected);
   };
 
   const rows: JSX.Element[] = [];

@@ -9,11 +9,12 @@ let sockets: FakeSocket[] = [];
 function made(): Live {
   const own: FakeSocket[] = []; // those of earlier tests are not gone, and see the same signals
   sockets = own;
-  return new Live(() => {
+  const make = (): WebSocket => {
     const socket = new FakeSocket();
     own.push(socket);
     return socket as unknown as WebSocket;
-  });
+  };
+  return new Live(make, () => undefined);
 }
 
 function last(): FakeSocket {
@@ -44,6 +45,60 @@ describe("the connection", () => {
     last().say({ type: "overview", id: asked?.["id"], matching: 3 });
     last().say({ type: "overview", id: "of somebody else" });
     expect(heard.map((message) => message["matching"])).toEqual([3]);
+  });
+
+  it("is given up when it is silent for long, also while it is made", () => {
+    const live = made();
+    live.watch("watch", { sort: "in" }, () => undefined);
+    vi.advanceTimersByTime(31_000);
+    expect([sockets[0]?.isClosed, connection.value]).toEqual([true, "lost"]);
+    vi.advanceTimersByTime(1000);
+    last().accept();
+    for (let second = 0; second < 60; second += 1) {
+      vi.advanceTimersByTime(1000);
+      last().say({ type: "changes" });
+    }
+    expect([sockets.length, connection.value]).toEqual([2, "live"]);
+    vi.advanceTimersByTime(32_000);
+    expect(sockets).toHaveLength(3);
+  });
+
+  it("says what was refused, asks again for what may pass, and for a token that is no good any more", () => {
+    let asked = 0;
+    const own: FakeSocket[] = [];
+    const live = new Live(
+      () => {
+        const socket = new FakeSocket();
+        own.push(socket);
+        return socket as unknown as WebSocket;
+      },
+      () => (asked += 1),
+    );
+    const heard: Incoming[] = [];
+    live.watch("watch", { sort: "in" }, (message) => heard.push(message));
+    const [socket] = own;
+    if (!socket) throw new Error("nobody has connected");
+    socket.accept();
+    const id = socket.sent[0]?.["id"];
+    socket.say({ type: "error", id, code: "too_many", detail: "too many look" });
+    expect(heard.map((message) => message.detail)).toEqual(["too many look"]);
+    expect(socket.sent.length).toBe(1);
+    vi.advanceTimersByTime(5_000);
+    expect(socket.sent.length).toBe(2);
+    socket.say({ type: "error", id, code: "forbidden" });
+    vi.advanceTimersByTime(20_000);
+    expect(socket.sent.length).toBe(2);
+    expect(asked).toBe(0);
+    socket.say({ type: "error", id, code: "unauthenticated" });
+    expect(asked).toBe(1);
+  });
+
+  it("may be silent where only a topic is tailed", () => {
+    const live = made();
+    live.watch("tail", { topic: "orders" }, () => undefined);
+    last().accept();
+    vi.advanceTimersByTime(120_000);
+    expect([sockets.length, connection.value]).toEqual([1, "live"]);
   });
 
   it("comes back by itself, and asks again for what is still watched", () => {

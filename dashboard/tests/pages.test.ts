@@ -1,19 +1,24 @@
 import { describe, expect, it } from "vitest";
-import { isLockedOut, me, may } from "../src/api";
+import { call, isLockedOut, me, may } from "../src/api";
+import { ahead, hearTime } from "../src/clock";
+import { visible } from "../src/format";
 import { href, parse } from "../src/router";
+import { fromInput, stretchOf, toInput } from "../src/stretch";
 import { points, trend } from "../src/spark";
-import { curl, literal } from "../src/snippets";
-import { heat } from "../src/pages/delayed";
+import { curl, literal, python } from "../src/snippets";
+import { howMany } from "../src/pages/dead";
+import { calendar, heat } from "../src/pages/delayed";
+import { within } from "../src/pages/flow";
 import { hourly } from "../src/pages/history";
+import { worstFirst } from "../src/pages/pipelines";
 import { bodyOf, parseHeaders, pythonOf, type Draft } from "../src/pages/publish";
-import { fromInput, toInput } from "../src/pages/replay";
 import { describe as told, pieces } from "../src/pages/strips";
 import { grown } from "../src/pages/tail";
 import { legs } from "../src/pages/timeline";
-import { parseFilter } from "../src/pages/topics";
+import { parseFilter } from "../src/topic-filter";
 import { read } from "../src/pages/topic-settings";
-import { visible } from "../src/virtual";
-import type { MessageView, Report } from "../src/types";
+import { visible as inSight } from "../src/virtual";
+import type { ErrorKinds, MessageView, Pipeline, Report, Series, TopicRow } from "../src/types";
 
 const DRAFT: Draft = { topic: "t", namespace: "default", kind: "JSON", value: "1.0", key: "", headers: "", delay: "", priority: "", dedup: "" };
 
@@ -30,14 +35,31 @@ describe("an address", () => {
 
 describe("a list", () => {
   it("draws what is in sight, and a little more", () => {
-    expect(visible(0, 300, 30, 1000)).toEqual({ start: 0, end: 18 });
-    expect(visible(15_000, 300, 30, 1000)).toEqual({ start: 492, end: 518 });
-    expect(visible(0, 300, 30, 3)).toEqual({ start: 0, end: 3 });
+    expect(inSight(0, 300, 30, 1000)).toEqual({ start: 0, end: 18 });
+    expect(inSight(15_000, 300, 30, 1000)).toEqual({ start: 492, end: 518 });
+    expect(inSight(0, 300, 30, 3)).toEqual({ start: 0, end: 3 });
   });
 
   it("is filtered by namespace and text", () => {
-    expect(parseFilter(" ns:shop  orders eu ")).toEqual({ namespace: "shop", match: "orders eu" });
-    expect(parseFilter("")).toEqual({});
+    expect(parseFilter(" ns:shop  orders ")).toEqual({ namespace: "shop", match: "orders", column: null });
+    expect(parseFilter("")).toEqual({ column: null });
+  });
+
+  it("is filtered by figures, all of which must hold", () => {
+    const row = (more: Partial<TopicRow>): TopicRow => ({ name: "orders.eu", oldest_seconds: 0, dead: 0, depth: 0, ...more }) as TopicRow;
+    const filter = parseFilter("orders eu lag>1m has:dead backlog<=2k");
+    expect([filter.match, filter.column, filter.wrong]).toEqual(["orders", "oldest", undefined]);
+    const good = { oldest_seconds: 61, dead: 1, depth: 2000 };
+    const found = [good, { ...good, oldest_seconds: 60 }, { ...good, dead: 0 }, { ...good, depth: 2001 }, { ...good, name: "orders.us" }];
+    expect(found.map((more) => filter.holds?.(row(more)))).toEqual([true, false, false, false, false]);
+  });
+
+  it("does not look at fewer topics than could match", () => {
+    expect([parseFilter("dead>=0").column, parseFilter("dead<3").column, parseFilter("dead>0").column, parseFilter("in=0").column]).toEqual([null, null, "dead", null]);
+  });
+
+  it("says what a filter can be", () => {
+    for (const wrong of ["lag>soon", "has:everything", "has:__proto__", "constructor>1", "lag>1x"]) expect(parseFilter(wrong).wrong).toBeTruthy();
   });
 });
 
@@ -67,6 +89,7 @@ describe("a timeline", () => {
       ["ready", 1, 2], ["leased", 2, 3], ["delayed", 3, 5], ["leased", 5, 6], ["done", 6, 6],
     ]);
     expect(legs(events, "b", 10).at(-1)).toEqual({ state: "leased", from: 4, to: 10 });
+    expect(legs(events.slice(0, 1), "b", 10, "blocked").at(-1)?.state).toBe("blocked");
   });
 });
 
@@ -134,10 +157,60 @@ it("takes local times there and back", () => {
   expect(fromInput(toInput(1_700_000_000))).toBe(1_700_000_000);
 });
 
+it("takes a stretch from an address, and nothing that is none", () => {
+  expect(stretchOf({ from: "1", to: "2.5" })).toEqual({ from: 1, to: 2.5 });
+  for (const wrong of [{}, { from: "1" }, { from: "x", to: "2" }, { from: "1", to: "1e99" }, { from: "-1", to: "2" }]) expect(stretchOf(wrong)).toBeNull();
+});
+
+it("puts hours on the days that clocks show, and keeps every message", () => {
+  const midnight = new Date(2026, 2, 26).getTime() / 1000;
+  const rows = [...calendar({ from: midnight, seconds: 3600, counts: Array.from({ length: 100 }, () => 2) }).values()];
+  expect(rows.flat().reduce((sum, cell) => sum + (cell?.count ?? 0), 0)).toBe(200);
+  expect(rows[0]?.[3]).toEqual({ from: midnight + 3 * 3600, to: midnight + 4 * 3600, count: 2 });
+});
+
+it("shows marks that turn the direction of writing", () => {
+  expect(visible("Delete \u202Egpj.exe?")).toBe("Delete ⟨U+202E⟩gpj.exe?");
+});
+
+describe("the time", () => {
+  it("is that of the server", () => {
+    hearTime("Thu, 01 Jan 1970 01:00:00 GMT", 0);
+    expect(ahead.value).toBe(3600);
+    hearTime("nonsense", 0);
+    expect(ahead.value).toBe(3600);
+    hearTime("Thu, 01 Jan 1970 00:00:03 GMT", 0);
+    expect(ahead.value).toBe(0);
+  });
+});
+
+it("asks for nothing whose name a browser would take for a step", async () => {
+  for (const name of ["", ".", ".."]) await expect(call(["topics", "orders", "groups", name], { method: "DELETE" })).rejects.toThrow("command line");
+  expect(curl("DELETE", ["topics", ".."])).toContain("--path-as-is");
+});
+
+it("puts jobs first that need somebody", () => {
+  const job = (state: string, reported: number): Pipeline => ({ state, reported }) as Pipeline;
+  const jobs = [job("done", 9), job("running", 3), job("failed", 1), job("running", 4)];
+  expect(jobs.sort(worstFirst).map((each) => [each.state, each.reported])).toEqual([["failed", 1], ["running", 4], ["running", 3], ["done", 9]]);
+});
+
+it("counts what happened in a stretch", () => {
+  const series = { timestamps: [10, 11, 12], figures: { published: [1, 2, 4], acked: [0, 1, 0] } } as unknown as Series;
+  expect(within(series, { from: 11, to: 13 })).toMatchObject({ published: 6, acknowledged: 1, failed: 0 });
+});
+
 it("lets nobody change anything before it is known who that is", () => {
   expect([may("read"), isLockedOut.value]).toEqual([false, false]);
-  me.value = { principal: "ann", scopes: ["read"], namespaces: null, expires: null, needs_token: true, server: { version: "", started: 0, store: "" } };
+  me.value = { principal: "ann", scopes: ["read"], namespaces: null, expires: null, needs_token: true, server: { version: "", started: 0, store: "", tcp_port: 7777 } };
+  expect(python("print(1)")).toContain(`ortoo://${window.location.hostname}:7777`);
   expect([may("read"), may("write")]).toEqual([true, false]);
   me.value = { ...me.value, scopes: ["admin"] };
   expect(may("write")).toBe(true);
+});
+
+it("counts all dead letters, and says when there are more", () => {
+  const kinds = { errors: [{ count: 15 }, { count: 9 }], total: 2, scanned: 24, complete: true } as unknown as ErrorKinds;
+  expect(howMany(kinds)).toEqual({ most: 24, isMore: false });
+  expect([howMany({ ...kinds, total: 3 }).isMore, howMany({ ...kinds, complete: false }).isMore]).toEqual([true, true]);
 });

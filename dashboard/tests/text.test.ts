@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { ago, bytes, count, plural, rate, short, span, utc } from "../src/format";
 import { member, parseExactly, pretty } from "../src/rawjson";
-import { asText, fromBase64, hex, preview } from "../src/values";
+import { asText, fromBase64, hex, preview, quote } from "../src/values";
 
 const MESSAGE = { id: "1.0.0", topic: "t", namespace: "default", partition: 0, offset: 0, timestamp: 0, key: null, headers: {}, priority: 5, attempt: 1 };
 
 describe("figures", () => {
   it("are short where there are many, and never pretend", () => {
-    expect([0, 999, 9999, 12_400, 1_234_567, 0.25, 3_000_000_000].map((value) => short(value))).toEqual([
-      "0", "999", "9,999", "12.4k", "1.2M", "0.3", "3.0G",
+    expect([0, 999, 9999, 12_400, 1_234_567, 0.25, 3_000_000_000, 2 ** 53 - 1].map((value) => short(value))).toEqual([
+      "0", "999", "9,999", "12.4k", "1.2M", "0.3", "3.0G", "9.0P",
     ]);
     expect([short(null), rate(undefined), count(null)]).toEqual(["–", "–", "–"]);
     expect([count(1234567), plural(1, "message"), plural(2000, "message")]).toEqual(["1,234,567", "1 message", "2,000 messages"]);
@@ -22,6 +22,16 @@ describe("figures", () => {
     expect([ago(90, 100), ago(110, 100)]).toEqual(["10s ago", "in 10s"]);
     expect(utc(0)).toBe("1970-01-01 00:00:00.000 UTC");
   });
+});
+
+it("shows the beginning of a value that was cut, though a letter of it was, too", () => {
+  const sent = { ...MESSAGE, value_base64: btoa("\u00c3\u00bc\u00c3"), value_bytes: 5_000_000 };
+  expect(preview(sent)).toBe("ü…");
+  expect(preview({ ...sent, value_base64: btoa("\u00ff\u00fe") })).toBe("5,000,000 bytes");
+});
+
+it("quotes a text for a filter, whatever is in it", () => {
+  expect(["ann lee", "a*", 'say "hi"', "back\\slash"].map(quote)).toEqual(['"ann lee"', '"a*"', '"say \\"hi\\""', '"back\\\\slash"']);
 });
 
 describe("JSON", () => {

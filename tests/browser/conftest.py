@@ -20,6 +20,7 @@ import pytest_asyncio
 
 import ortoo
 from ortoo.doors.http import dashboard
+from tests.browser.pipelines import report_jobs
 from tests.browser.traffic import consume_some, publish_all
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def chromium() -> str:
 
 @contextmanager
 def server(home: Path, *options: str) -> Iterator[dict[str, str]]:
-    """Where it listens, by scheme."""
+    """Where it listens, by scheme; and its process id. Ports that `options` name are kept to."""
     command = [
         sys.executable,
         "-m",
@@ -73,7 +74,7 @@ def server(home: Path, *options: str) -> Iterator[dict[str, str]]:
                 line = process.stdout.readline()
                 assert line, (home / "log").read_text()
                 found.update(re.findall(r"\b(ortoo|http)://([\w.:]+)", line))
-            yield found
+            yield found | {"pid": str(process.pid)}
         finally:
             process.terminate()
 
@@ -83,6 +84,7 @@ def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
     with server(tmp_path_factory.mktemp("open")) as found, ortoo.connect_sync(f"ortoo://{found['ortoo']}") as queue:
         publish_all(queue)
         consume_some(queue)
+        report_jobs(queue)
         yield Site(f"http://{found['http']}/", found["ortoo"], {})
 
 
@@ -119,8 +121,9 @@ def guarded(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium: str) -> AsyncIterator[Browser]:
-    from playwright.async_api import async_playwright
+    from playwright.async_api import async_playwright, expect
 
+    expect.set_options(timeout=120_000)  # a machine that is busy elsewhere may take long for anything
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield launched
@@ -132,7 +135,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A page of its own for each test. Whatever the browser complains about fails the test."""
     context = await browser.new_context(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
     opened = await context.new_page()
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(120_000)
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda told: wrong.append(told.text) if "Content Security Policy" in told.text else None)

@@ -22,6 +22,7 @@ async def test_keys_lead_everywhere(page: Page, site: Site) -> None:
     from playwright.async_api import expect
 
     await page.goto(site.url)
+    await expect(page.get_by_text("● live")).to_be_visible()
     await page.keyboard.press("Control+k")
     box = page.get_by_role("combobox", name="Go to a page, a topic or a message id")
     await expect(box).to_be_focused()
@@ -39,6 +40,11 @@ async def test_keys_lead_everywhere(page: Page, site: Site) -> None:
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         await page.keyboard.press(key)
     await expect(page.get_by_role("heading", name="shop.011")).to_be_visible()
+    await expect(page.get_by_role("main")).to_be_focused()
+    await page.go_back()
+    await expect(page.get_by_role("grid", name="10 topics")).to_be_focused()
+    selected = page.get_by_role("row", selected=True)
+    await expect(selected).to_contain_text("shop.011")
 
 
 async def test_a_filter_lives_in_the_address(page: Page, site: Site) -> None:
@@ -152,6 +158,41 @@ async def test_dead_letters_of_a_kind_are_redriven_or_deleted_after_one_question
         await dialog.get_by_role("button", name="Delete 2").click()
         await expect(page.get_by_text("No dead letters")).to_be_visible()
         assert queue.dead_letters("faxes") == []
+
+
+async def test_one_dead_letter_is_redriven_from_its_page(page: Page, site: Site) -> None:
+    from playwright.async_api import expect
+
+    with ortoo.connect_sync(f"ortoo://{site.tcp}") as queue:
+        queue.publish_many("letters", [ortoo.Message({"n": number}) for number in range(2)])
+        for message in queue.lease("letters", group="senders", max_messages=2):
+            message.reject("no stamp")
+        letter = queue.dead_letters("letters")[0]
+        await page.goto(f"{site.url}#/message/{letter.id}")
+        await page.get_by_role("button", name="Redrive …").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("of letters will be delivered again to senders")
+        await page.get_by_role("dialog").get_by_role("button", name="Redrive 1").click()
+        await expect(page.get_by_role("heading", name=f"Message {letter.headers['ortoo-origin']}")).to_be_visible()
+        assert len(queue.dead_letters("letters")) == 1
+        assert [message.json() for message in queue.lease("letters", group="senders", max_messages=2)] == [
+            letter.json()
+        ]
+
+
+async def test_a_large_value_is_loaded_when_somebody_asks(page: Page, site: Site) -> None:
+    from playwright.async_api import expect
+
+    with ortoo.connect_sync(f"ortoo://{site.tcp}") as queue:
+        sent = queue.publish("large", {"begin": "x" * 300_000, "end": "at last"})
+    async with page.expect_response("**/topics/large/messages*") as listed:
+        await page.goto(f"{site.url}#/topic/default/large/messages")
+    await expect(page.get_by_role("link", name=sent.id)).to_be_visible()
+    assert len(await (await listed.value).body()) < 3_000
+    await page.goto(f"{site.url}#/message/{sent.id}")
+    await expect(page.get_by_text("These are the first 64.0 KiB of 293 KiB")).to_be_visible()
+    await page.get_by_role("button", name="Load all of it").click()
+    await page.get_by_role("button", name="more characters").click()
+    await expect(page.get_by_label("JSON", exact=True)).to_contain_text("at last")
 
 
 async def test_a_token_is_asked_for_once(page: Page, guarded: Site) -> None:

@@ -39,4 +39,5 @@ def consume_some(queue: ortoo.SyncQueue) -> None:
         else:
             message.reject(f"SMTP 421 from 10.0.0.{number}: try again in {number} s")
     queue.lease("payments", group="ledger", lease=600)
+    queue.lease("reminders", group="callers")
     queue.lease("blobs", group="readers", lease=600)[0].ack()

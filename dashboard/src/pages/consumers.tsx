@@ -2,55 +2,50 @@
 
 import type { JSX } from "preact";
 import { call } from "../api";
+import { now } from "../clock";
 import { useData } from "../data";
 import { ago, count, plural, span } from "../format";
 import { Mark, Time } from "../marks";
-import { useOverview } from "../overview";
 import { Choice, Empty, Failure, Heading, Loading } from "../parts";
 import { href, place, setQuery } from "../router";
 import type { ConsumerRow, LeaseRow, LockRow, State, TopicView } from "../types";
+import { OfTopic } from "./of-topic";
 
 export function ConsumersPage(): JSX.Element {
-  const { query } = place.value;
-  const { overview, error } = useOverview({ sort: "backlog", limit: 200 });
-  const rows = overview.rows;
-  const namespace = query["namespace"] ?? rows[0]?.namespace ?? "default";
-  const name = query["topic"] ?? rows[0]?.name ?? null;
-  const topic = useData(
-    name === null ? null : `consumers ${namespace}\n${name}`,
-    (signal) => call<TopicView>(["topics", name ?? ""], { query: { namespace }, signal }),
+  return (
+    <OfTopic title="Consumers" column={null} figure={(row) => row.groups} none={<Nobody />}>
+      {(namespace, topic, choice) => <Groups namespace={namespace} topic={topic} choice={choice} />}
+    </OfTopic>
+  );
+}
+
+function Nobody(): JSX.Element {
+  return (
+    <Empty title="Nobody reads yet">
+      <p>A group comes into being with its first lease, and is shown here with its consumers.</p>
+    </Empty>
+  );
+}
+
+function Groups({ namespace, topic, choice }: { namespace: string; topic: string; choice: JSX.Element }): JSX.Element {
+  const wanted = place.value.query["group"] ?? "";
+  const found = useData(
+    `consumers ${namespace}\n${topic}`,
+    (signal) => call<TopicView>(["topics", topic], { query: { namespace }, signal }),
     5,
   );
-  const groups = topic.data?.groups.map((group) => group.name) ?? [];
-  const group = groups.includes(query["group"] ?? "") ? (query["group"] ?? "") : (groups[0] ?? null);
-  const options = rows.map((row) => `${row.namespace}/${row.name}`);
-  const current = `${namespace}/${name ?? ""}`;
+  const groups = found.data?.groups.map((group) => group.name) ?? [];
+  const group = groups.includes(wanted) ? wanted : (groups[0] ?? null);
   return (
     <>
       <Heading title="Consumers">
-        {name !== null && (
-          <Choice
-            label="topic"
-            value={current}
-            options={options.includes(current) ? options : [current, ...options]}
-            onChange={(value) => {
-              const [space, ...rest] = value.split("/");
-              setQuery({ namespace: space ?? "default", topic: rest.join("/"), group: null });
-            }}
-          />
-        )}
+        {choice}
         {group !== null && <Choice label="group" value={group} options={groups} onChange={(value) => setQuery({ group: value })} />}
       </Heading>
-      {error && <p class="failure">{error}</p>}
-      <Loading isLoading={overview.timestamp === 0 && error === null} />
-      <Failure error={topic.error} />
-      {overview.timestamp > 0 && name === null && <Empty title="No topics yet" />}
-      {topic.data && group === null && (
-        <Empty title="Nobody reads this topic yet">
-          <p>A group comes into being with its first lease.</p>
-        </Empty>
-      )}
-      {name !== null && group !== null && <Group namespace={namespace} topic={name} group={group} />}
+      <Failure error={found.error} />
+      <Loading isLoading={found.isLoading} />
+      {found.data && group === null && <Nobody />}
+      {group !== null && <Group namespace={namespace} topic={topic} group={group} />}
     </>
   );
 }
@@ -172,7 +167,7 @@ function Locks({ rows, total }: { rows: LockRow[]; total: number }): JSX.Element
 
 function Leases({ rows, total }: { rows: LeaseRow[]; total: number }): JSX.Element {
   if (rows.length === 0) return <p class="calm">Nothing is leased now.</p>;
-  const now = Date.now() / 1000;
+  const time = now();
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="All leases">
       <table>
@@ -203,7 +198,7 @@ function Leases({ rows, total }: { rows: LeaseRow[]; total: number }): JSX.Eleme
                 <Time at={row.since} />
               </td>
               <td>
-                <Time at={row.until} /> <span class="quiet">{row.until > now ? `in ${span(row.until - now)}` : "over"}</span>
+                <Time at={row.until} /> <span class="quiet">{row.until > time ? `in ${span(row.until - time)}` : "over"}</span>
               </td>
             </tr>
           ))}

@@ -4,39 +4,24 @@ import type { JSX } from "preact";
 import { call } from "../api";
 import { useData } from "../data";
 import { ask, toast } from "../dialog";
-import { count, plural, short } from "../format";
+import { count, plural } from "../format";
 import { Mark, Time } from "../marks";
-import { useOverview } from "../overview";
-import { Action, Choice, Elsewhere, Empty, Failure, Heading, Loading } from "../parts";
-import { href, place, setQuery } from "../router";
+import { Action, Elsewhere, Empty, Failure, Heading, Loading } from "../parts";
+import { href, place } from "../router";
 import { curl, python, text } from "../snippets";
 import type { ErrorKind, ErrorKinds } from "../types";
+import { OfTopic } from "./of-topic";
 
 export function DeadPage(): JSX.Element {
-  const { overview, error } = useOverview({ sort: "dead", limit: 100 });
-  const rows = overview.rows.filter((row) => row.dead > 0);
-  const wanted = place.value.query["topic"];
-  const chosen = rows.find((row) => `${row.namespace}/${row.name}` === wanted) ?? rows[0];
   return (
-    <>
-      <Heading title="Dead letters">
-        {chosen && (
-          <Choice
-            label="topic"
-            value={`${chosen.namespace}/${chosen.name}`}
-            options={rows.map((row) => ({
-              value: `${row.namespace}/${row.name}`,
-              label: `${row.namespace === "default" ? "" : `${row.namespace}/`}${row.name} ✕${short(row.dead)}`,
-            }))}
-            onChange={(value) => setQuery({ topic: value })}
-          />
-        )}
-      </Heading>
-      {error && <p class="failure">{error}</p>}
-      <Loading isLoading={overview.timestamp === 0 && error === null} />
-      {overview.timestamp > 0 && rows.length === 0 && <NoDead />}
-      {chosen && <DeadTab namespace={chosen.namespace} topic={chosen.name} />}
-    </>
+    <OfTopic title="Dead letters" state="dead" column="dead" figure={(row) => row.dead} none={<NoDead />}>
+      {(namespace, topic, choice) => (
+        <>
+          <Heading title="Dead letters">{choice}</Heading>
+          <DeadTab namespace={namespace} topic={topic} />
+        </>
+      )}
+    </OfTopic>
   );
 }
 
@@ -65,17 +50,84 @@ export function DeadTab({ namespace, topic }: { namespace: string; topic: string
       <Failure error={found.error} />
       <Loading isLoading={found.isLoading} />
       {kinds?.errors.length === 0 && <NoDead />}
-      {kinds && !kinds.complete && (
-        <p class="quiet">
-          looked at {count(kinds.scanned)} of {count(kinds.total)}
-        </p>
-      )}
+      {kinds && !kinds.complete && <p class="quiet">the {plural(kinds.scanned, "oldest dead letter")} were looked at; there are more</p>}
+      {kinds && kinds.errors.length > 0 && <All namespace={namespace} topic={topic} group={group} kinds={kinds} reload={found.reload} />}
       <ul class="kinds">
         {kinds?.errors.map((kind) => (
           <Kind key={kind.error} namespace={namespace} topic={topic} group={group} kind={kind} most={most} reload={found.reload} />
         ))}
       </ul>
     </section>
+  );
+}
+
+interface Which {
+  namespace: string;
+  topic: string;
+  group: string | undefined;
+  error?: string;
+}
+
+interface HowMany {
+  most: number;
+  isMore: boolean;
+}
+
+interface Doing {
+  redrive: () => Promise<void>;
+  remove: () => Promise<void>;
+  redriven: JSX.Element;
+}
+
+/** What can be done with dead letters: with those of one kind of error, or with all of a topic. */
+function doing({ namespace, topic, group, error }: Which, { most, isMore }: HowMany, groups: string[], reload: () => void): Doing {
+  const query = { namespace };
+  const limit = isMore ? {} : { limit: most }; // no more than was said, however many come meanwhile
+  const body = { ...(error === undefined ? {} : { error }), ...(group ? { group } : {}), ...limit };
+  const many = `${isMore ? "more than " : ""}${count(most)}`;
+  const what = `${many} dead letter${most === 1 && !isMore ? "" : "s"}`;
+  const which = `${what} of ${topic}${error === undefined ? "" : ` with “${error || "no error"}”`}${group ? ` in the group ${group}` : ""}`;
+  const more = [group && `group=${text(group)}`, error !== undefined && `error=${text(error)}`, !isMore && `limit=${most}`].filter(Boolean);
+  const same = (verb: "redrive" | "delete", name: string): JSX.Element => (
+    <Elsewhere
+      curl={curl("POST", ["topics", topic, "dlq", verb], query, JSON.stringify(body))}
+      python={python(`print(queue.${name}(${[text(topic), ...more].join(", ")}))`, namespace)}
+    />
+  );
+  const act = async (verb: "redrive" | "delete", done: (messages: number) => string): Promise<void> => {
+    const { messages } = await call<{ messages: number }>(["topics", topic, "dlq", verb], { query, body });
+    toast(done(messages));
+    reload();
+  };
+  const redriven = same("redrive", "redrive");
+  const redrive = async (): Promise<void> => {
+    const told = `${which} will be delivered again to ${groups.join(", ") || "the groups that failed them"}.`;
+    if (await ask({ title: `Redrive ${what}?`, told, verb: `Redrive ${many}`, isDangerous: false, same: redriven }))
+      await act("redrive", (messages) => `${plural(messages, "message")} will be delivered again`);
+  };
+  const remove = async (): Promise<void> => {
+    const told = `${which} will be gone for good.`;
+    if (await ask({ title: `Delete ${what}?`, told, verb: `Delete ${many}`, same: same("delete", "delete_dead_letters") }))
+      await act("delete", (messages) => `${plural(messages, "dead letter")} deleted`);
+  };
+  return { redrive, remove, redriven };
+}
+
+/** How many there are of all kinds, as far as they were looked at. */
+export function howMany(kinds: ErrorKinds): HowMany {
+  const most = kinds.errors.reduce((sum, kind) => sum + kind.count, 0);
+  return { most, isMore: !kinds.complete || kinds.errors.length < kinds.total };
+}
+
+function All({ kinds, reload, ...which }: Which & { kinds: ErrorKinds; reload: () => void }): JSX.Element {
+  const { redrive, remove } = doing(which, howMany(kinds), [], reload);
+  return (
+    <p class="row">
+      <Action onClick={redrive}>Redrive all …</Action>
+      <Action kind="danger" onClick={remove}>
+        Delete all …
+      </Action>
+    </p>
   );
 }
 
@@ -89,23 +141,8 @@ interface KindProps {
 }
 
 function Kind({ namespace, topic, group, kind, most, reload }: KindProps): JSX.Element {
-  const query = { namespace };
-  const body = { error: kind.error, ...(group ? { group } : {}) };
-  const what = plural(kind.count, "dead letter");
-  const redrive = async (): Promise<void> => {
-    const told = `${what} of ${topic} with “${kind.error}” will be delivered again to ${Object.keys(kind.groups).join(", ")}.`;
-    if (!(await ask(`Redrive ${what}?`, <p>{told}</p>, `Redrive ${count(kind.count)}`, false))) return;
-    const done = await call<{ messages: number }>(["topics", topic, "dlq", "redrive"], { query, body });
-    toast(`${plural(done.messages, "message")} will be delivered again`);
-    reload();
-  };
-  const remove = async (): Promise<void> => {
-    const told = `${what} of ${topic} with “${kind.error}” will be gone for good.`;
-    if (!(await ask(`Delete ${what}?`, <p>{told}</p>, `Delete ${count(kind.count)}`))) return;
-    const done = await call<{ messages: number }>(["topics", topic, "dlq", "delete"], { query, body });
-    toast(`${plural(done.messages, "dead letter")} deleted`);
-    reload();
-  };
+  const which = { namespace, topic, group, error: kind.error };
+  const { redrive, remove, redriven } = doing(which, { most: kind.count, isMore: false }, Object.keys(kind.groups), reload);
   return (
     <li>
       <div class="kind-head">
@@ -144,10 +181,7 @@ function Kind({ namespace, topic, group, kind, most, reload }: KindProps): JSX.E
             </a>
           ))}
         </p>
-        <Elsewhere
-          curl={curl("POST", ["topics", topic, "dlq", "redrive"], query, JSON.stringify(body))}
-          python={python(`print(queue.redrive(${text(topic)}, error=${text(kind.error)}))`, namespace)}
-        />
+        {redriven}
       </details>
     </li>
   );

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { call } from "../api";
 import { ask, toast } from "../dialog";
 import { count, moment, plural } from "../format";
+import { P95 } from "../latency";
 import { Tally } from "../marks";
 import { Action, Elsewhere, Empty } from "../parts";
 import { href } from "../router";
@@ -34,6 +35,12 @@ export function GroupsTab({ topic, reload }: TabProps): JSX.Element {
             <th scope="col" class="num">
               consumers
             </th>
+            <th scope="col" class="num">
+              to deliver, p95
+            </th>
+            <th scope="col" class="num">
+              to ack, p95
+            </th>
             <th scope="col">actions</th>
           </tr>
         </thead>
@@ -45,6 +52,12 @@ export function GroupsTab({ topic, reload }: TabProps): JSX.Element {
       </table>
     </div>
   );
+}
+
+interface Does {
+  path: string[];
+  body: Record<string, unknown>;
+  same: JSX.Element;
 }
 
 interface RowProps {
@@ -61,8 +74,14 @@ function isPaused(group: GroupInfo): boolean {
 function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
   const path = ["topics", topic, "groups", group.name];
   const query = { namespace };
-  const act = async (what: string, body: Record<string, unknown>, done: string): Promise<void> => {
-    await call([...path, what], { query, body });
+  const does = (what: string, body: Record<string, unknown>, call: string): Does => ({
+    body,
+    path: [...path, what],
+    same: <Elsewhere curl={curl("POST", [...path, what], query, JSON.stringify(body))} python={python(call, namespace)} />,
+  });
+  const names = `${text(topic)}, ${text(group.name)}`;
+  const act = async ({ path: where, body }: Does, done: string): Promise<void> => {
+    await call(where, { query, body });
     toast(done);
     reload();
   };
@@ -72,19 +91,24 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
       to === "start"
         ? [`Deliver everything again to ${group.name}?`, `${plural(found.messages, "message")} will be delivered to it, from the oldest on.`, `Replay ${count(found.messages)}`]
         : [`Skip everything for ${group.name}?`, `${plural(found.skipped, "message")} that it has not settled will never be delivered to it.`, `Skip ${count(found.skipped)}`];
-    if (await ask(title, <p>{told}</p>, verb, to === "end")) await act("seek", { to }, `${group.name} was moved to the ${to}`);
+    const seek = does("seek", { to }, `queue.seek(${names}, ${text(to)})`);
+    if (await ask({ title, told, verb, isDangerous: to === "end", same: seek.same })) await act(seek, `${group.name} was moved to the ${to}`);
   };
   const remove = async (): Promise<void> => {
     const told = `Its place in ${topic} and ${plural(group.backlog, "message")} of backlog are forgotten. The messages stay for other groups.`;
-    if (!(await ask(`Delete the group ${group.name}?`, <p>{told}</p>, "Delete the group"))) return;
+    const same = <Elsewhere curl={curl("DELETE", path, query)} python={python(`queue.delete_group(${names})`, namespace)} />;
+    if (!(await ask({ title: `Delete the group ${group.name}?`, told, verb: "Delete the group", same }))) return;
     await call(path, { method: "DELETE", query });
     toast(`the group ${group.name} was deleted`);
     reload();
   };
   const pause = async (): Promise<void> => {
-    const told = `Nothing is delivered to it until it is resumed. What its consumers hold now can still be settled.`;
-    if (await ask(`Pause ${group.name}?`, <p>{told}</p>, "Pause", false)) await act("pause", { for: null, reason: "from the dashboard" }, `${group.name} is paused`);
+    const reason = "from the dashboard";
+    const paused = does("pause", { reason }, `queue.pause_group(${names}, reason=${text(reason)})`);
+    const told = "Nothing is delivered to it until it is resumed. What its consumers hold now can still be settled.";
+    if (await ask({ title: `Pause ${group.name}?`, told, verb: "Pause", isDangerous: false, same: paused.same })) await act(paused, `${group.name} is paused`);
   };
+  const resumed = does("resume", {}, `queue.resume_group(${names})`);
   return (
     <tr>
       <th scope="row" class="name">
@@ -103,10 +127,16 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
         <Tally state="dead" value={group.dead} />
       </td>
       <td class="num">{count(Object.keys(group.consumers).length)}</td>
+      <td class="num">
+        <P95 what="published → delivered" latency={group.delivery_latency} />
+      </td>
+      <td class="num">
+        <P95 what="delivered → acknowledged" latency={group.ack_latency} />
+      </td>
       <td>
         <div class="buttons">
         {isPaused(group) ? (
-          <Action kind="primary" onClick={() => act("resume", {}, `${group.name} goes on`)}>
+          <Action kind="primary" onClick={() => act(resumed, `${group.name} goes on`)}>
             Resume
           </Action>
         ) : (
@@ -118,6 +148,7 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
           Delete
         </Action>
         </div>
+        {isPaused(group) && resumed.same}
       </td>
     </tr>
   );

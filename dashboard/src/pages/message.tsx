@@ -5,28 +5,31 @@ import { useState } from "preact/hooks";
 import { call, callText } from "../api";
 import { useData } from "../data";
 import { ask, toast } from "../dialog";
-import { count } from "../format";
+import { bytes, count } from "../format";
 import { StateName, Time } from "../marks";
 import { Action, Elsewhere, Failure, Heading, Loading, Snippet } from "../parts";
 import { member, parseExactly, pretty } from "../rawjson";
 import { go, href, place } from "../router";
 import { curl, python, text } from "../snippets";
 import type { Explanation, MessageDetail, MessageView, State, Trace } from "../types";
-import { asText, fromBase64, hex } from "../values";
+import { asText, fromBase64, hex, quote } from "../values";
 import { Timeline } from "./timeline";
 
 interface Shown extends MessageDetail {
   raw: string | null; // its JSON as it was published
 }
 
-async function load(id: string, signal: AbortSignal): Promise<Shown> {
-  const answer = await callText(["messages", id], { signal });
+const AT_FIRST = 64 * 1024; // bytes of a value: they are asked for again every few seconds
+const AT_MOST = 8 * 1024 * 1024; // a browser that shows more than that answers nobody for seconds
+
+async function load(id: string, most: number, signal?: AbortSignal): Promise<Shown> {
+  const answer = await callText(["messages", id], { query: { value_bytes: most }, ...(signal ? { signal } : {}) });
   return { ...(parseExactly(answer) as MessageDetail), raw: member(answer, ["message", "value"]) };
 }
 
 export function MessagePage(): JSX.Element {
   const id = place.value.path[1] ?? "";
-  const found = useData(`message ${id}`, (signal) => load(id, signal), 3);
+  const found = useData(`message ${id}`, (signal) => load(id, AT_FIRST, signal), 3);
   const trace = useData(`trace ${id}`, (signal) => call<Trace>(["messages", id, "trace"], { signal }), 3);
   const shown = found.data;
   const reload = (): void => {
@@ -43,11 +46,19 @@ export function MessagePage(): JSX.Element {
       {trace.data && trace.data.events.length > 0 && (
         <Timeline trace={trace.data} states={shown?.states ?? {}} />
       )}
-      {shown && <Payload message={shown.message} raw={shown.raw} />}
+      {shown && <Value key={id} shown={shown} />}
       {shown && (
         <Elsewhere
-          curl={`${curl("GET", ["messages", id])}\n${curl("GET", ["messages", id, "trace"])}`}
-          python={python(`print(queue.message(${text(id)}), queue.trace(${text(id)}))`)}
+          curl={[
+            curl("GET", ["messages", id]),
+            curl("GET", ["messages", id, "trace"]),
+            curl("POST", ["messages", id, "retry"], {}, "{}"),
+          ].join("\n")}
+          python={python(
+            `print(queue.message(${text(id)}), queue.trace(${text(id)}))`,
+            "default",
+            `queue.retry_now(${text(id)})  # what waits for its next attempt is tried at once`,
+          )}
         />
       )}
     </>
@@ -66,7 +77,7 @@ function Facts({ message }: { message: MessageView }): JSX.Element {
         {message.key === null ? (
           "none"
         ) : (
-          <a href={href(["topic", message.namespace, message.topic, "messages"], { filter: `key:${message.key}` })}>
+          <a href={href(["topic", message.namespace, message.topic, "messages"], { filter: `key:${quote(message.key)}` })}>
             {message.key}
           </a>
         )}
@@ -131,6 +142,38 @@ function Why({ id, group }: { id: string; group: string }): JSX.Element {
   );
 }
 
+/** Of a dead letter: delivers what it is of again, to the group that failed it. */
+function Redrive({ letter, reload }: { letter: MessageView; reload: () => void }): JSX.Element | null {
+  const origin = letter.headers["ortoo-origin"] ?? "";
+  const found = useData(`origin ${origin}`, (signal) => call<MessageDetail>(["messages", origin], { query: { value_bytes: 0 }, signal }));
+  const group = letter.headers["ortoo-group"] ?? "the group that failed it";
+  if (found.data === null) return null; // it is gone, or never was: anybody may publish there
+  const { topic, namespace } = found.data.message;
+  const body = { ids: [letter.id] };
+  const redrive = async (): Promise<void> => {
+    const same = (
+      <Elsewhere
+        curl={curl("POST", ["topics", topic, "dlq", "redrive"], { namespace }, JSON.stringify(body))}
+        python={python(`print(queue.redrive(${text(topic)}, ids=[${text(letter.id)}]))`, namespace)}
+      />
+    );
+    const told = `${origin} of ${topic} will be delivered again to ${group}.`;
+    if (!(await ask({ title: "Redrive this dead letter?", told, verb: "Redrive 1", isDangerous: false, same }))) return;
+    const { messages } = await call<{ messages: number }>(["topics", topic, "dlq", "redrive"], { query: { namespace }, body });
+    if (messages === 0) toast("it could not be redriven: what it says of its origin is not so, or the queue refuses it", true);
+    else {
+      toast(`${origin} will be delivered again`);
+      go(["message", origin]);
+    }
+    reload();
+  };
+  return (
+    <Action kind="primary" onClick={redrive}>
+      Redrive …
+    </Action>
+  );
+}
+
 function Actions({ shown, reload }: { shown: Shown; reload: () => void }): JSX.Element {
   const { id, topic, namespace } = shown.message;
   const waiting = Object.entries(shown.states).filter(([, state]) => state === "delayed" || state === "blocked" || state === "ready");
@@ -141,20 +184,30 @@ function Actions({ shown, reload }: { shown: Shown; reload: () => void }): JSX.E
     reload();
   };
   const move = async (): Promise<void> => {
-    const groups = pending.map(([group]) => group).join(", ");
-    if (!(await ask(`Move ${id} to the dead letters?`, <p>It will not be delivered to {groups} unless it is redriven.</p>, "Move 1 message"))) return;
-    await call(["messages", id, "dead-letter"], { body: { error: "moved by hand" } });
+    const told = `It will not be delivered to ${pending.map(([group]) => group).join(", ")} unless it is redriven.`;
+    const body = { error: "moved by hand" };
+    const same = (
+      <Elsewhere
+        curl={curl("POST", ["messages", id, "dead-letter"], {}, JSON.stringify(body))}
+        python={python(`queue.dead_letter(${text(id)}, error=${text(body.error)})`)}
+      />
+    );
+    if (!(await ask({ title: `Move ${id} to the dead letters?`, told, verb: "Move 1 message", same }))) return;
+    await call(["messages", id, "dead-letter"], { body });
     toast(`${id} was moved to the dead letters`);
     reload();
   };
   const remove = async (): Promise<void> => {
-    if (!(await ask(`Delete ${id}?`, <p>1 message of {topic} will be gone for every group.</p>, "Delete 1 message"))) return;
+    const same = <Elsewhere curl={curl("DELETE", ["messages", id])} python={python(`queue.delete_message(${text(id)})`)} />;
+    const told = `1 message of ${topic} will be gone for every group.`;
+    if (!(await ask({ title: `Delete ${id}?`, told, verb: "Delete 1 message", same }))) return;
     await call(["messages", id], { method: "DELETE" });
     toast(`${id} was deleted`);
     go(["topic", namespace, topic]);
   };
   return (
     <>
+      {shown.message.headers["ortoo-origin"] && <Redrive letter={shown.message} reload={reload} />}
       <Action disabled={waiting.length === 0} onClick={retry}>
         Retry now
       </Action>
@@ -171,12 +224,34 @@ function Actions({ shown, reload }: { shown: Shown; reload: () => void }): JSX.E
   );
 }
 
+/** What was sent of it, and all of it once somebody asks for that. A value never changes. */
+function Value({ shown }: { shown: Shown }): JSX.Element {
+  const [whole, setWhole] = useState<Shown | null>(null);
+  const { message } = whole ?? shown;
+  const size = message.value_bytes;
+  const loadAll = async (): Promise<void> => setWhole(await load(message.id, AT_MOST));
+  return (
+    <>
+      <Payload key={size === undefined ? "whole" : "cut"} message={message} raw={(whole ?? shown).raw} />
+      {size !== undefined && (
+        <p class="row">
+          <span class="quiet">
+            These are the first {bytes(Math.min(AT_FIRST, size))} of {bytes(size)}.
+            {size > AT_MOST && " That is too much for a browser: use curl or Python."}
+          </span>
+          {size <= AT_MOST && <Action scope="read" onClick={loadAll}>Load all of it</Action>}
+        </p>
+      )}
+    </>
+  );
+}
+
 type View = "json" | "raw" | "headers";
 
 function Payload({ message, raw }: { message: MessageView; raw: string | null }): JSX.Element {
   const [view, setView] = useState<View>(raw === null ? "raw" : "json");
-  const bytes = message.value_base64 === undefined ? null : fromBase64(message.value_base64);
-  const plain = raw ?? (bytes === null ? "" : (asText(bytes) ?? hex(bytes)));
+  const held = message.value_base64 === undefined ? null : fromBase64(message.value_base64);
+  const plain = raw ?? (held === null ? "" : (asText(held, message.value_bytes !== undefined) ?? hex(held)));
   const headers = Object.entries(message.headers);
   return (
     <section aria-labelledby="payload">
@@ -190,7 +265,7 @@ function Payload({ message, raw }: { message: MessageView; raw: string | null })
         ))}
       </div>
       {view === "json" && <Snippet label="JSON" text={pretty(raw ?? "")} />}
-      {view === "raw" && <Snippet label={bytes === null ? "as it was published" : `${count(bytes.length)} bytes`} text={plain} />}
+      {view === "raw" && <Snippet label={held === null ? "as it was published" : `${count(held.length)} bytes`} text={plain} />}
       {view === "headers" &&
         (headers.length === 0 ? (
           <p class="quiet">It has no headers.</p>

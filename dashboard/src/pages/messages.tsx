@@ -2,14 +2,15 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { call } from "../api";
+import { callExactly } from "../api";
 import { useData } from "../data";
 import { count, plural } from "../format";
 import { STATES, Time } from "../marks";
 import { Choice, Empty, Failure, Loading } from "../parts";
-import { href, place, setQuery } from "../router";
+import { go, href, ID, place, setQuery } from "../router";
+import { isForward, lastMinutes, NO_STRETCH, StretchFields, stretchOf } from "../stretch";
 import type { MessagePage, MessageView } from "../types";
-import { preview } from "../values";
+import { preview, PREVIEW_BYTES } from "../values";
 import { FirstMessage } from "./first";
 import type { TabProps } from "./topic";
 
@@ -25,10 +26,13 @@ export function MessagesTab({ topic }: TabProps): JSX.Element {
   const next = pages.at(-1) ?? null;
   const isByState = state !== "" && group !== "";
   const path = isByState ? ["topics", topic.name, "groups", group, "messages"] : ["topics", topic.name, "messages"];
-  const shared = { namespace: topic.namespace, limit: LIMIT, next };
-  const asked = isByState ? { ...shared, state } : { ...shared, order: "newest", filter: query["filter"] };
-  const found = useData(JSON.stringify([path, asked]), (signal) => call<MessagePage>(path, { query: asked, signal }), next ? 0 : 5);
-  useEffect(() => setPages([]), [state, group, query["filter"]]);
+  const shared = { namespace: topic.namespace, limit: LIMIT, next, value_bytes: PREVIEW_BYTES };
+  const stretch = stretchOf(query);
+  const times = isForward(stretch) && { from_time: stretch.from, to_time: stretch.to };
+  const asked = isByState ? { ...shared, state } : { ...shared, order: "newest", filter: query["filter"], ...times };
+  const found = useData(JSON.stringify([path, asked]), (signal) => callExactly<MessagePage>(path, { query: asked, signal }), next ? 0 : 5);
+  useEffect(() => setFilter(query["filter"] ?? ""), [query["filter"]]); // by going back and forward, too
+  useEffect(() => setPages([]), [state, group, query["filter"], stretch?.from, stretch?.to]);
 
   return (
     <section aria-label="Messages">
@@ -36,7 +40,8 @@ export function MessagesTab({ topic }: TabProps): JSX.Element {
         class="row"
         onSubmit={(event) => {
           event.preventDefault();
-          setQuery({ filter });
+          if (ID.test(filter.trim())) go(["message", filter.trim()]);
+          else setQuery({ filter });
         }}
       >
         <label class="field grow">
@@ -48,7 +53,7 @@ export function MessagesTab({ topic }: TabProps): JSX.Element {
             disabled={isByState}
             spellcheck={false}
             autocomplete="off"
-            placeholder='find   key:ann  header.kind:mail  value.total>100  "two words"   ⏎'
+            placeholder='find   key:ann  header.kind:mail  value.total>100  "two words"  an id   ⏎'
             onInput={(event) => {
               setFilter(event.currentTarget.value);
               if (event.currentTarget.value === "") setQuery({ filter: "" });
@@ -64,11 +69,21 @@ export function MessagesTab({ topic }: TabProps): JSX.Element {
         {state !== "" && names.length > 0 && (
           <Choice label="in group" value={group} options={names} onChange={(value) => setQuery({ group: value })} />
         )}
+        {!isByState && (
+          <button
+            type="button"
+            aria-pressed={stretch !== null}
+            onClick={() => setQuery(stretch ? NO_STRETCH : { ...lastMinutes(10) })}
+          >
+            by time
+          </button>
+        )}
+        {!isByState && stretch && names.length === 0 && <StretchFields stretch={stretch} onChange={(chosen) => setQuery({ ...chosen })} />}
       </form>
       <Failure error={found.error} />
       <Loading isLoading={found.isLoading} />
       {found.data && found.data.messages.length > 0 && <MessageTable messages={found.data.messages} />}
-      {found.data && found.data.messages.length === 0 && <Nothing topic={topic} isFiltered={Boolean(query["filter"]) || isByState} />}
+      {found.data && found.data.messages.length === 0 && <Nothing topic={topic} isFiltered={Boolean(query["filter"]) || isByState || stretch !== null} />}
       {found.data && <Foot page={found.data} pages={pages} setPages={setPages} />}
     </section>
   );
@@ -78,7 +93,7 @@ function Nothing({ topic, isFiltered }: { topic: TabProps["topic"]; isFiltered: 
   return isFiltered ? <Empty title="No message matches" /> : <FirstMessage topic={topic.name} namespace={topic.namespace} />;
 }
 
-function Foot(props: { page: MessagePage; pages: string[]; setPages: (pages: string[]) => void }): JSX.Element {
+export function Foot(props: { page: MessagePage; pages: string[]; setPages: (pages: string[]) => void }): JSX.Element {
   const { page, pages, setPages } = props;
   const next = page.next;
   return (

@@ -1,47 +1,56 @@
 /** All at a glance: what needs somebody, then how it flows, then which topics are busiest and slowest. */
 
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { call } from "../api";
-import { Chart, type Line } from "../chart";
 import { useData } from "../data";
-import { count, rate, short, span } from "../format";
+import { bytes, count, rate, short, span } from "../format";
 import { GLYPHS, Tally, Time } from "../marks";
 import { useOverview } from "../overview";
 import { Failure, Heading, Loading } from "../parts";
 import { href } from "../router";
+import { Percentiles } from "../latency";
 import { Arrow, Spark } from "../spark";
-import type { Need, Series, TopicRow, Totals } from "../types";
+import type { Need, Series, ServerMemory, TopicRow, Totals } from "../types";
+import { Activity } from "./activity";
 import { FirstMessage } from "./first";
+import { Flow } from "./flow";
 
 const WINDOW = 300;
+const RANKED = 8;
+
+/** Topics for dead letters are neither busy nor slow: they are told of by what needs somebody. */
+export function ranked(rows: TopicRow[], figure: (row: TopicRow) => number): TopicRow[] {
+  return rows.filter((row) => !row.is_dlq && figure(row) > 0).slice(0, RANKED);
+}
 
 export function OverviewPage(): JSX.Element {
-  const busiest = useOverview({ sort: "in", limit: 8 });
-  const slowest = useOverview({ sort: "oldest", limit: 8 });
+  const busiest = useOverview({ sort: "in", limit: 2 * RANKED });
+  const slowest = useOverview({ sort: "oldest", limit: 2 * RANKED });
   const series = useData("series", (signal) => call<Series>(["series"], { query: { count: WINDOW }, signal }), 5);
-  const { totals, needs } = busiest.overview;
+  const { totals, needs, memory } = busiest.overview;
   return (
     <>
       <Heading title="Overview" />
       {busiest.error && <p class="failure">{busiest.error}</p>}
       <Loading isLoading={totals === null && busiest.error === null} />
-      {totals && <TotalsLine totals={totals} series={series.data} />}
+      {totals && <TotalsLine totals={totals} memory={memory} series={series.data} />}
       {totals && totals.topics === 0 && <FirstMessage />}
       {totals && totals.topics > 0 && <Needs needs={needs} />}
       <Failure error={series.error} />
-      {series.data && totals && totals.topics > 0 && <Flow series={series.data} />}
+      {totals && totals.topics > 0 && <div class="flow">{series.data && <Flow recent={series.data} />}</div>}
       {totals && totals.topics > 0 && (
         <div class="columns">
-          <Ranking title="Busiest" rows={busiest.overview.rows.filter((row) => row.in > 0)} calm="Nothing comes in now." figure={(row) => rate(row.in)} what="messages in" />
-          <Ranking title="Slowest" rows={slowest.overview.rows.filter((row) => row.oldest_seconds > 0)} calm="Nothing waits." figure={(row) => span(row.oldest_seconds)} what="oldest waiting" />
+          <Ranking title="Busiest" rows={ranked(busiest.overview.rows, (row) => row.in)} calm="Nothing comes in now." figure={(row) => rate(row.in)} what="messages in" />
+          <Ranking title="Slowest" rows={ranked(slowest.overview.rows, (row) => row.oldest_seconds)} calm="Nothing waits." figure={(row) => span(row.oldest_seconds)} what="oldest waiting" />
+          <Activity />
         </div>
       )}
     </>
   );
 }
 
-function TotalsLine({ totals, series }: { totals: Totals; series: Series | null }): JSX.Element {
+function TotalsLine({ totals, memory, series }: { totals: Totals; memory: ServerMemory | null; series: Series | null }): JSX.Element {
   const of = (name: string): number[] => series?.figures[name]?.slice(-60) ?? [];
   const figures: { label: string; text: string; values: number[]; note?: JSX.Element }[] = [
     { label: "in", text: rate(totals.in), values: of("published") },
@@ -65,7 +74,7 @@ function TotalsLine({ totals, series }: { totals: Totals; series: Series | null 
             <dd>
               <strong>{text}</strong>
               {note}
-              <Spark values={values} />
+              <Spark values={values} width={56} />
             </dd>
           </div>
         ))}
@@ -76,8 +85,24 @@ function TotalsLine({ totals, series }: { totals: Totals; series: Series | null 
         <span class="quiet">
           {count(totals.topics)} topics · {count(totals.connections)} connections
         </span>
+        {memory && <Memory memory={memory} />}
+      </p>
+      <p class="facts latencies">
+        <Percentiles what="published → delivered" latency={totals.delivery_latency} />
+        <Percentiles what="delivered → acknowledged" latency={totals.ack_latency} />
       </p>
     </section>
+  );
+}
+
+function Memory({ memory }: { memory: ServerMemory }): JSX.Element {
+  const { resident_bytes: resident, requests_bytes: requests, requests_bytes_max: most, parked_bytes: parked } = memory;
+  const told = `the server's process; of it ${bytes(requests)} are requests that it serves${parked > 0 ? `, ${bytes(parked)} of them wait for room in a full topic` : ""}`;
+  return (
+    <span class="quiet" title={told}>
+      memory {bytes(resident)} · requests {bytes(requests)}
+      {most > 0 && ` of ${bytes(most)}`}
+    </span>
   );
 }
 
@@ -86,83 +111,69 @@ const MARKS: Record<string, string> = {
   blocked_key: GLYPHS.blocked,
   lag_growing: "▲",
   stalled_consumer: GLYPHS.leased,
+  pipeline: "⇉",
 };
 
 function target(need: Need): string | null {
   const { namespace, topic, group } = need;
+  if (need.kind === "pipeline") return href(["pipelines"]);
   if (namespace === null || topic === null) return null;
-  if (need.kind === "dead_letters") return href(["topic", namespace, topic, "dead"], { group });
+  if (need.kind === "dead_letters") return href(["topic", namespace, topic, "dead"], { group, dead_group: group });
   if (need.kind === "blocked_key" || need.kind === "stalled_consumer") return href(["consumers"], { namespace, topic, group });
   return href(["topic", namespace, topic, "groups"], { group });
 }
 
+const FEW = 3;
+
+/** The worst few, in a place of their own size: what comes and goes moves nothing. */
 function Needs({ needs }: { needs: Need[] }): JSX.Element {
+  const [isWhole, setWhole] = useState(false);
+  const shown = isWhole ? needs : needs.slice(0, FEW);
   return (
-    <section aria-labelledby="needs">
+    <section aria-labelledby="needs" class="needs-frame">
       <h2 id="needs">Needs you</h2>
       {needs.length === 0 ? (
         <p class="calm">Nothing. Consumers keep up, and nothing is stuck.</p>
       ) : (
         <ul class="needs">
-          {needs.map((need) => {
-            const link = target(need);
-            const key = [need.kind, need.namespace, need.topic, need.group, need.key, need.text].join("\n");
-            return (
-              <li key={key} class={need.severity}>
-                <span class="need-mark" aria-hidden="true">
-                  {MARKS[need.kind] ?? "!"}
-                </span>
-                <span class="sr">{need.severity}:</span>
-                <span class="need-text">{need.text}</span>
-                {need.since !== null && (
-                  <span class="quiet">
-                    since <Time at={need.since} />
-                  </span>
-                )}
-                {link && (
-                  <a href={link} aria-label={`open: ${need.text}`}>
-                    open
-                  </a>
-                )}
-              </li>
-            );
-          })}
+          {shown.map((need) => (
+            <NeedLine key={JSON.stringify([need.kind, need.namespace, need.topic, need.group, need.key])} need={need} />
+          ))}
         </ul>
       )}
+      <p class="needs-more">
+        {needs.length > FEW && (
+          <button type="button" class="quiet" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>
+            {isWhole ? "fewer" : `${count(needs.length - FEW)} more`}
+          </button>
+        )}
+      </p>
     </section>
   );
 }
 
-function sums(values: number[]): number[] {
-  let sum = 0;
-  return values.map((value) => (sum += value));
-}
-
-/** Cumulative flow: each band is as high as the number of messages in that state, and the top edge is what has come in. */
-export function flowLines(series: Series): Line[] {
-  const of = (name: string): number[] => series.figures[name] ?? series.timestamps.map(() => 0);
-  const leased = of("leased");
-  const delayed = of("delayed");
-  const depth = of("depth");
-  const settled = sums(of("acked").map((value, at) => value + (of("dead_lettered")[at] ?? 0)));
-  const at = (values: number[], index: number): number => values[index] ?? 0;
-  const withLeased = settled.map((value, index) => value + at(leased, index));
-  const withReady = settled.map((value, index) => value + Math.max(at(depth, index) - at(delayed, index), at(leased, index)));
-  const withDelayed = withReady.map((value, index) => value + at(delayed, index));
-  return [
-    { label: "delayed", colour: "--delayed", fill: true, values: withDelayed },
-    { label: "ready", colour: "--ready", fill: true, values: withReady },
-    { label: "leased", colour: "--leased", fill: true, values: withLeased },
-    { label: "done", colour: "--done", fill: true, values: settled },
-  ];
-}
-
-function Flow({ series }: { series: Series }): JSX.Element {
-  const lines = useMemo(() => flowLines(series), [series]);
+function NeedLine({ need }: { need: Need }): JSX.Element {
+  const link = target(need);
   return (
-    <section aria-label="Flow">
-      <Chart label="Cumulative flow, the last five minutes" times={series.timestamps} lines={lines} height={200} />
-    </section>
+    <li class={need.severity}>
+      <span class="need-mark" aria-hidden="true">
+        {MARKS[need.kind] ?? "!"}
+      </span>
+      <span class="sr">{need.severity}:</span>
+      <span class="need-text" title={need.text}>
+        {need.text}
+      </span>
+      {need.since !== null && (
+        <span class="quiet">
+          since <Time at={need.since} />
+        </span>
+      )}
+      {link && (
+        <a href={link} aria-label={`open: ${need.text}`}>
+          open
+        </a>
+      )}
+    </li>
   );
 }
 
@@ -176,7 +187,7 @@ interface RankingProps {
 
 function Ranking({ title, rows, figure, what, calm }: RankingProps): JSX.Element {
   return (
-    <section aria-labelledby={title}>
+    <section aria-labelledby={title} class="ranking">
       <h2 id={title}>{title}</h2>
       {rows.length === 0 ? (
         <p class="calm">{calm}</p>

@@ -26,12 +26,9 @@ export interface Draft {
 
 /** `name: value` on each line. */
 export function parseHeaders(typed: string): Record<string, string> {
-  const found: Record<string, string> = {};
-  for (const line of typed.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon > 0) found[line.slice(0, colon).trim()] = line.slice(colon + 1).trim();
-  }
-  return found;
+  const lines = typed.split("\n").map((line) => [line, line.indexOf(":")] as const);
+  const found = lines.filter(([, colon]) => colon > 0);
+  return Object.fromEntries(found.map(([line, colon]) => [line.slice(0, colon).trim(), line.slice(colon + 1).trim()]));
 }
 
 function toBase64(bytes: Uint8Array): string {
@@ -129,7 +126,7 @@ export function PublishPage(): JSX.Element {
           .map(([name, value]) => `${name}: ${value}`)
           .join("\n"),
       }));
-    });
+    }).catch((error: unknown) => toast(`message ${like}: ${(error as Error).message}`, true));
   }, [like]);
 
   const made = bodyOf(draft);

@@ -7,6 +7,7 @@ import { live, throttled } from "../live";
 import { Empty } from "../parts";
 import { place, setQuery } from "../router";
 import type { MessageView } from "../types";
+import { PREVIEW_BYTES } from "../values";
 import { MessageTable } from "./messages";
 import type { TabProps } from "./topic";
 
@@ -46,7 +47,7 @@ export function TailTab({ topic }: TabProps): JSX.Element {
     const flush = throttled(() => {
       if (!held.current) setShown(current);
     });
-    return live().watch("tail", { topic: topic.name, namespace: topic.namespace, filter, rate: RATE }, (message) => {
+    return live().watch("tail", { topic: topic.name, namespace: topic.namespace, filter, rate: RATE, value_bytes: PREVIEW_BYTES }, (message) => {
       if (message.type === "error") setError(message.detail ?? "the server refused");
       else if (message.type === "tailed") {
         current = grown(current, message as unknown as Tailed);
@@ -54,6 +55,17 @@ export function TailTab({ topic }: TabProps): JSX.Element {
       }
     });
   }, [topic.name, topic.namespace, filter]);
+
+  useEffect(() => {
+    const press = (event: KeyboardEvent): void => {
+      const isElsewhere = event.target instanceof HTMLElement && event.target.matches("input, textarea, select, button, a, summary");
+      if (event.key !== " " || isElsewhere) return;
+      event.preventDefault();
+      setHeld((old) => !old);
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, []);
 
   return (
     <section aria-label="Tail">
@@ -77,7 +89,7 @@ export function TailTab({ topic }: TabProps): JSX.Element {
           />
         </label>
         <button type="button" aria-pressed={isHeld} onClick={() => setHeld(!isHeld)}>
-          {isHeld ? "Go on" : "Hold"}
+          {isHeld ? "Go on" : "Hold"} <kbd>Space</kbd>
         </button>
       </form>
       <p class="quiet" role="status">

@@ -1,6 +1,7 @@
 /** What happened to a message, a line for each group, from left to right; and the same as a list. */
 
 import type { JSX } from "preact";
+import { now } from "../clock";
 import { count, plural, span } from "../format";
 import { GLYPHS, Time } from "../marks";
 import type { State, Trace, TraceEvent } from "../types";
@@ -26,8 +27,11 @@ export interface Leg {
   to: number;
 }
 
-/** The stretches of time that a message spent in each state, as far as its events tell. */
-export function legs(events: TraceEvent[], group: string, now: number): Leg[] {
+/**
+ * The stretches of time that a message spent in each state, as far as its events tell. No event tells that it waits behind another:
+ * the last stretch is as its state is now.
+ */
+export function legs(events: TraceEvent[], group: string, now: number, current?: State): Leg[] {
   const own = events.filter((event) => (event.group === undefined || event.group === group) && event.time <= now);
   const found: Leg[] = [];
   for (const event of own) {
@@ -40,13 +44,14 @@ export function legs(events: TraceEvent[], group: string, now: number): Leg[] {
   }
   const end = found.at(-1);
   if (end && (end.state === "done" || end.state === "dead")) end.to = end.from;
+  else if (end?.state === "ready" && (current === "blocked" || current === "delayed")) end.state = current;
   return found;
 }
 
 export function Timeline({ trace, states }: { trace: Trace; states: Record<string, State> }): JSX.Element {
-  const now = Date.now() / 1000;
+  const time = now();
   const groups = [...new Set([...Object.keys(states), ...trace.events.flatMap((event) => event.group ?? [])])];
-  const lines = groups.map((group) => ({ group, legs: legs(trace.events, group, now) }));
+  const lines = groups.map((group) => ({ group, legs: legs(trace.events, group, time, states[group]) }));
   const all = lines.flatMap((line) => line.legs);
   const first = Math.min(...all.map((leg) => leg.from));
   const last = Math.max(...all.map((leg) => leg.to), first + 0.001);

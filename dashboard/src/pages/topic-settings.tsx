@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { ask, toast } from "../dialog";
-import { count, plural } from "../format";
+import { plural } from "../format";
 import { Action, Elsewhere } from "../parts";
 import { go } from "../router";
 import { curl, literal, python, text } from "../snippets";
@@ -37,17 +37,30 @@ export function SettingsTab({ topic, reload }: TabProps): JSX.Element {
     setTyped(null);
     reload();
   };
+  const meant = { ...query, if_id: topic.id }; // and not another that is made under its name meanwhile
   const purge = async (): Promise<void> => {
-    const what = plural(topic.messages, "message");
-    if (!(await ask(`Empty ${topic.name}?`, <p>{what} will be deleted, for every group.</p>, `Delete ${count(topic.messages)}`))) return;
-    const { messages } = await call<{ messages: number }>(["topics", topic.name, "purge"], { method: "POST", query });
+    const same = (
+      <Elsewhere
+        curl={curl("POST", ["topics", topic.name, "purge"], query)}
+        python={python(`queue.purge(${text(topic.name)})`, topic.namespace)}
+      />
+    );
+    const told = `All that is in it then will be deleted, for every group: ${plural(topic.messages, "message")} as of now.`;
+    if (!(await ask({ title: `Empty ${topic.name}?`, told, verb: "Delete all messages", same }))) return;
+    const { messages } = await call<{ messages: number }>(["topics", topic.name, "purge"], { method: "POST", query: meant });
     toast(`${plural(messages, "message")} deleted`);
     reload();
   };
   const remove = async (): Promise<void> => {
-    const told = `${plural(topic.messages, "message")} and ${plural(topic.groups.length, "group")} will be deleted with it.`;
-    if (!(await ask(`Delete the topic ${topic.name}?`, <p>{told}</p>, "Delete the topic"))) return;
-    await call(["topics", topic.name], { method: "DELETE", query });
+    const told = `All that is in it then will be deleted with it: ${plural(topic.messages, "message")} and ${plural(topic.groups.length, "group")} as of now.`;
+    const same = (
+      <Elsewhere
+        curl={curl("DELETE", ["topics", topic.name], query)}
+        python={python(`queue.delete_topic(${text(topic.name)})`, topic.namespace)}
+      />
+    );
+    if (!(await ask({ title: `Delete the topic ${topic.name}?`, told, verb: "Delete the topic", same }))) return;
+    await call(["topics", topic.name], { method: "DELETE", query: meant });
     toast(`${topic.name} was deleted`);
     go(["topics"]);
   };
@@ -80,7 +93,7 @@ export function SettingsTab({ topic, reload }: TabProps): JSX.Element {
       </div>
       <Elsewhere
         curl={curl("PATCH", ["topics", topic.name], query, JSON.stringify(change))}
-        python={python(`queue.change_topic(${text(topic.name)}, ${name}=${literal(change[name])})`, topic.namespace)}
+        python={python(`queue.update_topic(${text(topic.name)}, ${name}=${literal(change[name])})`, topic.namespace)}
       />
       <dl class="settings">
         {Object.entries(topic.config).map(([each, set]) => (

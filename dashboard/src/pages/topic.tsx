@@ -1,7 +1,7 @@
 /** One topic: its log as strips, its lag with replay, and tabs for all else. */
 
 import type { JSX } from "preact";
-import { call } from "../api";
+import { call, Problem } from "../api";
 import { useData, type Loaded } from "../data";
 import { bytes, count } from "../format";
 import { Legend, Tally, Time } from "../marks";
@@ -35,7 +35,7 @@ export function TopicPage(): JSX.Element {
   const current = (TABS as readonly string[]).includes(tab) ? (tab as TabName) : "messages";
   return (
     <>
-      <Heading title={name}>
+      <Heading title={name || "No topic"}>
         <a class="button" href={href(["publish"], { namespace, topic: name })}>
           Publish
         </a>
@@ -43,7 +43,7 @@ export function TopicPage(): JSX.Element {
       <Failure error={topic.error} />
       <Loading isLoading={topic.isLoading} />
       {topic.data && <Body topic={topic.data} loaded={topic} current={current} />}
-      {topic.error && !topic.data && (
+      {topic.error instanceof Problem && [403, 404].includes(topic.error.status) && !topic.data && (
         <Empty title="This topic is not there">
           <p>
             It may have been deleted, or your token may not see it. <a href={href(["topics"])}>All topics</a>

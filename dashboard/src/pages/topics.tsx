@@ -1,13 +1,16 @@
 /** Every topic, the rows in sight only: the server sorts, filters and tells what changed of those. */
 
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { rate, short, span } from "../format";
-import { Tally } from "../marks";
-import { useOverview } from "../overview";
+import { useState } from "preact/hooks";
+import { plural, rate, short, span } from "../format";
+import { P95 } from "../latency";
+import { Priority, Tally } from "../marks";
+import { COLUMNS, useOverview, useTopicsWhere, type Overview } from "../overview";
 import { Choice, Empty, Heading, Loading } from "../parts";
 import { go, href, place, setQuery } from "../router";
 import { Arrow, Spark } from "../spark";
+import { lastMinutes } from "../stretch";
+import { parseFilter, type Filter } from "../topic-filter";
 import type { TopicRow } from "../types";
 import { VirtualTable, type Range } from "../virtual";
 import { FirstMessage } from "./first";
@@ -15,36 +18,54 @@ import { FirstMessage } from "./first";
 const ROW = 30;
 const PAGE = 50;
 const SORTS = ["in", "out", "backlog", "oldest", "dead", "name"] as const;
-type Sort = (typeof SORTS)[number];
-
-/** `ns:shop orders` asks for topics of shop with orders in their name. */
-export function parseFilter(text: string): { namespace?: string; match?: string } {
-  const words = text.split(/\s+/).filter(Boolean);
-  const namespace = words.find((word) => word.startsWith("ns:"))?.slice(3);
-  const match = words.filter((word) => !word.startsWith("ns:")).join(" ");
-  return { ...(namespace ? { namespace } : {}), ...(match ? { match } : {}) };
-}
+export type Sort = (typeof SORTS)[number];
 
 function windowOf(range: Range): { offset: number; limit: number } {
   const offset = Math.floor(range.start / PAGE) * PAGE;
   return { offset, limit: Math.ceil((range.end - offset) / PAGE) * PAGE || PAGE };
 }
 
-export function TopicsPage(): JSX.Element {
-  const { query } = place.value;
-  const filter = query["filter"] ?? "";
-  const sort = (SORTS as readonly string[]).includes(query["sort"] ?? "") ? (query["sort"] as Sort) : "name";
+interface Listed {
+  overview: Overview;
+  error: string | null;
+  rowAt: (index: number) => TopicRow | undefined;
+  onRange?: (range: Range) => void;
+}
+
+/** The server sorts and filters, and only the rows in sight are asked for. */
+function useWindow(filter: Filter, sort: Sort): Listed {
   const [shown, setShown] = useState({ offset: 0, limit: PAGE });
-  const { overview, error } = useOverview({ ...parseFilter(filter), sort, ...shown });
-  const settled = useRef({ offset: 0, rows: [] as TopicRow[] });
-  if (overview.timestamp > 0) settled.current = { offset: shown.offset, rows: overview.rows };
-  const { offset, rows } = settled.current;
-  const rowAt = (index: number): TopicRow | undefined => rows[index - offset];
+  const { namespace, match } = filter;
+  const { overview, error, watch } = useOverview({ namespace, match, sort, ...shown });
+  const offset = watch.offset ?? 0;
   const onRange = (range: Range): void => {
     const wanted = windowOf(range);
     if (wanted.offset !== shown.offset || wanted.limit !== shown.limit) setShown(wanted);
   };
-  const isEmpty = overview.timestamp > 0 && overview.matching === 0;
+  return { overview, error, rowAt: (index) => overview.rows[index - offset], onRange };
+}
+
+/** Here is filtered what the server cannot, and then sorted. */
+function useFiltered(filter: Filter, sort: Sort): Listed {
+  const { namespace, match, column, holds = () => true } = filter;
+  const { overview, error } = useTopicsWhere({ namespace, match }, column, holds);
+  const rows = overview.rows.toSorted((one, other) => order(one, other, sort));
+  return { overview, error, rowAt: (index) => rows[index] };
+}
+
+export function order(one: TopicRow, other: TopicRow, sort: Sort): number {
+  const byFigure = sort === "name" ? 0 : COLUMNS[sort](other) - COLUMNS[sort](one);
+  if (byFigure !== 0) return byFigure;
+  const [here, there] = [`${one.namespace}\n${one.name}`, `${other.namespace}\n${other.name}`];
+  return here < there ? -1 : Number(here > there);
+}
+
+export function TopicsPage(): JSX.Element {
+  const { query } = place.value;
+  const typed = query["filter"] ?? "";
+  const filter = parseFilter(typed);
+  const sort = (SORTS as readonly string[]).includes(query["sort"] ?? "") ? (query["sort"] as Sort) : "name";
+  const shared = { typed, filter, sort };
   return (
     <>
       <Heading title="Topics">
@@ -53,8 +74,8 @@ export function TopicsPage(): JSX.Element {
           <input
             id="filter"
             type="search"
-            value={filter}
-            placeholder="filter   /   ns:shop orders"
+            value={typed}
+            placeholder="filter   /   ns:shop orders lag>1m has:dead backlog>1k"
             spellcheck={false}
             autocomplete="off"
             onInput={(event) => setQuery({ filter: event.currentTarget.value })}
@@ -62,10 +83,43 @@ export function TopicsPage(): JSX.Element {
         </label>
         <Choice label="sort" value={sort} options={SORTS} onChange={(value) => setQuery({ sort: value })} />
       </Heading>
+      {filter.wrong && <p class="failure">{filter.wrong}</p>}
+      {filter.holds ? <Filtered {...shared} /> : <Windowed {...shared} />}
+    </>
+  );
+}
+
+interface ListProps {
+  typed: string;
+  filter: Filter;
+  sort: Sort;
+}
+
+function Windowed({ typed, filter, sort }: ListProps): JSX.Element {
+  return <List typed={typed} {...useWindow(filter, sort)} />;
+}
+
+function Filtered({ typed, filter, sort }: ListProps): JSX.Element {
+  return <List typed={typed} {...useFiltered(filter, sort)} />;
+}
+
+const KEYS: Record<string, (row: TopicRow) => void> = {
+  p: (row) => go(["publish"], { namespace: row.namespace, topic: row.name }),
+  x: (row) => go(["topic", row.namespace, row.name, "dead"]),
+  r: (row) => go(["topic", row.namespace, row.name, "groups"], { ...lastMinutes(5) }),
+};
+
+function List({ typed, overview, error, rowAt, onRange }: Listed & { typed: string }): JSX.Element {
+  const isEmpty = overview.timestamp > 0 && overview.matching === 0;
+  const open = (row: TopicRow | undefined): void => {
+    if (row) go(["topic", row.namespace, row.name]);
+  };
+  return (
+    <>
       {error && <p class="failure">{error}</p>}
       <Loading isLoading={overview.timestamp === 0 && error === null} />
-      {isEmpty && filter && (
-        <Empty title={`No topic matches “${filter}”`}>
+      {isEmpty && typed && (
+        <Empty title={`No topic matches “${typed}”`}>
           <p>
             <button type="button" onClick={() => setQuery({ filter: "" })}>
               Show all
@@ -73,18 +127,20 @@ export function TopicsPage(): JSX.Element {
           </p>
         </Empty>
       )}
-      {isEmpty && !filter && <FirstMessage />}
+      {isEmpty && !typed && <FirstMessage />}
       {overview.matching > 0 && (
         <VirtualTable
-          label={`${overview.matching} topics`}
+          name="topics"
+          label={plural(overview.matching, "topic")}
           total={overview.matching}
           rowHeight={ROW}
           head={<Head />}
           render={(index) => <Row row={rowAt(index)} />}
-          onRange={onRange}
-          onOpen={(index) => {
+          {...(onRange ? { onRange } : {})}
+          onOpen={(index) => open(rowAt(index))}
+          onKey={(key, index) => {
             const row = rowAt(index);
-            if (row) go(["topic", row.namespace, row.name]);
+            if (row && Object.hasOwn(KEYS, key)) KEYS[key]?.(row);
           }}
         />
       )}
@@ -102,6 +158,8 @@ function Head(): JSX.Element {
     ["delayed", "c-tally num wide"],
     ["dead", "c-tally num"],
     ["oldest", "c-rate num"],
+    ["to deliver", "c-rate num wide"],
+    ["to ack", "c-rate num wide"],
     ["groups", "c-few num wide"],
     ["depth, 30 s", "c-spark wide"],
   ];
@@ -131,6 +189,7 @@ function Row({ row }: { row: TopicRow | undefined }): JSX.Element {
           {row.name}
         </a>
         {row.namespace !== "default" && <span class="quiet"> {row.namespace}</span>}
+        <Priority value={row.priority} />
       </span>
       <span role="gridcell" class={row.in > 0 ? "cell c-rate num mid" : "cell c-rate num mid zero"}>
         {rate(row.in)}
@@ -152,7 +211,13 @@ function Row({ row }: { row: TopicRow | undefined }): JSX.Element {
       </span>
       <span role="gridcell" class="cell c-rate num">
         {row.oldest_seconds > 0 ? span(row.oldest_seconds) : "–"}
-        <Arrow values={row.trend} />
+        {row.oldest_seconds > 0 && <Arrow values={row.trend} />}
+      </span>
+      <span role="gridcell" class="cell c-rate num wide">
+        <P95 what="published → delivered" latency={row.delivery_latency} />
+      </span>
+      <span role="gridcell" class="cell c-rate num wide">
+        <P95 what="delivered → acknowledged" latency={row.ack_latency} />
       </span>
       <span role="gridcell" class="cell c-few num wide">
         {short(row.groups)}
