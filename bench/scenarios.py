@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import delayed, disk, flat, memory, mqtt, paths, traffic, turns
+from . import browser, delayed, disk, flat, memory, mqtt, paths, postgres, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live.race import NAME as LIVE
@@ -14,7 +14,7 @@ from .live.race import Race
 from .loads import LOADS, Load, plain
 from .mqtt_live import latency as mqtt_latency
 from .mqtt_live import scenario as mqtt_live
-from .server import dialects_goqueue, dialects_mqueue, dialects_queen, http, idle, latency, tcp, tenants
+from .server import dashboard, dialects_goqueue, dialects_mqueue, dialects_queen, http, idle, latency, tcp, tenants
 from .settings import Settings
 from .timing import Rates, best_of
 
@@ -46,6 +46,10 @@ def scenarios(race: Race) -> list[Scenario]:
         *state,
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
+        Scenario(postgres.NAME, postgres.scenario),
+        Scenario(postgres.RESTART, postgres.restart, is_long=True),
+        Scenario(postgres.SNAPSHOT, postgres.old_snapshot, is_long=True),
+        Scenario(postgres.OUTAGE, postgres.outage, is_long=True),
         Scenario(mqtt.PACKETS, mqtt.packets),
         Scenario(mqtt.SESSIONS, mqtt.sessions),
         Scenario(mqtt.SUBSCRIPTIONS, mqtt.subscriptions),
@@ -55,8 +59,19 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario(LIVE, race.scenario),
         *(
             Scenario(part.NAME, part.scenario)
-            for part in (tcp, http, dialects_goqueue, dialects_mqueue, dialects_queen, latency, idle, tenants)
+            for part in (
+                tcp,
+                http,
+                dialects_goqueue,
+                dialects_mqueue,
+                dialects_queen,
+                latency,
+                idle,
+                dashboard,
+                tenants,
+            )
         ),
+        Scenario(browser.NAME, browser.scenario, is_long=True),
     ]
 
 

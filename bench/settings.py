@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dialect_messages: int  # through the API of another system
     latency_seconds: float
     idle_seconds: float
+    outage_seconds: float  # before, while and after the database is away
+    browser_seconds: float  # of each page of the dashboard
 
 
 FULL = Settings(
@@ -55,6 +57,8 @@ FULL = Settings(
     dialect_messages=300_000,
     latency_seconds=5.0,
     idle_seconds=5.0,
+    outage_seconds=10.0,
+    browser_seconds=20.0,
 )
 QUICK = Settings(
     repetitions=2,
@@ -80,4 +84,6 @@ QUICK = Settings(
     dialect_messages=20_000,
     latency_seconds=0.7,
     idle_seconds=1.0,
+    outage_seconds=2.0,
+    browser_seconds=5.0,
 )

@@ -22,11 +22,16 @@ LONG_MODULES: dict[str, int] = {}
 
 # Modules allowed to catch everything: the committer, the edge of a door, what cleans up and raises on.
 BROAD_EXCEPTS: set[str] = {
+    "src/ortoo/pipeline/reporting.py",  # a job never fails of its reports
     "src/ortoo/app/resolver.py",  # whoever waits is told, or a thread of theirs would be lost
     "src/ortoo/app/audit.py",  # it runs by itself: what cannot be written now is tried again
+    "src/ortoo/broker/shards/labelled.py",  # gives back what it holds and raises on
+    "src/ortoo/broker/shards/shards.py",  # a shard that is away is opened by itself: whatever fails is told, and tried again
+    "src/ortoo/broker/claiming.py",  # gives claims back and raises on
     "src/ortoo/broker/commits.py",  # a store may raise anything, and so may observers: the committer goes on
     "src/ortoo/broker/coordinator.py",  # a mistake of ours with one transaction must not stop the others
     "src/ortoo/broker/leasing.py",  # a mistake of ours is told to the one who waits, and stops nobody else
+    "src/ortoo/broker/showing.py",  # it runs by itself: what fails is told, and shown later
     "src/ortoo/broker/sampler.py",  # it runs by itself: one topic, one listener or one second must not end the others
     "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds
@@ -45,6 +50,12 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/doors/mqtt/server.py",  # what looks after its connections cannot raise
     "src/ortoo/doors/mqtt/websocket.py",  # a client that went is told in many ways
     "src/ortoo/pipeline/flow/functions.py",  # a user's module may raise anything: that is told as a mistake in the file
+    "src/ortoo/stores/redis/claims.py",  # gives claims back and raises on
+    "src/ortoo/stores/redis/connection.py",  # it runs by itself: whatever its client raises, Redis is away
+    "src/ortoo/stores/postgres/connections.py",  # ends what it had opened and raises on
+    "src/ortoo/stores/postgres/front.py",  # the drain runs by itself: the log still has it all
+    "src/ortoo/stores/postgres/spill.py",  # the same as connections
+    "src/ortoo/stores/postgres/store.py",  # a checkpoint runs by itself: the commits still have it all
     "src/ortoo/stores/disk/outside.py",  # closes what it had opened and raises on
     "src/ortoo/stores/disk/backup.py",  # cleans up and raises on
     "src/ortoo/stores/disk/flushing.py",

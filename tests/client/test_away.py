@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -69,7 +70,7 @@ class TestAwayTooLong:
         await loop_until(proxy.go_away, home, proxy)
 
     async def test_who_asks_later_waits_as_long_as_the_others(self, home: Home, proxy: Proxy) -> None:
-        async with gone(home, proxy, timeout=0.2) as queue:
+        async with gone(home, proxy, timeout=1) as queue:
             with pytest.raises(UnavailableError):
                 await asyncio.wait_for(queue.publish("jobs", b"1"), 60)
             late = asyncio.create_task(queue.publish("jobs", b"2"))
@@ -143,6 +144,14 @@ class TestSilence:
         async with ortoo.connect(proxy.url) as queue:
             await asyncio.sleep(1.5)
             await queue.publish("jobs", b"x")
+        assert proxy.connections == 1
+
+    async def test_no_server_is_taken_for_silent_because_the_client_stood_still(self, home: Home, proxy: Proxy) -> None:
+        async with ortoo.connect(proxy.url) as queue:
+            await queue.stats()
+            time.sleep(1)  # noqa: ASYNC251 - as a handler does that blocks
+            await asyncio.sleep(0)
+            await queue.stats()
         assert proxy.connections == 1
 
     async def test_a_client_that_only_listens_stays_connected(self, home: Home, proxy: Proxy) -> None:

@@ -122,7 +122,7 @@ async def test_when_only_some_fit_into_the_topic_those_do(home: Home) -> None:
 
 
 async def test_with_linger_publishes_wait_for_company(home: Home) -> None:
-    async with home.connect(linger=0.05) as queue:
+    async with home.connect(linger=1) as queue:
         heard = overheard(home, Publish)
         work = []
         for number in range(5):

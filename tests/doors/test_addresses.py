@@ -77,20 +77,17 @@ async def test_connections_that_never_say_anything_take_no_more_than_their_addre
         held = [await asyncio.open_connection(home.host, home.port, local_addr=(GREEDY, 0)) for _ in range(50)]
         for _, writer in held:
             writer.write(b"GET /v1/stats HTTP/1.1\r\nhost: local")
-        ended = [reader for reader, _ in held if (await _first(reader)).startswith(b"HTTP/1.1 429")]
-        assert (len(ended), home.gate.connections) == (45, 5)
+        answers = [asyncio.create_task(reader.readline()) for reader, _ in held]
+        await http.until(lambda: sum(answer.done() for answer in answers) >= 45)
         async with client(home, OTHER) as other:
             assert (await other.get("/v1/stats")).status_code == 200
+            assert home.gate.connections == 6
+        ended = [answer.result() for answer in answers if answer.done()]
+        assert len(ended) == 45
+        assert all(line.startswith(b"HTTP/1.1 429") for line in ended)
         for _, writer in held:
             writer.transport.abort()
-
-
-async def _first(reader: asyncio.StreamReader) -> bytes:
-    try:
-        async with asyncio.timeout(0.2):
-            return await reader.readline()
-    except TimeoutError:
-        return b""
+        await asyncio.gather(*answers)
 
 
 async def test_a_head_that_comes_byte_by_byte_does_not_come_for_ever() -> None:

@@ -6,23 +6,28 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from websockets.asyncio.client import connect
 
+from ortoo.doors.http.live import Hub
 from ortoo.doors.http.routing import Route
 from ortoo.doors.http.table import ROUTES
 from ortoo.model import commands as c
+from ortoo.model import limits
 from ortoo.model import queries as q
-from ortoo.model.access import Grant, Scope
+from ortoo.model.access import ANYONE, Grant, Principal, Scope
 from ortoo.model.batch import Outgoing
+from ortoo.model.errors import TooManyError
 from ortoo.model.names import LeaseId, MessageRef, TopicName, parse_receipt
 from ortoo.model.operations import OPERATIONS
+from ortoo.model.pipelines import RunReport
 from ortoo.model.topic import TopicConfig
 from ortoo.wire import protocol as p
-from tests.doors.roles import OURS, ROLES, Shared, serving_roles
+from tests.doors.roles import OURS, ROLES, THEIRS, Shared, serving_roles
 
 TOPIC = TopicName(OURS, "orders")
 FORBIDDEN, UNKNOWN = "forbidden", "not_found"
@@ -124,8 +129,12 @@ def samples(place: Place) -> dict[type, Any]:
         c.Reencrypt(),
         q.GetKeys(),
         q.GetSettings(),
+        q.ListShards(),
         c.SetNamespace(OURS),
         c.DeleteNamespace(OURS),
+        c.ReportRun(OURS, "archive", RunReport(run="r1", kind="archive")),
+        c.ForgetPipeline(OURS, "archive"),
+        q.ListPipelines(OURS),
         q.ListNamespaces(),
         q.ListTopics(OURS),
         q.GetTopic(TOPIC),
@@ -168,7 +177,7 @@ def expected(role: str, kind: type) -> str | None:
             return None if role == "server" else FORBIDDEN
         case "oneself":
             return None
-        case "anything" if kind in (q.ListTopics, q.GetOverview, q.GetActivity):
+        case "anything" if kind in (q.ListTopics, q.GetOverview, q.GetActivity, q.ListPipelines):
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything" if kind is q.GetSeries:
             return None if grants(role, operation.scope) else FORBIDDEN
@@ -226,6 +235,7 @@ NEW = {"messages": [{"value": 1}]}
 BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "orders", "labels": {"task": "pay"}},
     "PATCH /v1/topics/{topic}": {"max_attempts": 7},
+    "PUT /v1/pipelines/{job}": {"run": "r1", "kind": "archive"},
     "POST /v1/topics/{topic}/archived": {"ends": {"0": 0}},
     "POST /v1/topics/{topic}/messages": NEW,
     "POST /v1/topics/{topic}/request": {"value": 1, "timeout": 0},
@@ -274,6 +284,7 @@ async def test_every_route_over_http(role: str) -> None:
                 namespace=OURS,
                 group="g",
                 name="tx",
+                job="archive",
                 id=place.dead if "/dlq/" in route.path else place.message,
             )
             answer = await home.ask(role, route.method, f"{path}?namespace={OURS}{QUERIES.get(route.path, '')}", body)
@@ -308,7 +319,7 @@ async def test_everybody_is_told_who_they_are_and_nothing_of_others(home: Shared
         found = (await home.ask(role, "GET", "/v1/me")).json()
         assert (found["principal"], found["scopes"], found["namespaces"]) == (role, *wanted)
         assert (found["needs_token"], found["server"]["store"]) == (True, "memory")
-        assert set(found["server"]) == {"version", "started", "store"}
+        assert set(found["server"]) == {"version", "started", "store", "tcp_port"}
 
 
 async def test_who_may_not_see_a_topic_is_told_the_same_whether_it_exists(home: Shared) -> None:
@@ -504,3 +515,48 @@ async def test_a_subscription_ends_once_its_token_is_revoked(home: Shared) -> No
         home.roles.revoked.add("reader")
         await home.queue.publish("orders", b"secret", namespace=OURS)
         assert msgspec.json.decode(await socket.recv())["code"] == "unauthenticated"
+
+
+async def test_the_runs_of_jobs_are_for_who_may_read_the_whole_namespace_or_reported_them(home: Shared) -> None:
+    body, path = {"run": "r", "kind": "flow", "error": "orders.secret"}, f"?namespace={OURS}"
+    for role, job in (("worker", "archive"), ("mails admin", "archive"), ("stranger", "theirs")):
+        where = path if role != "stranger" else f"?namespace={THEIRS}"
+        answer = await home.ask(role, "PUT", f"/v1/pipelines/{job}{where}", body)
+        assert answer.status_code == 204, answer.text
+    told = {}
+    for role in ("server", "reader", "orders admin", "mails admin", "stranger"):
+        found = (await home.ask(role, "GET", "/v1/pipelines")).json()["pipelines"]
+        told[role] = [(info["job"], info["reporter"]) for info in found]
+    ours = [("archive", "mails admin"), ("archive", "worker")]
+    assert told == {
+        "server": [*ours, ("theirs", "stranger")],
+        "reader": ours,
+        "orders admin": [],
+        "mails admin": ours[:1],
+        "stranger": [("theirs", "stranger")],
+    }
+    answer = await home.ask("mails admin", "DELETE", f"/v1/pipelines/archive{path}&reporter=worker")
+    assert answer.status_code == 403
+    answer = await home.ask("mails admin", "DELETE", f"/v1/pipelines/archive{path}")  # its own, and no other's
+    assert answer.status_code == 204
+    found = (await home.ask("server", "GET", "/v1/pipelines")).json()["pipelines"]
+    assert [(info["job"], info["reporter"]) for info in found] == [("archive", "worker"), ("theirs", "stranger")]
+
+
+async def test_nobody_takes_all_places_to_watch_from() -> None:
+    hub = Hub()
+    services: Any = SimpleNamespace(gate=SimpleNamespace(sampler=None))
+    tenant = [Principal(f"t{n}", (Grant(("read",), OURS), Grant(("read",), f"n{n}"))) for n in range(100)]
+    for place in range(limits.WATCHES_PER_REALM_MAX):
+        hub.join("watch", services, tenant[place])
+    with pytest.raises(TooManyError):  # other tokens, but the same tenant
+        hub.join("watch", services, tenant[-1])
+    ann = Principal("ann", (Grant(("read",), "*"),))
+    leave = [hub.join("watch", services, ann) for _ in range(limits.WATCHES_PER_REALM_MAX)]
+    with pytest.raises(TooManyError):
+        hub.join("watch", services, ann)
+    hub.join("tail", services, ann)
+    leave[0]()
+    hub.join("watch", services, ann)
+    for _ in range(limits.WATCHES_PER_REALM_MAX + 1):
+        hub.join("watch", services, ANYONE)

@@ -1221,37 +1221,80 @@ class Windowed(EngineMachine):
 every_order = pytest.mark.parametrize(
     "machine", [NoOrder, KeyOrder, PartitionOrder, StrictOrder, Latest, LatestInPartitions, LatestWithoutOrder]
 )
+soak = pytest.mark.soak
+endless = pytest.mark.timeout(0)  # a soak is long, and a failure takes long to shrink
+shrinks = pytest.mark.timeout(1800)
 
 
-@every_order
-@pytest.mark.timeout(1800)  # to shrink a failure
-def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> None:
-    run_machine(machine, examples=80, steps=50, derandomize=True)
+def run_briefly(machine: type[EngineMachine]) -> None:
+    """The same examples every time; the soaks below look for others."""
+    run_machine(machine, examples=25, steps=50, derandomize=True)
 
 
-@pytest.mark.timeout(1800)
-def test_it_does_so_where_the_namespace_has_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters, whose sizes are estimated, are let through: how they wait for room is in test_dead_letter_quotas.py."""
+def run_for_long(machine: type[EngineMachine]) -> None:
+    run_machine(machine, examples=3_000, steps=80, derandomize=False)
+
+
+@pytest.fixture
+def dead_letters_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sizes are estimated, so they are let through: how they wait for room is in test_dead_letter_quotas.py."""
     monkeypatch.setattr(Draft, "room_for_copies", lambda *_: None)
     monkeypatch.setattr(Draft, "may_create_dlq", lambda *_: True)
     for check in ("check_copies", "check_dlq"):
         monkeypatch.setattr(Draft, check, lambda *_: None)
-    run_machine(Limited, examples=100, steps=50, derandomize=True)
 
 
-@pytest.mark.timeout(1800)
-def test_it_does_so_where_messages_wait_in_a_window() -> None:
-    run_machine(Windowed, examples=80, steps=50, derandomize=True)
-
-
-@pytest.mark.timeout(1800)
-def test_it_does_so_where_a_seek_leaves_the_sorting_to_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def leases_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seek leaves the sorting to them."""
     monkeypatch.setattr(limits, "SORTED_AT_ONCE", 0)
-    run_machine(KeyOrder, examples=80, steps=50, derandomize=True)
 
 
 @every_order
-@pytest.mark.soak
-@pytest.mark.timeout(0)
+@shrinks
+def test_the_engine_does_what_the_model_says(machine: type[EngineMachine]) -> None:
+    run_briefly(machine)
+
+
+@shrinks
+@pytest.mark.usefixtures("dead_letters_find_room")
+def test_it_does_so_where_the_namespace_has_a_quota() -> None:
+    run_briefly(Limited)
+
+
+@shrinks
+def test_it_does_so_where_messages_wait_in_a_window() -> None:
+    run_briefly(Windowed)
+
+
+@shrinks
+@pytest.mark.usefixtures("leases_sort")
+def test_it_does_so_where_a_seek_leaves_the_sorting_to_leases() -> None:
+    run_briefly(KeyOrder)
+
+
+@every_order
+@soak
+@endless
 def test_the_engine_does_what_the_model_says_for_long(machine: type[EngineMachine]) -> None:
-    run_machine(machine, examples=3_000, steps=80, derandomize=False)
+    run_for_long(machine)
+
+
+@soak
+@endless
+@pytest.mark.usefixtures("dead_letters_find_room")
+def test_it_does_so_for_long_where_the_namespace_has_a_quota() -> None:
+    run_for_long(Limited)
+
+
+@soak
+@endless
+def test_it_does_so_for_long_where_messages_wait_in_a_window() -> None:
+    run_for_long(Windowed)
+
+
+@soak
+@endless
+@pytest.mark.usefixtures("leases_sort")
+def test_it_does_so_for_long_where_a_seek_leaves_the_sorting_to_leases() -> None:
+    run_for_long(KeyOrder)

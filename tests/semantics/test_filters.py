@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.model.errors import InvalidError
-from ortoo.model.filters import FILTER_CHARS_MAX, FILTER_TERMS_MAX, FILTERED_BYTES_MAX, parse_filter
+from ortoo.model.filters import FILTER_CHARS_MAX, FILTER_TERMS_MAX, FILTERED_BYTES_MAX, PARSED_BYTES_MAX, parse_filter
 
 ORDER = b'{"id": 7, "name": "Ann Lee", "total": 120.5, "paid": true, "note": null, "code": "200", "items": [{"sku": "A-1"}]}'
 
@@ -89,7 +89,8 @@ def test_text_beyond_ascii_is_found_in_capitals_or_not_also_among_bytes_that_are
 def test_only_the_beginning_of_a_very_long_value_is_searched() -> None:
     assert parse_filter("needle").matches(b"needle" + b" " * FILTERED_BYTES_MAX)
     assert not parse_filter("needle").matches(b" " * FILTERED_BYTES_MAX + b"needle")
-    assert not parse_filter("value.a=1").matches(b'{"a":1,"b":"' + b"x" * FILTERED_BYTES_MAX + b'"}')
+    assert not parse_filter("value.a=1").matches(b'{"a":1,"b":"' + b"x" * PARSED_BYTES_MAX + b'"}')
+    assert parse_filter("value.a=1").matches(b'{"a":1,"b":"' + b"x" * (PARSED_BYTES_MAX - 20) + b'"}')
 
 
 @pytest.mark.parametrize(

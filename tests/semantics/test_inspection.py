@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ortoo import InvalidError, Message, NotFoundError, Queue
-from ortoo.broker import Broker
+from ortoo.broker import Broker, blocked
 from ortoo.model.inspection import Explanation, PartitionStrip
 from ortoo.model.names import parse_message_id
 from ortoo.model.records import Quarantined
@@ -512,3 +512,40 @@ async def test_others_have_their_turns_while_much_is_counted(clock: ManualClock)
         async with counting_turns() as turns:
             assert (await queue.delayed("orders")).total == 30_000
         assert turns.count >= 2
+
+
+async def test_very_many_held_keys_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "_KEYS_PER_UNIT", 1)
+    async with Queue(Broker(MemoryStore(), ManualClock())) as queue:
+        await queue.create_topic("orders", partitions=1)
+        await queue.create_group("orders", "g")
+        count, name = 2_000, "orders"
+        for _ in range(2):
+            await queue.publish_many("orders", [Message(b"x", key=f"k{number}") for number in range(count)])
+        leased = await queue.lease("orders", group="g", max_messages=count)
+        assert len({message.key for message in leased}) == count
+        await queue.lease("orders", group="g", max_messages=1)  # the others are set aside
+        async with counting_turns() as turns:
+            locks = await queue.locks("orders", group="g", limit=10)
+            assert turns.count >= 2
+            turns.count = 0
+            strip = await queue.strip(name, group="g", width=1)
+            assert turns.count >= 2
+            turns.count = 0
+            page = await queue.messages_page("orders", group="g", state="blocked", limit=5)
+            assert turns.count >= 2
+        assert (locks.total, {lock.waiting for lock in locks.locks}) == (count, {1})
+        [partition] = strip.partitions
+        assert (partition.leased, partition.blocked) == ([count], [count])
+        assert [message.offset for message in page.messages] == list(range(count, count + 5))
+
+
+async def test_locks_that_nobody_waits_for_fill_the_list(queue: Queue) -> None:
+    await queue.create_topic("orders", partitions=1)
+    for key in ("ann", "bob", "cem", "dan"):
+        await publish(queue, "orders", b"1", key=key)
+    await publish(queue, "orders", b"2", key="cem")
+    await queue.lease("orders", group="g", max_messages=4)
+    found = await queue.locks("orders", "g", limit=3)
+    assert [(lock.key, lock.waiting) for lock in found.locks] == [("cem", 1), ("ann", 0), ("bob", 0)]
+    assert found.total == 4

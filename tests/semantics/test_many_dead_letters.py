@@ -1,5 +1,6 @@
 """Dead letters may be more than fit in memory: they are looked at page by page, through every door. Counted in bytes."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from ortoo.client import dead_letters
 from ortoo.engine import Engine
 from ortoo.model import commands as c
 from ortoo.stores.memory import MemoryStore
+from ortoo.stores.postgres import PostgresStore
 
 from .actors import publish, take, values
 
@@ -20,19 +22,23 @@ def happened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is read, in bytes of values, and which letters are redriven or deleted, in order."""
     monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 5 * SIZE, raising=False)
     found: list[Any] = []
-    read, decide = MemoryStore.read, Engine.decide
+    decide = Engine.decide
 
-    async def reading(store: MemoryStore, *args: Any) -> Any:
-        columns = await read(store, *args)
-        found.append(sum(map(len, columns.values)))
-        return columns
+    def counted(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def reading(*args: Any) -> Any:
+            columns = await read(*args)
+            found.append(sum(map(len, columns.values)))
+            return columns
+
+        return reading
 
     def decided(engine: Engine, command: c.Command, now: int) -> Any:
         if isinstance(c.unwrap(command), c.Redrive | c.DeleteMessage):
             found.append(c.unwrap(command))
         return decide(engine, command, now)
 
-    monkeypatch.setattr(MemoryStore, "read", reading)
+    for store in (MemoryStore, PostgresStore):
+        monkeypatch.setattr(store, "read", counted(store.read))
     monkeypatch.setattr(Engine, "decide", decided)
     return found
 

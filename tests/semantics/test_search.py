@@ -192,3 +192,35 @@ async def test_others_run_while_values_are_looked_into(queue: Queue) -> None:
     await queue.search("orders", "value.m=1")
     counting.cancel()
     assert turns >= 10
+
+
+async def test_few_large_messages_among_many_small_ones_are_not_read_together(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The average says little of what comes next."""
+    monkeypatch.setattr(searching, "_READ_BYTES", 40_000)
+    read: list[int] = []
+    load = searching.Searcher._load
+
+    async def loading(self: searching.Searcher, topic: Any, track: Any) -> None:
+        before = self._bytes
+        await load(self, topic, track)
+        read.append(self._bytes - before)
+
+    await queue.create_topic("orders", partitions=1, max_message_bytes=10_000)
+    await queue.publish_many("orders", [b"s"] * 300)
+    await queue.publish_many("orders", [b"l" * 10_000] * 20)
+    monkeypatch.setattr(searching.Searcher, "_load", loading)
+    found = await queue.search("orders", limit=1)
+    assert len(found.messages) == 1
+    assert sum(read) <= 40_000
+
+
+async def test_headers_count_in_the_size_of_an_answer(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "_ANSWER_BYTES", 10_000)
+    await queue.create_topic("orders", partitions=1)
+    for number in range(8):
+        await queue.publish("orders", b"%d" % number, headers={"large": "x" * 4_000})
+    found = [page async for page in pages(queue, "orders")]
+    assert len(found[0]) == 3
+    assert list(chain(*found)) == [b"%d" % number for number in reversed(range(8))]

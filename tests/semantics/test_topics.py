@@ -276,3 +276,16 @@ async def test_a_seek_says_where_to(queue: Queue) -> None:
     with pytest.raises(InvalidError, match="time zone"):
         await queue.seek("orders", "default", time=datetime(2024, 1, 1))
     assert (await queue.group("orders")).leased == 1
+
+
+async def test_a_topic_that_was_made_again_is_not_the_one_that_was_meant(queue: Queue) -> None:
+    """if_id: a name may have come to mean another topic meanwhile."""
+    before = await queue.create_topic("orders")
+    await queue.delete_topic("orders", if_id=before.id)
+    again = await queue.create_topic("orders")
+    await publish(queue, "orders", b"1")
+    for destroy in (queue.delete_topic, queue.purge):
+        with pytest.raises(NotFoundError, match=f"another was made under its name, with id {again.id}"):
+            await destroy("orders", if_id=before.id)
+    assert (await queue.topic("orders")).messages == 1
+    assert await queue.purge("orders", if_id=again.id) == 1

@@ -12,8 +12,9 @@ from pathlib import Path
 class Server:
     """Starts at once. `kill` and `start` again to have it away for a while: it keeps its directory and its port."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *options: str) -> None:
         self.data = home / "data"
+        self._options = options
         self.port = 0
         self._log = home / "log"
         self._process: subprocess.Popen[str] | None = None
@@ -27,7 +28,7 @@ class Server:
         command = [sys.executable, "-m", "ortoo", "serve", "--data", str(self.data)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--http-port", "0", "--tcp-port", str(self.port)],
+                [*command, *self._options, "--http-port", "0", "--tcp-port", str(self.port)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

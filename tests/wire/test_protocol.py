@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ortoo.broker import reader
 from ortoo.broker.inspecting import INSPECTORS
 from ortoo.engine.engine import _DECIDE
-from ortoo.model.commands import AnyCommand, Command, KeyCommand, Once, PlainCommand
+from ortoo.model.commands import AnyCommand, Aside, Command, Once, PlainCommand
 from ortoo.model.errors import ERRORS, ConfigError, LeaseLostError, OrtooError, ProtocolError, error_of
 from ortoo.model.operations import OPERATIONS
 from ortoo.model.queries import AnyQuery
@@ -20,7 +20,7 @@ from ortoo.wire.frames import HEAD_BYTES, encode_frame
 from tests.wire.shapes import values
 
 COMMANDS: tuple[type, ...] = get_args(PlainCommand)
-KEY_COMMANDS: tuple[type, ...] = get_args(KeyCommand)  # which the engine never sees
+ASIDE: tuple[type, ...] = get_args(Aside)  # which the engine never sees
 REQUESTS: tuple[type, ...] = get_args(p.Request)
 QUERIES: tuple[type, ...] = get_args(AnyQuery)
 HANDLED_BY_THE_SESSION = {p.Hello, p.Subscribe, p.Credit, p.Unsubscribe, p.Cancel}
@@ -37,19 +37,19 @@ def body_of(*frame: Any) -> memoryview:
 
 
 def test_every_command_can_be_sent_and_is_answered() -> None:
-    assert set(COMMANDS) == set(_DECIDE) == set(OPERATIONS) - set(QUERIES) - set(KEY_COMMANDS)
+    assert set(COMMANDS) == set(_DECIDE) == set(OPERATIONS) - set(QUERIES) - set(ASIDE)
     assert {*COMMANDS, Once} == set(get_args(Command))
-    assert {*COMMANDS, *KEY_COMMANDS, Once} == set(get_args(AnyCommand)) <= set(REQUESTS)
+    assert {*COMMANDS, *ASIDE, Once} == set(get_args(AnyCommand)) <= set(REQUESTS)
 
 
 def test_every_request_is_handled_by_the_door() -> None:
-    commands = {*COMMANDS, *KEY_COMMANDS, Once, p.PublishOrWait}
+    commands = {*COMMANDS, *ASIDE, Once, p.PublishOrWait}
     assert set(REQUESTS) == HANDLED_BY_THE_SESSION | {*QUERIES, *commands, p.Ping}
 
 
 def test_every_query_has_an_answer() -> None:
     answered = {*reader._METHODS, *INSPECTORS}
-    assert set(QUERIES) == answered == set(OPERATIONS) - set(COMMANDS) - set(KEY_COMMANDS)
+    assert set(QUERIES) == answered == set(OPERATIONS) - set(COMMANDS) - set(ASIDE)
     assert not set(reader._METHODS) & set(INSPECTORS)
     for query in QUERIES:
         [asked] = query.__orig_bases__  # type: ignore[attr-defined]

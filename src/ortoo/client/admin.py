@@ -24,7 +24,7 @@ from ortoo.model.commands import (
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, TopicId, parse_message_id
 from ortoo.model.queries import (
     FindMessages,
     GetMessage,
@@ -40,7 +40,7 @@ from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState,
 from ortoo.model.topic import topic_config
 
 from .arguments import Time, check_count, check_group, check_text, to_error_text, to_ms, to_seconds
-from .browsing import Browsing, check_state, to_seek_position
+from .browsing import Browsing, check_state, to_end, to_seek_position
 from .by_id import to_dedup_ids
 from .positions import Where, to_position
 
@@ -90,12 +90,13 @@ class Admin(Browsing):
             return info
         return await self.update_topic(topic, namespace=namespace, **settings)
 
-    async def delete_topic(self, topic: str, *, namespace: str | None = None) -> None:
-        await self._link.call(DeleteTopic(self._name(topic, namespace)))
+    async def delete_topic(self, topic: str, *, if_id: int | None = None, namespace: str | None = None) -> None:
+        """With `if_id`, only if that is its `id`: another that was made under its name meanwhile is a NotFoundError."""
+        await self._link.call(DeleteTopic(self._name(topic, namespace), _to_id(if_id)))
 
-    async def purge(self, topic: str, *, namespace: str | None = None) -> int:
-        """Empties the topic for every group; returns how many messages it had."""
-        count: int = await self._link.call(PurgeTopic(self._name(topic, namespace)))
+    async def purge(self, topic: str, *, if_id: int | None = None, namespace: str | None = None) -> int:
+        """Empties the topic for every group, with `if_id` only if that is its `id`; returns how many messages it had."""
+        count: int = await self._link.call(PurgeTopic(self._name(topic, namespace), _to_id(if_id)))
         return count
 
     async def mark_archived(self, topic: str, ends: Mapping[int, int], *, namespace: str | None = None) -> list[int]:
@@ -178,10 +179,8 @@ class Admin(Browsing):
     ) -> None:
         """Moves a group. With `to_offset` or `to_time`, makes just that stretch deliverable again and leaves the rest."""
         start = to_seek_position(at, offset, time)
-        bounded = to_offset is not None or to_time is not None
-        until = to_position(None, to_offset, to_time) if bounded else None
         name = self._name(topic, namespace)
-        await self._link.call(Seek(name, check_text("a group's name", group), start, until))
+        await self._link.call(Seek(name, check_text("a group's name", group), start, to_end(to_offset, to_time)))
 
     async def pause_group(
         self,
@@ -281,3 +280,7 @@ class Admin(Browsing):
         space = check_text("a namespace", namespace or self.namespace)
         refs = await self._link.ask(FindMessages(space, listed, name, check_group(group)))
         return [None if ref is None else str(ref) for ref in refs]
+
+
+def _to_id(id: int | None) -> TopicId | None:
+    return None if id is None else TopicId(check_count("if_id", id))

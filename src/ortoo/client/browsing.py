@@ -56,7 +56,7 @@ class Browsing(DeadLetterAdmin):
                 check_text("a filter", filter),
                 key,
                 to_position(None, from_offset, from_time),
-                _until(to_offset, to_time),
+                to_end(to_offset, to_time),
                 None if partition is None else check_count("partition", partition),
                 bool(newest),
                 check_count("limit", limit, 1),
@@ -102,7 +102,7 @@ class Browsing(DeadLetterAdmin):
         start = to_seek_position(at, offset, time)
         name = self._name(topic, namespace)
         return await self._link.ask(
-            PreviewSeek(name, check_text("a group's name", group), start, _until(to_offset, to_time))
+            PreviewSeek(name, check_text("a group's name", group), start, to_end(to_offset, to_time))
         )
 
 
@@ -117,5 +117,5 @@ def check_state(state: str) -> None:
         raise InvalidError(f"a message's state is one of {', '.join(get_args(MessageState))}, not {state!r}")
 
 
-def _until(offset: int | None, time: Time | None) -> Position | None:
+def to_end(offset: int | None, time: Time | None) -> Position | None:
     return None if offset is None and time is None else to_position(None, offset, time)

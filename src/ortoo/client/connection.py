@@ -32,6 +32,7 @@ class Connection(asyncio.Protocol):
         self._ended = asyncio.Event()
         self.place = "the server"  # in errors
         self.heard = 0.0
+        self.missed = 0.0  # seconds since then in which we stood still ourselves, and could not have asked or heard
         self.idle_seconds = 30.0
         self.is_given_up = False  # it fell silent
 
@@ -55,7 +56,7 @@ class Connection(asyncio.Protocol):
     @property
     def silent_at(self) -> float:
         """When the server is taken for gone, unless something is heard of it until then."""
-        return self.heard + self.idle_seconds
+        return self.heard + self.missed + self.idle_seconds
 
     def give_up(self) -> None:
         self.is_given_up = True
@@ -98,7 +99,7 @@ class Connection(asyncio.Protocol):
             self._lost(self, reason)
 
     def data_received(self, data: bytes) -> None:
-        self.heard = asyncio.get_running_loop().time()
+        self.heard, self.missed = asyncio.get_running_loop().time(), 0.0
         try:
             for body in self._splitter.feed(data):
                 self._take(*p.decode_response(body))

@@ -157,10 +157,12 @@ class RemoteLink:
         loop = asyncio.get_running_loop()
         pause = connection.idle_seconds / _PINGS_PER_SILENCE
         while not self._lost.is_set():
+            due = min(loop.time() + pause, connection.silent_at)
             try:
-                async with asyncio.timeout_at(min(loop.time() + pause, connection.silent_at)):
+                async with asyncio.timeout_at(due):
                     await self._lost.wait()
             except TimeoutError:
+                connection.missed += max(0.0, loop.time() - max(due, connection.heard))
                 if connection.silent_at <= loop.time():
                     connection.give_up()
                     await self._lost.wait()

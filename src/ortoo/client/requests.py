@@ -15,10 +15,10 @@ from uuid import uuid4
 import msgspec
 
 from ortoo.model.commands import (
+    Aside,
     Extend,
     ExtendById,
     Heartbeat,
-    KeyCommand,
     Lease,
     Leave,
     Once,
@@ -174,7 +174,7 @@ class Requests:
 
     def _number(self, request: Any) -> tuple[p.Request, int | None]:
         """Numbers what must not happen twice when it is sent again."""
-        if isinstance(request, _REPEATABLE | KeyCommand) or (isinstance(request, Settle) and request.outcome == "ack"):
+        if isinstance(request, _REPEATABLE | Aside) or (isinstance(request, Settle) and request.outcome == "ack"):
             return request, None
         self._sequence += 1
         sequence = self._sequence

@@ -8,15 +8,17 @@ from secrets import token_hex
 from typing import get_args
 
 from ortoo.model import limits
-from ortoo.model.commands import DeleteNamespace, Reencrypt, RotateKey, SetNamespace
+from ortoo.model.commands import DeleteNamespace, ForgetPipeline, Reencrypt, ReportRun, RotateKey, SetNamespace
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo, RotatedKey
 from ortoo.model.names import TopicName, check_name
 from ortoo.model.namespaces import Quota, make_quota
 from ortoo.model.oneself import Me
-from ortoo.model.queries import GetKeys, GetMe, GetSeries, GetSettings, ListNamespaces
+from ortoo.model.pipelines import PipelinesFound, RunReport
+from ortoo.model.queries import GetKeys, GetMe, GetSeries, GetSettings, ListNamespaces, ListPipelines, ListShards
 from ortoo.model.replies import NamespaceInfo
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shards import ShardInfo
 from ortoo.model.shown_settings import ShownSettings
 
 from .arguments import check_count, check_group, check_text, to_topic_name
@@ -65,6 +67,10 @@ class ServerAdmin:
         without a server."""
         return await self._link.ask(GetSettings())
 
+    async def shards(self) -> list[ShardInfo]:
+        """The stores that topics lie in, by number, and how each does: one, mostly. Needs the scope admin."""
+        return await self._link.ask(ListShards())
+
     # -- what it has measured
 
     async def series(
@@ -85,6 +91,26 @@ class ServerAdmin:
         return await self._link.ask(
             GetSeries(within, name, check_group(group), resolution, check_count("count", count, 1))
         )
+
+    # -- jobs of the pipeline
+
+    async def pipelines(self, *, limit: int = 200, offset: int = 0, namespace: str | None = None) -> PipelinesFound:
+        """The jobs that report their runs, in a namespace or in all that may be read: how each does, and its last runs."""
+        within = None if namespace is None else check_text("a namespace", namespace)
+        return await self._link.ask(
+            ListPipelines(within, check_count("limit", limit, 1), check_count("offset", offset))
+        )
+
+    async def report_run(self, job: str, report: RunReport, *, namespace: str | None = None) -> None:
+        """What a job says of its run; each report has all of it. The job is known by its name and by who reports it."""
+        if not isinstance(report, RunReport):
+            raise InvalidError(f"report must be a RunReport, not {report!r}")
+        await self._link.call(ReportRun(namespace or self.namespace, check_name("the name of a job", job), report))
+
+    async def forget_pipeline(self, job: str, *, reporter: str | None = None, namespace: str | None = None) -> None:
+        """What a job has reported, as of one that will not run again. NotFoundError when it has not."""
+        name = check_name("the name of a job", job)
+        await self._link.call(ForgetPipeline(namespace or self.namespace, name, reporter))
 
     # -- keys of encrypted topics
 

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.25
 LOOKED_MAX = 1_000  # messages that one look reads
 _LOOKED_BYTES_MAX = 8 * 1024 * 1024
 _SCAN_FIRST, _SCAN_BYTES = 32, 1024 * 1024  # how many to ask for, before and after their size is known
-_TURN_BYTES, _TURN_MESSAGES = 256 * 1024, 100  # that are filtered in one turn of the event loop
+_TURN_BYTES, _TURN_MESSAGES = 64 * 1024, 100  # that are filtered in one turn of the event loop
 
 
 class Tailed(NamedTuple):

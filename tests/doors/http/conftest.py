@@ -18,7 +18,7 @@ class Told(AuthorizedLink):
     """Remembers what is asked in one caller's name."""
 
     def __init__(self, link: AuthorizedLink) -> None:
-        super().__init__(link._broker, link.principal, link._meters, link._access, link._throttle)
+        super().__init__(link._shards, link.principal, link._meters, link._access, link._throttle)
         self.asked: set[type] = set()
 
     def __getattribute__(self, name: str) -> Any:

@@ -29,6 +29,7 @@ from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
 from ortoo.doors.http import id_shapes, shapes
+from ortoo.doors.http.monitoring import ShardList
 from ortoo.doors.http.namespaces import NamespaceList
 from ortoo.doors.http.operator_shapes import FoundPage, Redriven
 from ortoo.model import inspection as i
@@ -41,7 +42,9 @@ from ortoo.model.message import CORRELATION_ID, Delivery, Message, Received
 from ortoo.model.names import DEFAULT_GROUP, TopicName, check_name, parse_message_id, parse_receipt
 from ortoo.model.namespaces import Quota, make_quota
 from ortoo.model.oneself import Me
+from ortoo.model.pipelines import PipelinesFound, RunReport
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
+from ortoo.model.shards import ShardInfo
 from ortoo.model.shown_settings import ShownSettings
 from tests.doors.http.pushing import Pushing
 
@@ -422,6 +425,10 @@ class HttpQueue:
     async def settings(self) -> ShownSettings:
         return await self.call("GET", "/v1/settings", ShownSettings)
 
+    async def shards(self) -> list[ShardInfo]:
+        found: ShardList = await self.call("GET", "/v1/shards", ShardList)
+        return found.shards
+
     async def me(self) -> Me:
         return await self.call("GET", "/v1/me", Me)
 
@@ -517,11 +524,12 @@ class HttpQueue:
     async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
         return await self.call("PATCH", topic_path(topic), TopicInfo, nulls(settings), namespace)
 
-    async def delete_topic(self, topic: str, *, namespace: str | None = None) -> None:
-        await self.call("DELETE", topic_path(topic), type(None), namespace=namespace)
+    async def delete_topic(self, topic: str, *, if_id: int | None = None, namespace: str | None = None) -> None:
+        await self.call("DELETE", topic_path(topic), type(None), namespace=namespace, if_id=if_id)
 
-    async def purge(self, topic: str, *, namespace: str | None = None) -> int:
-        return (await self.call("POST", f"{topic_path(topic)}/purge", shapes.Affected, namespace=namespace)).messages
+    async def purge(self, topic: str, *, if_id: int | None = None, namespace: str | None = None) -> int:
+        path = f"{topic_path(topic)}/purge"
+        return (await self.call("POST", path, shapes.Affected, namespace=namespace, if_id=if_id)).messages
 
     async def mark_archived(self, topic: str, ends: dict[int, int], *, namespace: str | None = None) -> list[int]:
         path = f"{topic_path(topic)}/archived"
@@ -561,6 +569,21 @@ class HttpQueue:
 
     async def delete_namespace(self, namespace: str) -> None:
         await self.call("DELETE", f"/v1/namespaces/{quote_name(namespace)}", type(None))
+
+    async def pipelines(self, *, limit: int = 200, offset: int = 0, namespace: str | None = None) -> PipelinesFound:
+        within = {} if namespace is None else {"namespace": namespace}
+        page = {"limit": limit, "offset": offset}
+        answer = await self._client.get("/v1/pipelines", params={**page, **within})
+        assert answer.status_code == 200, answer.text
+        return msgspec.json.decode(answer.content, type=PipelinesFound)
+
+    async def report_run(self, job: str, report: RunReport, *, namespace: str | None = None) -> None:
+        path = f"/v1/pipelines/{quote_name(job)}"
+        await self.call("PUT", path, type(None), msgspec.to_builtins(report), namespace)
+
+    async def forget_pipeline(self, job: str, *, reporter: str | None = None, namespace: str | None = None) -> None:
+        path = f"/v1/pipelines/{quote_name(job)}"
+        await self.call("DELETE", path, type(None), namespace=namespace, reporter=reporter)
 
     async def stats(self) -> Stats:
         return await self.call("GET", "/v1/stats", Stats)

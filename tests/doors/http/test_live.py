@@ -63,11 +63,11 @@ async def test_an_overview_is_what_the_contract_says() -> None:
         await home.publish("mails", 1)
         await here.second()
         told = (await home.client.get("/v1/activity?limit=3")).json()
-    assert list(shown) == ["timestamp", "totals", "topics", "matching", "needs", "sampler"]
+    assert list(shown) == ["timestamp", "totals", "topics", "matching", "needs", "sampler", "memory"]
     names = "in out acked failed dead_lettered backlog leased delayed dead oldest_seconds topics connections"
-    assert list(shown["totals"]) == names.split()
+    assert list(shown["totals"]) == [*names.split(), "delivery_latency", "ack_latency"]
     row = "namespace name priority in out acked failed depth leased delayed dead oldest_seconds groups trend"
-    assert list(shown["topics"][0]) == row.split()
+    assert list(shown["topics"][0]) == [*row.split(), "delivery_latency", "ack_latency", "is_dlq"]
     assert (shown["topics"][0]["name"], shown["topics"][0]["depth"], shown["matching"]) == ("orders", 3, 1)
     assert shown["totals"]["connections"] == 1
     assert len(shown["topics"][0]["trend"]) == 30
@@ -249,9 +249,11 @@ async def test_who_may_read_nothing_watches_and_tails_nothing() -> None:
         async with connect(url, additional_headers={"authorization": "Bearer stranger"}) as socket:
             client = Client(socket)
             await client.say("watch", id="w", namespace=OURS)
-            assert (await client.hear("error"))["code"] == "forbidden"
+            error = await client.hear("error")
+            assert (error["code"], error["id"]) == ("forbidden", "w")
             await client.say("tail", id="t", topic="orders", namespace=OURS)
-            assert (await client.hear("error"))["code"] == "forbidden"
+            error = await client.hear("error")
+            assert (error["code"], error["id"]) == ("forbidden", "t")
 
 
 async def test_a_slow_viewer_gets_the_newest_state_and_nothing_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +365,7 @@ async def test_a_bad_filter_a_wrong_rate_and_an_unknown_topic_are_told(home: Hom
     async with talking(home) as client:
         await client.say("tail", id="t", topic="orders", filter='key:"ann', ref="f")
         error = await client.hear("error")
-        assert (error["status"], error["code"], error["ref"]) == (400, "invalid", "f")
+        assert (error["status"], error["code"], error["ref"], error["id"]) == (400, "invalid", "f", "t")
         assert "quotes" in error["detail"]
         await client.say("tail", id="t", topic="orders", rate=limits.TAIL_RATE_MAX + 1)
         assert (await client.hear("error"))["code"] == "invalid"

@@ -155,7 +155,7 @@ async def play(said: list[Any]) -> None:
     await again.close()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests, min_size=1, max_size=6))
 def test_no_command_whatever_its_values_breaks_the_queue(said: list[Any]) -> None:
     asyncio.run(play(said))

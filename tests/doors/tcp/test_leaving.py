@@ -32,17 +32,6 @@ class TestConsumers:
         await until(lambda: leased_now(home, 0))
         assert [message.attempt for message in await home.queue.lease("jobs")] == [1]  # uncounted
 
-    async def test_a_consumer_that_connects_again_in_time_stays(self, home: Home) -> None:
-        await make_jobs(home)
-        await home.queue.publish("jobs", b"x")
-        async with home.wire() as wire:
-            assert len((await wire.ask(poll(0)))[1]) == 1
-        async with home.wire() as wire:
-            wire.send((1, poll()))
-            await home.waiters(1)
-            await asyncio.sleep(0.4)  # twice the time
-            assert await leased(home) == 1
-
     async def test_a_consumer_with_two_connections_stays_when_it_loses_one(self, home: Home) -> None:
         await make_jobs(home)
         await home.queue.publish("jobs", b"x")
@@ -64,21 +53,6 @@ class TestConsumers:
         await until(lambda: not home.gate.connections)
         assert not home.door.presence._absent
         assert await leased(home) == 1
-
-    async def test_a_consumer_that_names_itself_in_time_stays(self, home: Home) -> None:
-        await make_jobs(home)
-        await home.queue.publish("jobs", b"x")
-        async with home.wire() as wire:
-            assert len((await wire.ask(poll(0)))[1]) == 1
-        consumer = poll(0).consumer
-        await until(lambda: home.door.presence.is_known((None, consumer)))
-        async with home.wire(greets=False) as wire:
-            wire.send((0, p.Hello(p.PROTOCOL, "by hand", None, [consumer])))
-            assert (await wire.receive())[0] == p.ANSWER
-            assert not home.door.presence._absent
-            await asyncio.sleep(0.4)
-            assert await leased(home) == 1
-        await until(lambda: leased_now(home, 0))
 
     async def test_a_subscriber_leaves_when_its_connection_stays_away(self, home: Home) -> None:
         await make_jobs(home)
@@ -104,6 +78,40 @@ class TestConsumers:
             store.writing.set()
             await closing
             assert await leased(home) == 1
+
+
+class TestComingBack:
+    """In time, however busy the machine is; who is not absent any more is not missed later."""
+
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "SESSION_TIMEOUT_MS", 3_600_000)
+
+    async def test_a_consumer_that_connects_again_in_time_stays(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            assert len((await wire.ask(poll(0)))[1]) == 1
+        await until(lambda: bool(home.door.presence._absent))
+        async with home.wire() as wire:
+            wire.send((1, poll()))
+            await home.waiters(1)
+            assert not home.door.presence._absent
+            assert await leased(home) == 1
+
+    async def test_a_consumer_that_names_itself_in_time_stays(self, home: Home) -> None:
+        await make_jobs(home)
+        await home.queue.publish("jobs", b"x")
+        async with home.wire() as wire:
+            assert len((await wire.ask(poll(0)))[1]) == 1
+        consumer = poll(0).consumer
+        await until(lambda: bool(home.door.presence._absent))
+        async with home.wire(greets=False) as wire:
+            wire.send((0, p.Hello(p.PROTOCOL, "by hand", None, [consumer])))
+            assert (await wire.receive())[0] == p.ANSWER
+            assert not home.door.presence._absent
+            assert await leased(home) == 1
+        await until(lambda: bool(home.door.presence._absent))  # its going is noticed, too
 
 
 class TestClosing:

@@ -62,7 +62,7 @@ async def enqueue(call: Call) -> bytes:
         await call.link.ensure_topic(topic, TOPIC)
     if len(publishes) == 1:
         return _encode(_numbers(await call.link.publish(publishes[0])))
-    placed: list[Placed] = await call.link.call(Transact([], publishes))
+    placed = await call.link.transact_in_parts(Transact([], publishes))
     found = [0] * len(items)
     for some, one in zip(rows.values(), placed, strict=True):
         for row, number in zip(some, _numbers(one), strict=True):

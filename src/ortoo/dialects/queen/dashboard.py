@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 
-from ortoo.broker.sampler import Sample, Sampler, TopicSample
+from ortoo.broker.sampler import Sample, TopicSample
+from ortoo.broker.shards.sampled import Sampled
 from ortoo.broker.turns import Turns
 from ortoo.dialects.callers import namespace_of
 from ortoo.doors.http.answers import to_problem
@@ -89,7 +90,7 @@ class Hub:
         self.viewers: set[Viewer] = set()
         self._unsubscribe: Callable[[], None] | None = None
 
-    def join(self, viewer: Viewer, sampler: Sampler | None) -> None:
+    def join(self, viewer: Viewer, sampler: Sampled | None) -> None:
         """TooManyError when there is no place."""
         if len(self.viewers) >= _VIEWERS_MAX:
             raise TooManyError(f"{_VIEWERS_MAX} dashboards are open already; try again later")

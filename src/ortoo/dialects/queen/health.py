@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 from time import monotonic
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ortoo.broker.memory import resident_bytes
 from ortoo.doors.http.answers import Answer
 from ortoo.doors.http.call import Call
 from ortoo.model.metrics import MetricFigures
 from ortoo.model.queries import GetMetrics
 
 _started = monotonic()  # as good as when the server did: this is imported by what starts it
-_STATM = Path("/proc/self/statm")
 
 
 class Pool(msgspec.Struct):
@@ -98,7 +97,7 @@ async def health(call: Call) -> Answer:
 async def metrics(call: Call) -> MetricsView:
     figures = await call.link.ask(GetMetrics())
     requests, messages = _requests(figures), _messages(figures)
-    used, rss = resource.getrusage(resource.RUSAGE_SELF), _resident_bytes()
+    used, rss = resource.getrusage(resource.RUSAGE_SELF), resident_bytes()
     return MetricsView(
         round(_uptime(), 3),
         Count(requests, requests / _uptime()),
@@ -120,7 +119,3 @@ def _requests(figures: MetricFigures) -> int:
 
 def _messages(figures: MetricFigures) -> int:
     return sum(topic.counters.published for topic in figures.topics)
-
-
-def _resident_bytes() -> int:
-    return int(_STATM.read_text().split()[1]) * resource.getpagesize()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ortoo.model.browsing import FoundMessages
 from ortoo.model.errors import InvalidError
 
 from .answers import Streaming
@@ -32,7 +31,8 @@ async def read(call: Call) -> bytes | Streaming:
         limit=query.limit,
         next=query.next,
     )
-    return await _encode(FoundPage([], found.next, found.scanned, found.complete), found)
+    envelope = FoundPage([], found.next, found.scanned, found.complete)
+    return await encode_messages(envelope, found.messages, query.value_bytes)
 
 
 async def list_group_messages(call: Call) -> bytes:
@@ -40,8 +40,4 @@ async def list_group_messages(call: Call) -> bytes:
     found = await call.queue.messages_page(
         call.params["topic"], group=call.params["group"], state=query.state, limit=query.limit, next=query.next
     )
-    return await _encode(MessagePage([], found.next), found)
-
-
-async def _encode(envelope: MessagePage, found: FoundMessages) -> bytes:
-    return await encode_messages(envelope, found.messages)
+    return await encode_messages(MessagePage([], found.next), found.messages, query.value_bytes)

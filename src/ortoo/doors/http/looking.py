@@ -64,7 +64,7 @@ class Looks:
             topic = TopicName(command.namespace, command.topic)
             tail = Tail(self._link, topic, parse_filter(command.filter), command.rate)
             kind, look = "tail", partial(self._tail, command, tail)
-        leave = self._hub.join(kind, self._services, self._link.principal.realm)
+        leave = self._hub.join(kind, self._services, self._link.principal)
         task = self._tasks[id] = asyncio.create_task(self._guarded(look, command.ref, id))
         task.add_done_callback(partial(self._ended, id, leave))
 
@@ -93,7 +93,9 @@ class Looks:
     async def _watch(self, command: said.Watch, query: GetOverview) -> None:
         sampled = self._hub.sampled
         shown = await self._link.ask(query)
-        await self._send(_envelope("overview", command.id, self._hub.whole(shown), command.ref))
+        await self._send(
+            _envelope("overview", command.id, self._hub.whole(shown, self._link.principal.name), command.ref)
+        )
         while True:
             try:
                 await asyncio.wait_for(sampled.wait(), _CHECK_SECONDS)
@@ -106,7 +108,9 @@ class Looks:
                 self._link.check(query)
                 continue
             if now is not shown and now.timestamp != shown.timestamp:
-                await self._send(_envelope("changes", command.id, self._hub.changes(shown, now)))
+                await self._send(
+                    _envelope("changes", command.id, self._hub.changes(shown, now, self._link.principal.name))
+                )
                 shown = now
 
     # -- topics
@@ -115,12 +119,12 @@ class Looks:
         await tail.begin()
         await self._send(said.encode_told(said.TailedMessage(ref=command.ref, id=command.id)))
         async for found in tail.looks():
-            await self._send(await _tailed(command.id, found))
+            await self._send(await _tailed(command, found))
 
 
-async def _tailed(id: str, found: Tailed) -> bytes:
-    envelope = said.TailedMessage(id=id, dropped=found.dropped, matched=found.matched)
-    return await encode_messages(envelope, found.messages)
+async def _tailed(command: said.TailTopic, found: Tailed) -> bytes:
+    envelope = said.TailedMessage(id=command.id, dropped=found.dropped, matched=found.matched)
+    return await encode_messages(envelope, found.messages, command.value_bytes)
 
 
 def _envelope(kind: str, id: str, text: bytes, ref: str | UnsetType = UNSET) -> bytes:

@@ -92,12 +92,12 @@ async def encode_runs(envelope: bytes, runs: list[LeasedRun]) -> bytes:
     return _fill(envelope, parts)
 
 
-async def encode_messages(envelope: msgspec.Struct, messages: list[Received]) -> bytes:
+async def encode_messages(envelope: msgspec.Struct, messages: list[Received], cut: int | None = None) -> bytes:
     """The same of messages that were read, where the first empty list of the envelope stands."""
     parts, some, size = [], list[MessageView](), 0
     for message in messages:
-        some.append(render(message))
-        size += len(message.value)
+        some.append(render(message, cut))
+        size += len(message.value) if cut is None else min(cut, len(message.value))
         if size >= _PART_BYTES or len(some) >= _PART_MESSAGES:
             parts.append(_encode_bare(some))
             some, size = [], 0
@@ -159,9 +159,10 @@ def _values(values: list[bytes], json: list[bool] | None) -> tuple[list[Raw | Un
     return raws, [value if raw is UNSET else UNSET for value, raw in zip(values, raws, strict=True)]
 
 
-def render(message: Received) -> MessageView:
-    """One message that was read, looked at, or answered a request."""
-    raw = as_json(message.value) if message.is_json else UNSET
+def render(message: Received, cut: int | None = None) -> MessageView:
+    """One message that was read, looked at, or answered a request; of a value that is larger than `cut`, its beginning."""
+    value, is_cut = message.value, cut is not None and len(message.value) > cut
+    raw = as_json(value) if message.is_json and not is_cut else UNSET
     return MessageView(
         message.id,
         message.topic,
@@ -174,10 +175,11 @@ def render(message: Received) -> MessageView:
         message.priority,
         message.attempt,
         raw,
-        message.value if raw is UNSET else UNSET,
+        UNSET if raw is not UNSET else value[:cut] if is_cut else value,
         publisher=UNSET if message.publisher is None else message.publisher,
         due=UNSET if message.due is None else message.due,
         expires=UNSET if message.expires is None else message.expires,
+        value_bytes=len(value) if is_cut else UNSET,
     )
 
 
@@ -186,7 +188,7 @@ def render(message: Received) -> MessageView:
 
 async def show(call: Call) -> MessageDetail:
     info = await call.queue.message(call.params["id"])
-    return MessageDetail(render(info.message), info.states)
+    return MessageDetail(render(info.message, call.query.value_bytes), info.states)
 
 
 async def delete(call: Call) -> None:
@@ -320,9 +322,9 @@ class Replay:
         marks = [self._tracks[which].mark() for _, which in sorted(self._heads)]
         return urlsafe_b64encode(_encode_bookmark(Bookmark(self._topic_id, marks))).decode().rstrip("=")
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self, cut: int | None) -> AsyncIterator[bytes]:
         while messages := await self.take(_CHUNK_MESSAGES, _CHUNK_BYTES):
-            yield _encode_lines([render(message) for message in messages])
+            yield _encode_lines([render(message, cut) for message in messages])
 
 
 def parse_bookmark(text: str) -> Bookmark:
@@ -347,10 +349,10 @@ async def replay(call: Call, query: ReplayQuery) -> bytes | Streaming:
     reading = Replay(call.link, call.topic, _CHUNK_MESSAGES if streamed else query.limit)
     await _start(call, query, reading)
     if streamed:
-        return Streaming(reading.lines(), NDJSON)
+        return Streaming(reading.lines(query.value_bytes), NDJSON)
     messages = await reading.take(query.limit, _PAGE_BYTES)
     after = reading.bookmark()
-    return await encode_messages(FoundPage([], after, len(messages), after is None), messages)
+    return await encode_messages(FoundPage([], after, len(messages), after is None), messages, query.value_bytes)
 
 
 async def dead_letters(call: Call) -> bytes:
@@ -372,7 +374,7 @@ async def dead_letters(call: Call) -> bytes:
             await asyncio.sleep(0)
     except NotFoundError:
         pass  # it never had any
-    return await encode_messages(MessagePage([], replay.bookmark()), letters)
+    return await encode_messages(MessagePage([], replay.bookmark()), letters, query.value_bytes)
 
 
 async def _start(call: Call, query: ReplayQuery, replay: Replay) -> None:

@@ -23,9 +23,10 @@ from ortoo.model.analytics import (
 from ortoo.model.errors import CorruptionError, NotFoundError, StoreFailedError
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.oneself import Me
-from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetSettings, GetStats
+from ortoo.model.queries import GetMe, GetMetrics, GetSeries, GetSettings, GetStats, ListShards
 from ortoo.model.replies import Stats
 from ortoo.model.series import Resolution, Series
+from ortoo.model.shards import ShardInfo
 from ortoo.model.shown_settings import ShownSettings
 
 from .answers import Answer
@@ -88,6 +89,14 @@ async def me(call: Call) -> Me:
 
 async def settings(call: Call) -> ShownSettings:
     return await call.link.ask(GetSettings())
+
+
+class ShardList(msgspec.Struct):
+    shards: list[ShardInfo]
+
+
+async def shards(call: Call) -> ShardList:
+    return ShardList(await call.link.ask(ListShards()))
 
 
 async def series(call: Call) -> Series:

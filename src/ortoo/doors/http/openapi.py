@@ -27,6 +27,7 @@ _PARAMS = {
     "id": "A message's id, like 7.2.41",
     "name": "A transaction's name, percent-encoded",
     "namespace": "A namespace's name, percent-encoded",
+    "job": "A job's name, percent-encoded",
 }
 _ABOUT = """\
 Topics, messages, leases and dead letters over HTTP. Every route takes `?namespace=`; without it the namespace is `default`.

@@ -10,7 +10,16 @@ from msgspec import Meta
 from ortoo.model import limits
 
 from .call import InNamespace
-from .shapes import Count, Input, MessagePage, ReplayQuery, Seconds, SeekBody, StateQuery
+from .shapes import Count, Cut, Input, MessagePage, Offset, ReplayQuery, Seconds, SeekBody, StateQuery
+
+# -- topics
+
+
+class IfIdQuery(InNamespace, kw_only=True):
+    """Only if that is the topic's `id`; else it is 404: the topic was deleted, and made again under the same name."""
+
+    if_id: Offset | None = None
+
 
 # -- messages
 
@@ -33,6 +42,7 @@ class FoundPage(MessagePage):
 
 class StatePageQuery(StateQuery, kw_only=True):
     next: str | None = None
+    value_bytes: Cut | None = None
 
 
 # -- groups

@@ -12,16 +12,18 @@ from ortoo.model.errors import NotFoundError
 from ortoo.model.live import Activity, Overview
 from ortoo.model.namespaces import Quota
 from ortoo.model.oneself import Me
+from ortoo.model.pipelines import PipelinesFound, RunReport
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
 from ortoo.model.shown_settings import ShownSettings
 
-from . import live, monitoring, namespaces, openapi, shapes, stream
+from . import live, monitoring, namespaces, openapi, pipelines, shapes, stream
 from .routing import Route
 
 _get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
 
 _NAMESPACE = "/v1/namespaces/{namespace}"
+_PIPELINE = "/v1/pipelines/{job}"
 NAMESPACES = [
     _get(
         "/v1/namespaces",
@@ -63,6 +65,13 @@ SERVER = [
         answer=ShownSettings,
     ),
     _get(
+        "/v1/shards",
+        monitoring.shards,
+        "List the stores that topics lie in, and how each does",
+        does=(q.ListShards,),
+        answer=monitoring.ShardList,
+    ),
+    _get(
         "/v1/series",
         monitoring.series,
         "What was sampled of late, by the second or the minute: rates, depth, lag",
@@ -85,6 +94,28 @@ SERVER = [
         does=(q.GetActivity,),
         query=live.ActivityQuery,
         answer=Activity,
+    ),
+    _get(
+        "/v1/pipelines",
+        pipelines.list_all,
+        "The jobs that archive, analyse and transform: how their runs do, and the runs before",
+        does=(q.ListPipelines,),
+        query=pipelines.PipelinesQuery,
+        answer=PipelinesFound,
+    ),
+    _put(
+        _PIPELINE,
+        pipelines.report,
+        "A job tells how its run does; all of it each time, and at most about once a second",
+        does=(c.ReportRun,),
+        body=RunReport,
+    ),
+    _delete(
+        _PIPELINE,
+        pipelines.forget,
+        "Forget what a job has reported, as of one that will not run again",
+        does=(c.ForgetPipeline,),
+        query=pipelines.ForgetQuery,
     ),
     _get(
         "/v1/analytics/history",

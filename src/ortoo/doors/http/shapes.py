@@ -23,6 +23,7 @@ Count = Annotated[int, Meta(ge=1, le=limits.BATCH_MESSAGES_MAX)]
 Wait = Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Seconds to wait for the first message")]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Offset = Annotated[int, Meta(ge=0, le=2**62)]
+Cut = Annotated[int, Meta(ge=0, le=limits.MESSAGE_BYTES_MAX, description="Of larger values, only so many bytes")]
 Instant = Annotated[float, Meta(ge=-1e11, le=1e11, description="Seconds since 1970, UTC")]
 BODY_BYTES_MAX = 128 * 1024  # of a request that carries no messages: all settings of a topic, and its labels escaped
 LIST_BYTES_MAX = 2 * 1024 * 1024  # of one that names messages: ten thousand receipts, and as much again
@@ -76,7 +77,8 @@ class Placements(msgspec.Struct):
 
 class MessageView(msgspec.Struct, gc=False):
     """A message. `receipt` and `group` are there when it was leased; `value` when it is JSON, else `value_base64`; `publisher`
-    when the server knows who published it; `due` and `expires`, in seconds since 1970, of one looked at by its id or state."""
+    when the server knows who published it; `due` and `expires`, in seconds since 1970, of one looked at by its id or state.
+    `value_bytes`, how large the value is, where it was cut: what `value_base64` has is then its beginning."""
 
     id: str
     topic: str
@@ -95,6 +97,7 @@ class MessageView(msgspec.Struct, gc=False):
     publisher: str | UnsetType = UNSET
     due: float | UnsetType = UNSET
     expires: float | UnsetType = UNSET
+    value_bytes: int | UnsetType = UNSET
 
 
 class MessageList(msgspec.Struct):
@@ -346,6 +349,7 @@ class ReplayQuery(InNamespace, kw_only=True):
     limit: Count = 100
     next: str | None = None
     format: Literal["json", "ndjson"] | None = None
+    value_bytes: Cut | None = None
 
 
 class OffsetsQuery(InNamespace, kw_only=True):
@@ -380,3 +384,8 @@ class DeadLettersQuery(InNamespace, kw_only=True):
     group: str | None = None
     limit: Count = 1000
     next: str | None = None
+    value_bytes: Cut | None = None
+
+
+class MessageQuery(InNamespace, kw_only=True):
+    value_bytes: Cut | None = None

@@ -118,7 +118,9 @@ class Session:
             self._share.give_back(len(data))
             await self._tell_error(error)
             return
-        task = asyncio.create_task(self._guarded(partial(self._do, command), command.ref))
+        # A look that is refused is told of it; a subscription has not begun.
+        look = command.id if isinstance(command, said.Watch | said.TailTopic) else UNSET
+        task = asyncio.create_task(self._guarded(partial(self._do, command), command.ref, look))
         self._doing.add(task)
         task.add_done_callback(partial(self._done, len(data)))
         if len(self._doing) >= _AT_ONCE_MAX:

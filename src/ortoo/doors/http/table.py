@@ -11,7 +11,7 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
-from . import by_id, history, id_shapes, leases, messages, publishing, shapes, topics
+from . import by_id, history, id_shapes, leases, messages, operator_shapes, publishing, shapes, topics
 from .inspecting import INSPECTION
 from .operator_table import DEAD_LETTERS, GROUPS, MESSAGES
 from .routing import Route
@@ -50,9 +50,20 @@ _TOPICS = [
         is_checked_later=True,
         answer=shapes.TopicView,
     ),
-    _delete(_TOPIC, topics.delete, "Delete a topic with all its messages", does=(c.DeleteTopic,)),
+    _delete(
+        _TOPIC,
+        topics.delete,
+        "Delete a topic with all its messages",
+        does=(c.DeleteTopic,),
+        query=operator_shapes.IfIdQuery,
+    ),
     _post(
-        f"{_TOPIC}/purge", topics.purge, "Empty a topic for every group", does=(c.PurgeTopic,), answer=shapes.Affected
+        f"{_TOPIC}/purge",
+        topics.purge,
+        "Empty a topic for every group",
+        does=(c.PurgeTopic,),
+        query=operator_shapes.IfIdQuery,
+        answer=shapes.Affected,
     ),
     _get(
         f"{_TOPIC}/offsets",
@@ -112,6 +123,7 @@ _MESSAGES = [
         messages.show,
         "Show a message and its state in each group",
         does=(q.GetMessage,),
+        query=shapes.MessageQuery,
         answer=shapes.MessageDetail,
     ),
     _delete(_MESSAGE, messages.delete, "Delete a message for every group", does=(c.DeleteMessage,)),

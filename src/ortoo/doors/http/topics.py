@@ -77,11 +77,11 @@ async def change(call: Call) -> TopicView:
 
 
 async def delete(call: Call) -> None:
-    await call.queue.delete_topic(call.params["topic"])
+    await call.queue.delete_topic(call.params["topic"], if_id=call.query.if_id)
 
 
 async def purge(call: Call) -> Affected:
-    return Affected(await call.queue.purge(call.params["topic"]))
+    return Affected(await call.queue.purge(call.params["topic"], if_id=call.query.if_id))
 
 
 async def offsets(call: Call) -> Offsets:

@@ -122,6 +122,7 @@ class TailTopic(ClientMessage, tag="tail"):
     namespace: str = DEFAULT_NAMESPACE
     filter: str = ""
     rate: Annotated[int, Meta(ge=1, le=limits.TAIL_RATE_MAX)] = limits.TAIL_RATE
+    value_bytes: Annotated[int, Meta(ge=0, le=limits.MESSAGE_BYTES_MAX)] | None = None  # of larger values
 
 
 class Untail(ClientMessage, tag="untail"):

@@ -9,7 +9,7 @@ from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
 from ortoo.model import limits
 from ortoo.model.checks import check_command, check_query, check_wait
-from ortoo.model.commands import Command, KeyCommand, Lease, Publish, unwrap
+from ortoo.model.commands import Aside, Command, Lease, Publish, unwrap
 from ortoo.model.errors import InvalidError
 from ortoo.model.queries import Query
 from ortoo.wire import protocol as p
@@ -29,7 +29,7 @@ async def answer(
     if isinstance(request, Query):
         check_query(request)
         return await link.ask(request)
-    if isinstance(request, KeyCommand):
+    if isinstance(request, Aside):
         return await link.call(request)
     command: Command = request  # type: ignore[assignment]
     check_command(command)

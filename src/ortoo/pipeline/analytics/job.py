@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,8 +28,10 @@ from ortoo.model.analytics import (
 )
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.pipeline.connection import Address
 from ortoo.pipeline.lake.layout import Lake as Folder
 from ortoo.pipeline.lake.manifest import load
+from ortoo.pipeline.reporting import DoneBatch, reporting
 
 from .backlog import Span, backlog
 from .failures import error_figures, key_figures
@@ -55,13 +58,29 @@ def analyze(
     since: float | datetime | None = None,
     until: float | datetime | None = None,
     topics: Sequence[str] | None = None,
+    report_to: Address | None = None,
 ) -> Report:
     """Counts what happened from `since` up to `until`, writes it to LAKE/analytics, and gives it back.
 
     Instants are seconds since 1970 or datetimes. Running it again replaces what the last run wrote. NotFoundError when there is
-    no lake, or when a topic is not in it.
+    no lake, or when a topic is not in it. The queue at `report_to` is told how the run does.
     """
-    path = Path(lake)
+    path = Path(lake).absolute()
+    if report_to is not None:
+        report_to = report_to._replace(namespace=_namespace(path))
+    with reporting(report_to, f"analyze:{path.name}", "analyze", reads=str(path), writes=str(path)) as run:
+        began, report = monotonic(), _analyze(spark, path, since, until, topics)
+        run.batch(DoneBatch("analytics", 0, None, len(report.topics) + len(report.hourly), monotonic() - began))
+    return report
+
+
+def _analyze(
+    spark: SparkSession,
+    path: Path,
+    since: float | datetime | None,
+    until: float | datetime | None,
+    topics: Sequence[str] | None,
+) -> Report:
     begin, end = to_micros(since, "since"), to_micros(until, "until")
     if begin is not None and end is not None and begin >= end:
         raise InvalidError("since must lie before until")

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from ortoo.model.errors import InvalidError
+from ortoo.pipeline.source.offsets import Places, from_offset
+
 from .writing import OBSERVED
 
 if TYPE_CHECKING:
@@ -17,6 +22,7 @@ class Batch(NamedTuple):
     rows_in: int
     rows_out: int | None  # None: Spark does not say
     seconds: float
+    places: Places | None = None  # how far it has read the queue; None where it does not
 
     def __str__(self) -> str:
         out = f", {self.rows_out:,} out" if self.rows_out is not None else ""
@@ -42,4 +48,16 @@ def _batch(progress: Any) -> Batch:
     observed = (progress.get("observedMetrics") or {}).get(OBSERVED)
     rows_out = observed["rows"] if observed is not None else None
     seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
-    return Batch(progress["name"] or "", progress["batchId"], progress["numInputRows"], rows_out, seconds)
+    name, number, rows_in = progress["name"] or "", progress["batchId"], progress["numInputRows"]
+    return Batch(name, number, rows_in, rows_out, seconds, _places(progress))
+
+
+def _places(progress: Any) -> Places | None:
+    """Of all sources that are topics: only these have an offset for each partition."""
+    found: Places = {}
+    for source in progress["sources"]:
+        try:
+            found |= from_offset(msgspec.json.decode(source["endOffset"], type=dict[str, dict[str, int]]))
+        except (KeyError, TypeError, msgspec.MsgspecError, InvalidError):
+            continue
+    return found or None

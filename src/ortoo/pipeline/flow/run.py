@@ -6,15 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from ortoo.model.errors import OrtooError
+from ortoo.pipeline.connection import Address, to_address
+from ortoo.pipeline.options import Given
+from ortoo.pipeline.reporting import DoneBatch, Run, reporting
 from ortoo.pipeline.spark.asked import Asked, asked_to_end, let_finish
 from ortoo.pipeline.spark.reason import to_reason
 
-from .flow import Flow, load_flow
-from .frames import build_frames
+from .flow import ONCE, Flow, load_flow
+from .frames import build_frames, queue_options
 from .progress import Batch, Watch
+from .sinks import TopicSink
+from .sources import TopicSource
 from .writing import Output, start, to_outputs, write_batch
 
 if TYPE_CHECKING:
@@ -87,19 +93,47 @@ def _quiet(session: SparkSession) -> SparkSession:
 def run_flow(
     flow: Flow, session: SparkSession, *, once: bool = False, on_batch: Callable[[Batch], object] | None = None
 ) -> None:
-    outputs = to_outputs(flow, build_frames(flow, session))
-    with asked_to_end() as asked:
-        _run_batches(flow, [output for output in outputs if not output.frame.isStreaming], asked, session)
-        _run_streams(flow, [output for output in outputs if output.frame.isStreaming], asked, once, on_batch)
+    is_stream = flow.is_stream and not once and flow.trigger != ONCE
+    with (
+        reporting(
+            _address(flow),
+            flow.name,
+            "flow",
+            is_stream=is_stream,
+            reads=_words(flow.sources),
+            writes=_words(flow.sinks),
+        ) as run,
+        asked_to_end() as asked,
+    ):
+        outputs = to_outputs(flow, build_frames(flow, session))
+        _run_batches(flow, [output for output in outputs if not output.frame.isStreaming], asked, session, run)
+
+        def told(batch: Batch) -> None:
+            run.batch(DoneBatch(batch.sink, batch.number, batch.rows_in, batch.rows_out, batch.seconds, batch.places))
+            if on_batch is not None:
+                on_batch(batch)
+
+        _run_streams(flow, [output for output in outputs if output.frame.isStreaming], asked, once, told)
         asked.obey()
 
 
-def _run_batches(flow: Flow, outputs: Sequence[Output], asked: Asked, session: SparkSession) -> None:
+def _address(flow: Flow) -> Address | None:
+    """None for one that has nothing to do with a queue."""
+    uses_queue = any(isinstance(part, TopicSource | TopicSink) for part in (*flow.sources, *flow.sinks))
+    return to_address(Given(queue_options(flow))) if uses_queue else None
+
+
+def _words(parts: Sequence[object]) -> str:
+    return "; ".join(map(str, parts))
+
+
+def _run_batches(flow: Flow, outputs: Sequence[Output], asked: Asked, session: SparkSession, run: Run) -> None:
     """In a thread, so that this one can hear a signal."""
     if not outputs:
         return
     with ThreadPoolExecutor(1) as pool:
-        for output in outputs:
+        for number, output in enumerate(outputs):
+            began = monotonic()
             if asked.event.is_set():
                 return
             writing: Future[None] = pool.submit(write_batch, flow, output)
@@ -109,6 +143,8 @@ def _run_batches(flow: Flow, outputs: Sequence[Output], asked: Asked, session: S
             error = writing.exception()
             if error is not None and not asked.event.is_set():
                 _fail(flow, output.sink.name, error)
+            if error is None:
+                run.batch(DoneBatch(output.sink.name, number, None, None, monotonic() - began))
 
 
 def _run_streams(
@@ -116,7 +152,7 @@ def _run_streams(
     outputs: Sequence[Output],
     asked: Asked,
     once: bool,
-    on_batch: Callable[[Batch], object] | None,
+    on_batch: Callable[[Batch], object],
 ) -> None:
     watches: list[Watch] = []
     try:
@@ -143,7 +179,7 @@ def _start(flow: Flow, output: Output, once: bool) -> Watch:
         raise
 
 
-def _look(flow: Flow, watch: Watch, on_batch: Callable[[Batch], object] | None) -> bool:
+def _look(flow: Flow, watch: Watch, on_batch: Callable[[Batch], object]) -> bool:
     """Whether the query goes on."""
     is_active, error = watch.query.isActive, watch.query.exception()
     _tell(watch, on_batch)
@@ -152,10 +188,9 @@ def _look(flow: Flow, watch: Watch, on_batch: Callable[[Batch], object] | None) 
     return is_active
 
 
-def _tell(watch: Watch, on_batch: Callable[[Batch], object] | None) -> None:
+def _tell(watch: Watch, on_batch: Callable[[Batch], object]) -> None:
     for batch in watch.new():
-        if on_batch is not None:
-            on_batch(batch)
+        on_batch(batch)
 
 
 def _fail(flow: Flow, sink: str, error: BaseException) -> None:

@@ -17,6 +17,7 @@ from ortoo.client.tls import Tls
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at, tls_options
+from ortoo.pipeline.reporting import DoneBatch, Run, reporting, warning_to
 from ortoo.pipeline.source.offsets import from_offset, to_offset
 from ortoo.pipeline.source.options import read_options
 from ortoo.pipeline.source.plan import Planner
@@ -117,8 +118,11 @@ class Wanted(NamedTuple):
 class Archive:
     """`start` begins, `wait` ends with the queries. One at a time works on a lake, see `Lake.alone`."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, wanted: Wanted, report: Report = lambda _: None) -> None:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, wanted: Wanted, run: Run, report: Report = lambda _: None
+    ) -> None:
         self._spark = spark
+        self._run = run
         self._lake = lake
         self._wanted = wanted
         self._report = report
@@ -179,7 +183,10 @@ class Archive:
             count = sum(pq.read_metadata(path).num_rows for path in staged_files(staging))
             topics = {str(numbers["id"]): topic for topic, numbers in offsets.items()}
             folders = self._publisher.publish(table, staging, topics, offsets)
-            self._report(Archived(table, count, monotonic() - began, len({folder.parent for folder in folders})))
+            seconds = monotonic() - began
+            self._report(Archived(table, count, seconds, len({folder.parent for folder in folders})))
+            places = from_offset(offsets) if table == MESSAGES and self._wanted.path is None else None
+            self._run.batch(DoneBatch(table, batch, count, count, seconds, places))
         if table == MESSAGES:
             self._marks.tell(offsets)
         self._compact(table, folders)
@@ -276,10 +283,17 @@ def archiving(
     spark: SparkSession, lake: Lake, wanted: Wanted, every: float | None, report: Report = lambda _: None
 ) -> Iterator[Archive]:
     """Begins, and stops at the end of the block."""
-    for left_out in wanted.check():
-        report(left_out)
-    with lake.alone("archiving"):
-        archive = Archive(spark, lake, wanted, report)
+    address = wanted.address if wanted.path is None else None
+    reads = ", ".join(wanted.topics) or f"topics like {wanted.pattern}"
+    name, is_stream = f"archive:{lake.root.name}", every is not None
+    with (
+        reporting(address, name, "archive", is_stream=is_stream, reads=reads, writes=str(lake)) as run,
+        lake.alone("archiving"),
+    ):
+        report = warning_to(run, report)
+        for left_out in wanted.check():
+            report(left_out)
+        archive = Archive(spark, lake, wanted, run, report)
         archive.start(every)
         try:
             yield archive

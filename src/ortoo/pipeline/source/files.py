@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ortoo.engine.dumps import TopicDump, peek
-from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
+from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.names import TopicId, TopicName, is_inbox
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns, filter_columns
@@ -17,7 +17,7 @@ from ortoo.model.topic import TopicConfig, dlq_name
 from ortoo.stores.disk.outside import Outside
 from ortoo.stores.disk.unwritten import Unwritten
 
-from .origin import Known, Range, StoredHistory, no_such_topic
+from .origin import Known, Range, StoredHistory, no_key, no_such_topic
 
 T = TypeVar("T")
 
@@ -131,7 +131,4 @@ def _with_keys(topic: str, found: Iterator[T]) -> Iterator[T]:
     try:
         yield from found
     except UnavailableError as error:
-        raise ConfigError(
-            f"topic {topic!r} is encrypted: {error}. Here that is the option 'encryptionKeys' (file:PATH or command:CMD), or "
-            "ORTOO_ENCRYPTION_KEYS wherever Spark's Python workers run"
-        ) from error
+        raise no_key(topic, error) from error

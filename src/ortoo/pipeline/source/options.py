@@ -65,6 +65,7 @@ class ReadOptions(NamedTuple):
     fail_on_data_loss: bool
     include_headers: bool
     include_encrypted: bool = True  # whether topics may be read whose messages are encrypted on disk
+    streaming: bool = False
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -92,6 +93,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         given.flag("failOnDataLoss", True),
         given.flag("includeHeaders", True),
         given.flag("includeEncrypted", True),
+        streaming,
     )
 
 
@@ -100,7 +102,9 @@ def _check_together(given: Given, table: str, streaming: bool) -> None:
         if name in given:
             raise InvalidError(f"option {name!r} is for {'batch reads' if streaming else 'streams'} only")
     if "path" in given and any(name in given for name in ("url", "token", *TLS)):
-        raise InvalidError("give 'url' to read from a server, or 'path' to read a data directory, not both")
+        raise InvalidError(
+            "give 'url' to read from a server, or 'path' to read a data directory or a database, not both"
+        )
     if "encryptionKeys" in given and "path" not in given:
         raise InvalidError("option 'encryptionKeys' goes with 'path'; a server has its keys itself")
     if table == "history" and any(name in given for name in _HISTORY_NEVER):

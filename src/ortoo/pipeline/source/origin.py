@@ -1,4 +1,4 @@
-"""Where messages are read from: a server, or the files of a data directory. Nothing here leases anything."""
+"""Where messages are read from: a server, files of a directory, tables of a database. Nothing here leases anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
-from ortoo.model.errors import NotFoundError, OrtooError
+from ortoo.model.errors import ConfigError, NotFoundError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord
 from ortoo.model.replies import Columns
@@ -73,3 +73,10 @@ def no_such_topic(name: str, there: list[str]) -> NotFoundError:
     known = ", ".join(sorted(there)[:10]) or "none at all"
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {known}"
     return NotFoundError(f"there is no topic {name!r}; {hint}")
+
+
+def no_key(topic: str, error: OrtooError) -> ConfigError:
+    return ConfigError(
+        f"topic {topic!r} is encrypted: {error}. Here that is the option 'encryptionKeys' (file:PATH or command:CMD), or "
+        "ORTOO_ENCRYPTION_KEYS wherever Spark's Python workers run"
+    )

@@ -6,6 +6,7 @@ import logging
 import re
 
 from ortoo.model.errors import ConfigError, InvalidError, NotFoundError
+from ortoo.stores.addresses import is_postgres
 
 from .files import Files
 from .offsets import Places, TopicPlace
@@ -19,6 +20,11 @@ log = logging.getLogger("ortoo.pipeline")
 
 
 def open_origin(options: ReadOptions) -> Origin:
+    if options.path is not None and is_postgres(options.path):
+        from .database import Database  # its client need not be there
+
+        namespace, is_fixed = options.address.namespace, not options.streaming
+        return Database(options.path, namespace, options.table, options.keys, is_fixed=is_fixed)
     if options.path is not None:
         return Files(options.path, options.address.namespace, options.table, options.keys)
     return Served(options.address, options.table)
