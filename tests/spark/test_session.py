@@ -44,6 +44,7 @@ def told(*command: str | Path, **environment: str) -> dict[str, Any]:
     [
         ("spark.app.name", "tests"),
         ("spark.master", "local[2]"),
+        ("spark.python.unix.domain.socket.enabled", "true"),  # no port that others could connect to
         ("spark.python.worker.reuse", "true"),
         ("spark.sql.session.timeZone", "UTC"),
         ("spark.sql.shuffle.partitions", "1"),  # as the tests' own arguments say

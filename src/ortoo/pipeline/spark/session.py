@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -148,7 +149,11 @@ def _settings(name: str, asked: Mapping[str, str]) -> SparkConf:
 
 
 def _local_defaults(master: str) -> dict[str, str]:
-    """For one machine: few shuffle partitions, and checkpoints without a process started for each file."""
+    """For one machine: few shuffle partitions, and checkpoints without a process started for each file.
+
+    Python's workers connect through sockets in the file system: a port on loopback is one that any program may connect to, and
+    one that does so in the worker's place ends the query ("Authentication failed").
+    """
     if not master.startswith("local"):
         return {}
     cores = _LOCAL.match(master)
@@ -156,6 +161,7 @@ def _local_defaults(master: str) -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": str(2 * count),
         "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
+        "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     }
 
 
