@@ -43,14 +43,11 @@ async def nothing() -> None: ...
 
 
 class Front:
-    """`always`: the log is a buffer that every commit goes through, and not only what the database does not take."""
-
-    def __init__(self, shard: Shard, log: CommitLog, *, always: bool = False) -> None:
+    def __init__(self, shard: Shard, log: CommitLog) -> None:
         self._shard = shard
         self.log = log
         self.waiting = Waiting(log)
-        self._always = always
-        self.is_open = always
+        self.is_open = False
         self._reason: str | None = None
         self._since: float | None = None
         self._moved = 0
@@ -76,7 +73,7 @@ class Front:
             self.on_problem(problem)
         self.waiting.clear()
         self._soft.clear()
-        self._soft_bytes, self._broken, self.is_open, self._reason, self._since = 0, None, self._always, None, None
+        self._soft_bytes, self._broken, self.is_open, self._reason, self._since = 0, None, False, None, None
         if self.log.last < self.log.first:
             return
         owner, before = await self._shard.owner(), self._shard.term
@@ -106,7 +103,7 @@ class Front:
         """One after the other. Confirmed when it returns."""
         if self._broken is not None:
             raise self._broken.with_traceback(None)
-        if self.is_open and not self._always and self.is_clear:
+        if self.is_open and self.is_clear:
             self._close()
         if not self.is_open and await self._deliver(commit, sync):
             return
@@ -163,9 +160,7 @@ class Front:
             self._task = asyncio.create_task(self._run(), name="ortoo-drain")
 
     async def _hold_back(self) -> None:
-        """While commits are moved, new ones come more slowly than they go. A buffer has no end to be reached."""
-        if self._always:
-            return
+        """While commits are moved, new ones come more slowly than they go."""
         goal = self._moved + MOVED_FOR_ONE
         with suppress(TimeoutError):
             async with asyncio.timeout(HELD_S):
@@ -181,7 +176,7 @@ class Front:
         while True:
             try:
                 async with asyncio.timeout(REACH_S):
-                    await self._reach()
+                    await self._shard.come_back()
                     await self.prepare()
                 await self._move()
             except NotOwnerError as error:
@@ -203,10 +198,6 @@ class Front:
             self._progress.set()
             await asyncio.sleep(pause)
             pause = min(2 * pause, RETRY_MAX_S)
-
-    async def _reach(self) -> None:
-        if not self._always or self._reason is not None or not self._shard.connections.has_writer:
-            await self._shard.come_back()
 
     async def _move(self) -> None:
         """Until nothing is left. What the database has is durable before it leaves the log."""
@@ -264,7 +255,7 @@ class Front:
     @property
     def is_clear(self) -> bool:
         """Whether the database has everything; a checkpoint then has it, too."""
-        return self._always or (self.log.last < self.log.first and self._task is None)
+        return self.log.last < self.log.first and self._task is None
 
     def health(self) -> ShardHealth:
         commits = max(0, self.log.last - self.log.first + 1)
