@@ -11,7 +11,7 @@ SOURCES := $(wildcard src tests examples bench docs)
 DASHBOARD := src/ortoo/doors/http/dashboard_files/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help serve serve-postgres dashboard screenshots test check fix docs bench bench-spark rivals soak audit lock clean
+.PHONY: help serve serve-postgres dashboard screenshots test test-failed check fix docs bench bench-spark rivals soak audit lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,10 @@ test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options
 	dashboard/npm.sh --or-skip test
 	@$(MAKE) --no-print-directory $(DASHBOARD) || echo "Tests in a browser are skipped: the dashboard is not built" >&2
 	$(BIN)/pytest -n auto $(ARGS)
+
+test-failed: .venv/.ready ## Run the tests that failed in the last run once more, one after the other
+	@echo "These failed, and are run once more by themselves; those that pass now depend on what runs beside them:"
+	$(BIN)/pytest --last-failed --last-failed-no-failures none -v $(ARGS)
 
 check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
 	$(BIN)/ruff format --check $(SOURCES)
