@@ -164,3 +164,20 @@ def test_a_dump_of_a_running_queue_is_restored_into_another_database(tmp_path: P
 
 def tool(name: str, *arguments: str) -> Any:
     return subprocess.run([programs() / name, *arguments], check=True, capture_output=True)
+
+
+def test_shards_move_says_what_it_moved_and_what_is_in_the_way(tmp_path: Path) -> None:
+    fill(str(tmp_path / "data"))
+    new = [tmp_path / "a", tmp_path / "b"]
+    done = call("shards", "move", "--from", tmp_path / "data", "--to", new[0], "--to", new[1])
+    assert done.code == 0
+    assert f"{new[0]}, {new[1]}: 500 messages in 1 topics, 1 groups, 0 leases" in done.out
+    assert "all the same" in done.out
+    checked = call("shards", "check", "--store", new[0], "--store", new[1])
+    assert (checked.code, "2 shards belong together" in checked.out) == (0, True)
+    again = call("shards", "move", "--from", tmp_path / "data", "--to", new[0], "--to", new[1])
+    assert again.code != 0
+    assert "is not empty" in again.err
+    alone = call("migrate", "--from", new[0], "--to", tmp_path / "c")
+    assert alone.code == 0  # a shard may change its place
+    assert "shard 0 of 2" in call("topics", "list", "--data", tmp_path / "c").err

@@ -21,7 +21,7 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns, filter_columns
-from ortoo.ports import Source
+from ortoo.ports import Contents
 
 from .republished import how_many
 
@@ -34,7 +34,7 @@ Fact = tuple[str, object]
 
 
 async def compare(
-    source: Source, state: State, target: Source, other: State, progress: Callable[[str], None]
+    source: Contents, state: State, target: Contents, other: State, progress: Callable[[str], None]
 ) -> AsyncIterator[str]:
     """What is not the same, in words; no more than can be read."""
     told = 0
@@ -47,7 +47,7 @@ async def compare(
 
 
 async def _compare(
-    source: Source, state: State, target: Source, other: State, progress: Callable[[str], None]
+    source: Contents, state: State, target: Contents, other: State, progress: Callable[[str], None]
 ) -> AsyncIterator[str]:
     for difference in differences(dict(facts(state)), dict(facts(other))):
         yield difference
@@ -165,7 +165,7 @@ def _dedup_ids(topics: Any, dump: TopicDump, now: int) -> dict[str, Known]:
 
 
 async def _messages_differ(
-    source: Source, target: Source, topic: Topic, partition: Partition, other: Partition
+    source: Contents, target: Contents, topic: Topic, partition: Partition, other: Partition
 ) -> str | None:
     at = partition.start
     while at < partition.end:
@@ -206,7 +206,7 @@ def _messages(columns: Columns) -> Iterator[tuple[Any, ...]]:
     )
 
 
-async def _history_differs(source: Source, target: Source, topic: Topic, partition: Partition) -> str | None:
+async def _history_differs(source: Contents, target: Contents, topic: Topic, partition: Partition) -> str | None:
     at = 0
     while True:
         found, other = [
@@ -221,7 +221,7 @@ async def _history_differs(source: Source, target: Source, topic: Topic, partiti
         at = found.start + len(found.records)
 
 
-async def _staged_differs(source: Source, target: Source, namespace: str, name: str) -> bool:
+async def _staged_differs(source: Contents, target: Contents, namespace: str, name: str) -> bool:
     at = 0
     while True:
         found, other = [await store.staged(namespace, name, at, 1) for store in (source, target)]

@@ -23,7 +23,7 @@ from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Transaction, namespace_of
 from ortoo.model import records as r
 from ortoo.model.errors import ConfigError, UnavailableError
-from ortoo.ports import Source, Target
+from ortoo.ports import Contents, Source, Target
 from ortoo.stores.addresses import is_postgres
 from ortoo.stores.disk import open_ring
 from ortoo.stores.disk.moving import DirectoryTarget, directory_source
@@ -91,7 +91,12 @@ async def migrate(
     try:
         new = open_target(target, keys if target_keys is None else target_keys)
         try:
-            return await Migration(old, new, progress).run(verify)
+            engine = await fold(old, progress)
+            moved = await Migration(old, new, progress).run(engine.state, verify)
+            moved.problems += old.problems
+            if not moved.differences:
+                await new.release()
+            return moved
         finally:
             await new.close()
     finally:
@@ -122,15 +127,14 @@ async def fold(source: Source, progress: Progress = lambda _: None) -> Engine:
 
 
 class Migration:
-    def __init__(self, source: Source, target: Target, progress: Progress) -> None:
+    def __init__(self, source: Contents, target: Target, progress: Progress) -> None:
         self._source = source
         self._target = target
         self._progress = progress
-        self._moved = Moved(differences=[], problems=source.problems)
+        self._moved = Moved(differences=[], problems=[])
 
-    async def run(self, verify: bool) -> Moved:
-        engine = await fold(self._source, self._progress)
-        state = engine.state
+    async def run(self, state: State, verify: bool) -> Moved:
+        """The state, and what the source has of its topics. Whoever asked for it releases the target."""
         await self._target.begin()
         self._refuse_secrets(state)
         for topic in state.topics.values():
@@ -143,9 +147,7 @@ class Migration:
         await self._target.finish(snapshot.finish(), snapshot.at, snapshot.secrets, commits)
         state.transactions = transactions
         if verify:
-            await self._verify(engine)
-        if not self._moved.differences:
-            await self._target.release()
+            await self._verify(state)
         return self._moved
 
     def _refuse_secrets(self, state: State) -> None:
@@ -207,11 +209,11 @@ class Migration:
 
     # -- afterwards
 
-    async def _verify(self, engine: Engine) -> None:
+    async def _verify(self, state: State) -> None:
         written = self._target.reopen()
         try:
             other = await fold(written)
-            compared = compare(self._source, engine.state, written, other.state, self._progress)
+            compared = compare(self._source, state, written, other.state, self._progress)
             self._moved.differences = [difference async for difference in compared]
         finally:
             await written.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -11,11 +11,22 @@ from rich.markup import escape
 from . import show
 from .help import Json, examples
 
+if TYPE_CHECKING:
+    from ortoo.app.migrate import Moved
+
 EXAMPLES = examples(
     "ortoo migrate --from ./data --to postgres://queue@db1/q",
     "ortoo migrate --from postgres://queue@db1/q --to ./data",
     "ortoo migrate --from ./data --to ./data2 --keys file:old.keys --to-keys file:new.keys",
 )
+Keys = Annotated[
+    str | None,
+    typer.Option(help="for encrypted topics: file:PATH or command:CMD; default $ORTOO_ENCRYPTION_KEYS"),
+]
+TargetKeys = Annotated[
+    str | None, typer.Option(help="keys that the target encrypts with, where they are others than --keys")
+]
+Verify = Annotated[bool, typer.Option(help="read everything again in both, and compare")]
 
 
 def migrate(
@@ -31,14 +42,9 @@ def migrate(
             "--to", metavar="STORE", help="a new directory, or a database without a queue", show_default=False
         ),
     ],
-    keys: Annotated[
-        str | None,
-        typer.Option(help="for encrypted topics: file:PATH or command:CMD; default $ORTOO_ENCRYPTION_KEYS"),
-    ] = None,
-    to_keys: Annotated[
-        str | None, typer.Option(help="keys that the target encrypts with, where they are others than --keys")
-    ] = None,
-    verify: Annotated[bool, typer.Option(help="read everything again in both, and compare")] = True,
+    keys: Keys = None,
+    to_keys: TargetKeys = None,
+    verify: Verify = True,
     json: Json = False,
 ) -> None:
     """Move a queue to another store: directory or PostgreSQL, in each direction.
@@ -52,18 +58,20 @@ def migrate(
 
     with show.working("moving") as progress:
         moved = asyncio.run(moving.migrate(source, target, keys, to_keys, verify=verify, progress=progress))
+    show_moved(moved, shown_store(target), json)
+
+
+def show_moved(moved: Moved, target: str, json: bool) -> None:
+    """And ends with 1 if something differs."""
     if json:
         show.json_document(moved)
     else:
-        _show(moved, shown_store(target))
+        _show(moved, target)
     if moved.differences:
         raise typer.Exit(1)
 
 
-def _show(moved: object, target: str) -> None:
-    from ortoo.app.migrate import Moved
-
-    assert isinstance(moved, Moved)
+def _show(moved: Moved, target: str) -> None:
     for problem in moved.problems:
         show.line(f"[yellow]![/yellow] {escape(problem)}")
     for difference in moved.differences:

@@ -14,8 +14,9 @@ from ortoo.model.shards import SHARDS_MAX, shard_of
 from . import show
 from .connection import Target, on_target
 from .help import Json, examples
+from .migrate import Keys, TargetKeys, Verify, show_moved
 
-app = typer.Typer(no_args_is_help=True, help="Show and check the stores that topics lie in.")
+app = typer.Typer(no_args_is_help=True, help="Show, check and change the stores that topics lie in.")
 
 
 @app.command("list", epilog=examples("ortoo shards list", "ortoo shards list --json | jq '.[].is_ready'"))
@@ -114,3 +115,43 @@ def check(
     if found:
         raise typer.Exit(1)
     show.out.print(f"{len(store)} shards belong together, and every topic lies where it is looked for")
+
+
+@app.command(
+    "move",
+    epilog=examples(
+        "ortoo shards move --from ./data --to /disk1/queue --to /disk2/queue",
+        "ortoo shards move --from /disk1/queue --from /disk2/queue --to ./data",
+        "ortoo shards move --from ./data --to postgres://queue@db1/q --to postgres://queue@db2/q",
+    ),
+)
+def move(
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--from", metavar="STORE", help="a store that the queue has now; repeatable, in order", show_default=False
+        ),
+    ],
+    target: Annotated[
+        list[str],
+        typer.Option("--to", metavar="STORE", help="a store that it gets; repeatable, in order", show_default=False),
+    ],
+    keys: Keys = None,
+    to_keys: TargetKeys = None,
+    verify: Verify = True,
+    json: Json = False,
+) -> None:
+    """Move a queue to another number of stores.
+
+    Every topic is copied to the shard in which it will be looked for, with everything that it holds; receipts and ids stay good.
+    The queue must not be running; the stores that it has now do not change. The new ones are no queue before everything is there
+    and is the same: if this is interrupted, run it again. The exit code is 1 if something differs.
+    """
+    import asyncio
+
+    from ortoo.app.resharding import move_shards
+    from ortoo.app.stores import shown_store
+
+    with show.working("moving") as progress:
+        moved = asyncio.run(move_shards(source, target, keys, to_keys, verify=verify, progress=progress))
+    show_moved(moved, ", ".join(shown_store(where) for where in target), json)

@@ -2,7 +2,8 @@
 
 A topic belongs to shard `fnv32a(namespace + text) mod shards`, where the text is what stands in braces in its name, if anything
 does, and otherwise its name without `.dlq`: a message and its dead letter are one commit, so they lie in one store. Names with
-the same text in braces lie together. Ids of topics carry their shard, so receipts and message ids need no looking up.
+the same text in braces lie together. Ids of topics carry the shard that they were made in, so receipts and message ids need no
+looking up; only topics that were moved to other stores do.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def shard_of(topic: TopicName, shards: int) -> int:
     return fnv32a((topic.namespace + routing_text(topic.name)).encode(errors="surrogatepass")) % shards
 
 
-def shard_of_id(topic: TopicId, shards: int) -> int:
-    """Of a topic of a sharded queue. An id that none of its topics can have is told by the shard that it would be in."""
+def shard_made_in(topic: TopicId, shards: int) -> int:
+    """By the id of a topic of a sharded queue. For an id that none of its topics can have, any of them."""
     return 0 if shards == 1 else (topic % SHARDS_MAX) % shards
 
 

@@ -2,7 +2,7 @@
 
 from .clock import Alarm, Clock
 from .keys import Keys
-from .moving import Source, Target
+from .moving import Contents, Source, Target
 from .store import Store, StoredHistory, StoreStatus
 
-__all__ = ["Alarm", "Clock", "Keys", "Source", "Store", "StoreStatus", "StoredHistory", "Target"]
+__all__ = ["Alarm", "Clock", "Contents", "Keys", "Source", "Store", "StoreStatus", "StoredHistory", "Target"]

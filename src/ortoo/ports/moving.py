@@ -1,4 +1,4 @@
-"""Everything that a store holds, from one to another: what `ortoo migrate` asks of both.
+"""Everything that a store holds, from one to another: what `ortoo migrate` and `ortoo shards move` ask of both.
 
 A source is only read, and nobody writes to it meanwhile. A target is empty, and is no store before all of it is there: until
 then whoever opens it is refused.
@@ -16,18 +16,20 @@ from ortoo.model.replies import Columns
 from .store import StoredHistory
 
 
-class Source(Protocol):
+class Contents(Protocol):
     """As the store itself, whose methods of the same name these are."""
-
-    problems: list[str]  # what it cannot vouch for, once all records are told
-
-    def records(self) -> AsyncIterator[list[Record]]: ...
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns: ...
 
     async def read_history(self, topic: TopicId, partition: int, start: int, count: int) -> StoredHistory: ...
 
     async def staged(self, namespace: str, transaction: str, start: int, bytes_max: int) -> list[Staged]: ...
+
+
+class Source(Contents, Protocol):
+    problems: list[str]  # what it cannot vouch for, once all records are told
+
+    def records(self) -> AsyncIterator[list[Record]]: ...
 
     async def close(self) -> None: ...
 

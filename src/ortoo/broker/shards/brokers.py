@@ -9,7 +9,7 @@ from ortoo.engine import Engine
 from ortoo.engine.topic import Topic
 from ortoo.model.errors import ClosedError, ConfigError, OrtooError, UnavailableError
 from ortoo.model.names import TopicId, TopicName
-from ortoo.model.shards import SHARDS_MAX, shard_of, shard_of_id
+from ortoo.model.shards import SHARDS_MAX, shard_made_in, shard_of
 
 
 class ShardBrokers:
@@ -28,7 +28,21 @@ class ShardBrokers:
         return self.at(shard_of(topic, len(self.brokers)))
 
     def of_id(self, topic: TopicId) -> Broker:
-        return self.at(shard_of_id(topic, len(self.brokers)))
+        return self.at(self.shard_of_id(topic))
+
+    def shard_of_id(self, topic: TopicId) -> int:
+        """An id carries the shard that its topic was made in; one that was moved since is looked for. What is found nowhere may
+        be in a shard that cannot be asked now, if there is one."""
+        made_in = shard_made_in(topic, len(self.brokers))
+        if topic in self.brokers[made_in].engine.state.topics:
+            return made_in
+        for shard, broker in enumerate(self.brokers):
+            if topic in broker.engine.state.topics:
+                return shard
+        closed = (
+            shard for shard, broker in enumerate(self.brokers) if shard in self.away or broker.refusal is not None
+        )
+        return next(closed, made_in)
 
     def at(self, shard: int) -> Broker:
         if shard in self.away:
@@ -63,7 +77,7 @@ class ShardBrokers:
         return self._engine_of_id(topic).state.topics.get(topic)
 
     def _engine_of_id(self, topic: TopicId) -> Engine:
-        return self.brokers[shard_of_id(topic, len(self.brokers))].engine
+        return self.brokers[self.shard_of_id(topic)].engine
 
     @property
     def makes_topics(self) -> bool:

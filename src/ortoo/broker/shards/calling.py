@@ -21,7 +21,7 @@ from ortoo.model.commands import AnyCommand, Once, Run, Transact, unwrap
 from ortoo.model.errors import ForbiddenError, InvalidError, NotFoundError, OrtooError, OutcomeUnknownError
 from ortoo.model.names import MessageRef, TopicName
 from ortoo.model.replies import IdState, Placed, Settled
-from ortoo.model.shards import shard_of, shard_of_id
+from ortoo.model.shards import shard_of
 
 from .brokers import ShardBrokers
 
@@ -39,15 +39,15 @@ def shard_for(shards: ShardBrokers, command: AnyCommand) -> int:
     if isinstance(wanted, c.Lease | c.SettleById | c.ExtendById) and wanted.topic is not None:
         return shard_of(TopicName(wanted.namespace, wanted.topic), count)
     if isinstance(wanted, c.DeleteMessage | c.RetryNow | c.DeadLetter):
-        return shard_of_id(wanted.message.topic, count)
+        return shards.shard_of_id(wanted.message.topic)
     if isinstance(wanted, c.Redrive):
-        return shard_of_id(wanted.copy.topic, count)
+        return shards.shard_of_id(wanted.copy.topic)
     if isinstance(wanted, c.Stage):
         return shard_of(wanted.publish.topic, count)
     if isinstance(wanted, Transact):
-        return next(iter(_shards_of(wanted, count)), 0)
+        return next(iter(_shards_of(shards, wanted)), 0)
     if isinstance(wanted, c.Settle | c.Extend) and wanted.runs:
-        return shard_of_id(wanted.runs[0].topic, count)
+        return shards.shard_of_id(wanted.runs[0].topic)
     return 0
 
 
@@ -121,8 +121,7 @@ async def _set_topic(shards: ShardBrokers, command: Any) -> Any:
 
 async def _settle_runs(shards: ShardBrokers, command: Any) -> Any:
     wanted = _plain(command)
-    count = len(shards.brokers)
-    places = [shard_of_id(run.topic, count) for run in wanted.runs]
+    places = [shards.shard_of_id(run.topic) for run in wanted.runs]
     if len(set(places)) <= 1:
         return await shards.at(places[0] if places else 0).call(command)
     parts = {}
@@ -146,7 +145,7 @@ async def _settle_ids(shards: ShardBrokers, command: Any) -> list[IdState]:
     wanted = _plain(command)
     count, states = len(shards.brokers), list[IdState](["unknown"] * len(wanted.ids))
     named = range(count) if wanted.topic is None else [shard_of(TopicName(wanted.namespace, wanted.topic), count)]
-    lie = [(shard_of_id(id.topic, count),) if isinstance(id, MessageRef) else named for id in wanted.ids]
+    lie = [(shards.shard_of_id(id.topic),) if isinstance(id, MessageRef) else named for id in wanted.ids]
     brokers = {shard: _taking(shards, shard) for shard in sorted({shard for one in lie for shard in one})}
     for shard, broker in brokers.items():
         own = [place for place, one in enumerate(lie) if shard in one and (len(one) == 1 or states[place] == "unknown")]
@@ -160,28 +159,29 @@ async def _settle_ids(shards: ShardBrokers, command: Any) -> list[IdState]:
 # -- transactions
 
 
-def _shards_of(command: Transact, count: int) -> dict[int, None]:
-    found = dict.fromkeys(shard_of_id(run.topic, count) for run in command.acks)
+def _shards_of(shards: ShardBrokers, command: Transact) -> dict[int, None]:
+    count = len(shards.brokers)
+    found = dict.fromkeys(shards.shard_of_id(run.topic) for run in command.acks)
     return found | dict.fromkeys(shard_of(publish.topic, count) for publish in command.publishes)
 
 
 async def _transact(shards: ShardBrokers, command: Any) -> Any:
-    wanted, count = _plain(command), len(shards.brokers)
-    places = list(_shards_of(wanted, count))
+    wanted = _plain(command)
+    places = list(_shards_of(shards, wanted))
     if len(places) > 1:
-        names = _names(shards, wanted, count)
+        names = _names(shards, wanted)
         raise InvalidError(f"a transaction cannot span shards, and {names} lie in different ones{_TOGETHER}")
     return await shards.at(places[0] if places else 0).call(command)
 
 
-def _names(shards: ShardBrokers, command: Transact, count: int) -> str:
+def _names(shards: ShardBrokers, command: Transact) -> str:
     """One topic of each shard."""
-    found: dict[int, str] = {}
+    found, count = dict[int, str](), len(shards.brokers)
     for publish in command.publishes:
         found.setdefault(shard_of(publish.topic, count), repr(str(publish.topic)))
     for run in command.acks:
         topic = shards.topic_by_id(run.topic)
-        found.setdefault(shard_of_id(run.topic, count), "a message" if topic is None else repr(str(topic.name)))
+        found.setdefault(shards.shard_of_id(run.topic), "a message" if topic is None else repr(str(topic.name)))
     return " and ".join(list(found.values())[:3])
 
 
@@ -190,13 +190,13 @@ async def transact_in_parts(shards: ShardBrokers, command: Transact) -> list[Pla
     count = len(shards.brokers)
     acked: dict[int, list[Run]] = {}
     for run in command.acks:
-        acked.setdefault(shard_of_id(run.topic, count), []).append(run)
+        acked.setdefault(shards.shard_of_id(run.topic), []).append(run)
     places = [shard_of(publish.topic, count) for publish in command.publishes]
     parts = {
         shard: Transact(
             acked.get(shard, []), [one for one, place in zip(command.publishes, places, strict=True) if place == shard]
         )
-        for shard in _shards_of(command, count)
+        for shard in _shards_of(shards, command)
     }
     if len(parts) > 1:
         for shard, part in parts.items():

@@ -16,11 +16,12 @@ from ortoo.engine.state import State
 from ortoo.model.access import SHARD_NAMESPACE
 from ortoo.model.commands import ChangeTopic, CreateTopic
 from ortoo.model.errors import ConfigError
-from ortoo.model.names import TopicName
+from ortoo.model.names import TopicId, TopicName
+from ortoo.model.records import TopicCreated
 from ortoo.model.topic import TopicConfig
 
 _TOPIC = TopicName(SHARD_NAMESPACE, "shard")
-_MOVE = "to change the number of shards, topics have to be copied to new stores (see docs/shards.md)"
+_MOVE = "to change the number of shards, move the queue to new stores (ortoo shards move)"
 
 
 class Identity(NamedTuple):
@@ -33,6 +34,15 @@ class Identity(NamedTuple):
     def labels(self) -> dict[str, str]:
         shown = {"shard": str(self.shard), "shards": str(self.shards), "queue": self.queue}
         return {**shown, "complete": "true"} if self.is_complete else shown
+
+
+def _config_of(identity: Identity) -> TopicConfig:
+    return TopicConfig(partitions=1, dlq=False, labels=identity.labels)
+
+
+def shard_created(identity: Identity, at: int, topic: TopicId) -> TopicCreated:
+    """For a store that is made by other means than its first opening."""
+    return TopicCreated(at, topic, *_TOPIC, _config_of(identity))
 
 
 def identity_of(state: State) -> Identity | None:
@@ -107,7 +117,7 @@ async def write_set(brokers: list[Broker], found: list[Identity | None]) -> None
     for shard, broker in enumerate(brokers):
         if found[shard] is None:
             identity = Identity(shard, len(brokers), queue, is_complete=False)
-            await broker.call(CreateTopic(_TOPIC, TopicConfig(partitions=1, dlq=False, labels=identity.labels)))
+            await broker.call(CreateTopic(_TOPIC, _config_of(identity)))
     if found[0] is None or not found[0].is_complete:
         identity = Identity(0, len(brokers), queue, is_complete=True)
         await brokers[0].call(ChangeTopic(_TOPIC, {"labels": identity.labels}))
