@@ -195,9 +195,17 @@ async def test_a_store_named_twice_or_in_use_is_refused(tmp_path: Path) -> None:
     old, new = folders(tmp_path, "old", 1), folders(tmp_path, "new", 2)
     async with opened(old, ManualClock(START)) as queue:
         await queue.publish("a", b"1")
-    for sources, targets in ((old, [old[0], new[0]]), (old, [new[0], new[0]])):
+    (tmp_path / "link").symlink_to(tmp_path / "old0")
+    url = fresh_url()
+    for sources, targets in (
+        (old, [old[0], new[0]]),
+        (old, [str(tmp_path / "link"), new[0]]),
+        (old, [new[0], f"{tmp_path}/./new0/"]),
+        (old, [url, url.replace("postgres://", "postgresql://", 1)]),
+    ):
         with pytest.raises(ConfigError, match="named twice"):
             await move_shards(sources, targets)
+    assert not Path(new[0]).exists()
     async with opened(new[1:], ManualClock(START)) as queue:
         await queue.publish("b", b"1")
     with pytest.raises(ExistsError, match="is not empty"):

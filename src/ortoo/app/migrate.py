@@ -31,7 +31,7 @@ from ortoo.stores.disk.moving import DirectoryTarget, directory_source
 from .compared import compare
 from .republished import Republished, how_many
 from .retold import began, commits_began
-from .stores import refuse_unknown_store, shown_store
+from .stores import place_of, refuse_unknown_store, shown_store
 
 HISTORY_TOGETHER = 2_000
 STAGED_BYTES = 8 << 20
@@ -85,7 +85,7 @@ async def migrate(
     progress: Progress = lambda _: None,
 ) -> Moved:
     """`target_keys`: where they are not the same."""
-    if shown_store(source) == shown_store(target):
+    if place_of(source) == place_of(target):
         raise ConfigError(f"{shown_store(source)} is both where to move from and where to; name another target")
     old = open_source(source, keys)
     try:

@@ -27,7 +27,7 @@ from ortoo.model.shards import SHARDS_MAX, first_id_after, shard_of
 from ortoo.ports import Contents, Source, StoredHistory
 
 from .migrate import Keys, Migration, Moved, Progress, fold, open_source, open_target
-from .stores import shown_store
+from .stores import place_of, shown_store
 
 _NAMED_MAX = 5
 
@@ -73,12 +73,13 @@ def _check_names(sources: Sequence[str], targets: Sequence[str]) -> None:
         raise ConfigError("name the stores to move from (--from) and those to move to (--to)")
     if len(targets) > SHARDS_MAX:
         raise ConfigError(f"a queue has 1 to {SHARDS_MAX} shards, not {len(targets)}")
-    shown = [shown_store(where) for where in (*sources, *targets)]
-    for where in shown:
-        if shown.count(where) > 1:
+    named = set[str]()
+    for where in (*sources, *targets):
+        if (place := place_of(where)) in named:
             raise ConfigError(
-                f"{where} is named twice; topics are copied to new stores, and the old ones stay as they are"
+                f"{shown_store(where)} is named twice; topics are copied to new stores, and the old ones stay as they are"
             )
+        named.add(place)
 
 
 def _check_set(states: list[State], stores: list[str]) -> None:

@@ -53,6 +53,11 @@ def shown_store(where: str) -> str:
     return parse_address(where).shown
 
 
+def place_of(where: str) -> str:
+    """The same for every way to write one store, as far as names tell."""
+    return shown_store(where) if is_postgres(where) else str(Path(where).resolve())
+
+
 def _open_postgres(url: str, keys: str | dict[str, bytes] | None, spill: str | Path | None, spill_bytes: int) -> Store:
     from ortoo.stores.postgres import open_postgres
 
