@@ -13,13 +13,15 @@ import pytest
 from ortoo import Message, Queue
 from ortoo.app import migrate
 from ortoo.app.compared import compare
-from ortoo.app.resharding import move_shards
+from ortoo.app.resharding import divide, move_shards
 from ortoo.app.shards import make_brokers
 from ortoo.broker import Broker
 from ortoo.broker.shards import Shards
+from ortoo.engine.state import State
 from ortoo.model.errors import ConfigError, ExistsError, OrtooError, UnavailableError
 from ortoo.model.names import TopicName
 from ortoo.model.shards import shard_of
+from ortoo.stores.disk.moving import DirectoryTarget
 from ortoo.testing import ManualClock
 from tests.stores.postgres_server import fresh_url
 
@@ -236,3 +238,35 @@ async def test_nothing_is_a_queue_before_all_stores_are_compared(
     for store in new:
         assert not Path(store, "FORMAT").exists()
     assert (await move_shards(old, new)).differences == []  # what was left of it is no hindrance
+
+
+async def test_a_move_that_ends_between_two_stores_leaves_none_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = folders(tmp_path, "old", 1), folders(tmp_path, "new", 2)
+    async with opened(old, ManualClock(START)) as queue:
+        for name in apart(2):
+            await queue.publish(name, b"1")
+    real, released = DirectoryTarget.release, list[DirectoryTarget]()
+
+    async def once(target: DirectoryTarget) -> None:
+        if released:
+            raise OSError("killed")
+        released.append(target)
+        await real(target)
+
+    monkeypatch.setattr(DirectoryTarget, "release", once)
+    with pytest.raises(OSError, match="killed"):
+        await move_shards(old, new)
+    assert [Path(store, "FORMAT").exists() for store in new] == [False, True]
+    with pytest.raises(OrtooError, match="never finished"):
+        async with opened(new, ManualClock(START)):
+            pass
+
+
+async def test_a_transaction_that_one_store_gave_up_is_not_taken_for_committed(tmp_path: Path) -> None:
+    states = [State(), State()]
+    states[0].ended["default", "tx"] = (5, True)
+    states[1].ended["default", "tx"] = (3, False)
+    for part in divide(states, 2):
+        assert part.ended["default", "tx"] == (3, False)

@@ -62,7 +62,7 @@ async def move_shards(
             found = await Migration(contents, target, progress).run(part, verify)
             _add(moved, found, shown_store(where))
         if not moved.differences:
-            for target in new:
+            for target in reversed(new):  # without its first store no queue is opened: before all are there, none is
                 await target.release()
         moved.topics -= len(new) if len(new) > 1 else 0  # those that tell which shard a store is
         return moved
@@ -151,7 +151,7 @@ def _rest_of(states: Sequence[State]) -> State:
     part.number = max(state.number for state in states)
     ended = sorted((*found, name) for state in states for name, found in state.ended.items())
     for at, is_committed, name in ended:
-        if name not in part.ended or is_committed:
+        if name not in part.ended or not is_committed:  # what one store gave up was not committed as a whole
             part.ended[name] = (at, is_committed)
     heard = sorted((one.at, who) for state in states for who, one in state.producers.items())
     for _, who in heard:
