@@ -68,6 +68,7 @@ class Connections:
         self._worker: Any = None
         self._readers: Any = None
         self._working = asyncio.Lock()
+        self._is_over = False  # what is still being connected has come too late
         self.is_away: Callable[[], bool] = lambda: False  # whoever knows may tell
         self.check: Callable[[Any], Awaitable[None]] = _keep  # each new connection that works or reads, before all else
         self.on_end: Callable[[], None] = lambda: None  # is told when the writer's connection ends by itself
@@ -93,6 +94,8 @@ class Connections:
             connection = await asyncpg.connect(**self._options())
             try:
                 await prepare(connection)
+                if self._is_over:
+                    raise DatabaseError(f"the connections to {self._address.shown} are closed")
             except BaseException:
                 connection.terminate()
                 raise
@@ -113,6 +116,7 @@ class Connections:
         """A new writer. What the one before it may still be doing in the database is ended, and so is known when this returns."""
         self.drop_writer()
         connection = await self._connect(self._prepare_writer)
+        self.drop_writer()  # that somebody else has connected meanwhile
         self._writer, self._pid = connection, connection.get_server_pid()
         connection.add_termination_listener(self._ended)
         return connection
@@ -203,7 +207,8 @@ class Connections:
                     one.terminate()
 
     def terminate(self) -> None:
-        """At once, whatever they are doing."""
+        """At once and for good, whatever they are doing."""
+        self._is_over = True
         found = (self._writer, self._worker, self._readers)
         self._writer = self._worker = self._readers = None
         for connection in found:
