@@ -31,6 +31,7 @@ _OPTIONS = {
     "enable_seqscan": "off",  # as for the comparison with others: it keeps SKIP LOCKED on its index, and steadier
     "enable_sort": "off",
 }
+_BARE = "create table bare (body bytea not null); alter table bare alter body set storage external"
 _ROWS = "create table rows (id bigint generated always as identity primary key, value bytea not null)"
 _INSERT = "insert into rows (value) select unnest($1::bytea[])"
 _TAKE = """
@@ -67,6 +68,7 @@ def scenario(settings: Settings) -> list[Figure]:
     ratios = {
         "publish in 1000s ÷ disk": best["publish"] / best["disk: publish"],
         "one by one ÷ disk": best["one by one"] / best["disk: one by one"],
+        "publish in 1000s ÷ bare insert": best["publish"] / best["bare insert"],
         "cycle ÷ SKIP LOCKED": best["cycle"] / best["SKIP LOCKED: cycle"],
         "cycle ÷ pgmq's SQL": best["cycle"] / best["pgmq's SQL: cycle"],
     }
@@ -87,6 +89,7 @@ async def _compare(folder: Path, url: str, number: int, settings: Settings) -> R
         "one by one": ours["one by one"],
         "lease+ack": ours["lease+ack"],
         "cycle": _cycle(ours),
+        "bare insert": await _bare(url, settings.disk_messages),
         "SKIP LOCKED: cycle": skip_locked,
         "pgmq's SQL: cycle": pgmq,
     }
@@ -119,6 +122,20 @@ async def _execute(url: str, sql: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(sql)
     await connection.close()
+
+
+async def _bare(url: str, amount: int) -> float:
+    """The floor: the same bytes, as many at a time as a commit has, each time as one value of one row."""
+    import asyncpg
+
+    await _execute(url, f"drop table if exists bare; {_BARE}")
+    connection, together = await asyncpg.connect(url), TASKS * 1000
+    began = perf_counter()
+    for _ in range(amount // together):
+        await connection.execute("insert into bare values ($1)", b"".join([VALUE] * together))
+    rate = amount // together * together / (perf_counter() - began)
+    await connection.close()
+    return rate
 
 
 async def _skip_locked(url: str, amount: int) -> float:
