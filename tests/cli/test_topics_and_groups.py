@@ -96,7 +96,12 @@ def test_the_list_counts(place: Place) -> None:
 
 def test_what_is_piped_has_no_tabs_colours_or_boxes(place: Place) -> None:
     place.ok("publish", "orders", "tea", "--key", "a\tb")
-    for command in (["topics", "list"], ["topics", "show", "orders"], ["consume", "orders"], ["stats"]):
+    for command in (
+        ["topics", "list"],
+        ["topics", "show", "orders"],
+        ["consume", "orders", "--group", "default"],
+        ["stats"],
+    ):
         assert not set("\t\x1b│┃─━") & set(place.ok(*command).out)
 
 
@@ -106,7 +111,7 @@ def test_odd_names_are_shown_and_not_interpreted(place: Place) -> None:
     place.ok("publish", name, "[bold]tea[/bold]")
     assert name in place.ok("topics", "list").out
     assert name in place.ok("topics", "show", name).out
-    assert "[bold]tea[/bold]" in place.ok("consume", name).out
+    assert "[bold]tea[/bold]" in place.ok("consume", name, "--group", "default").out
 
 
 def test_purge_and_delete_ask_first(place: Place) -> None:
@@ -129,7 +134,7 @@ def test_purge_and_delete_ask_first(place: Place) -> None:
         ["topics", "set", "nothing", "max_attempts=2"],
         ["groups", "list", "nothing"],
         ["groups", "show", "nothing", "billing"],
-        ["consume", "nothing"],
+        ["consume", "nothing", "--group", "default"],
         ["consume", "nothing", "--from-offset", "0"],
         ["dlq", "list", "nothing"],
         ["messages", "list", "nothing"],

@@ -28,6 +28,7 @@ from . import (
     messages,
     migrate,
     namespaces,
+    peek,
     pipeline,
     publish,
     serve,
@@ -54,6 +55,7 @@ _WORK, _CARE, _WATCH, _SERVER = "Messages", "Topics and groups", "Watching", "Se
 _TABLES = "Topics as tables"
 
 app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
+app.command(rich_help_panel=_WORK, epilog=peek.EXAMPLES)(peek.peek)
 app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
 app.add_typer(messages.app, name="messages", rich_help_panel=_WORK)
 app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messages.trace)

@@ -171,7 +171,7 @@ def banner(server: Server) -> list[str]:
         url = f"ortoo{tls}://{_reachable(*server.addresses['tcp'])}"
         lines.append(f"  tcp    [cyan]{url}[/cyan]")
         where = "" if url == DEFAULT_URL else f" --url {url}"
-        tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo consume orders{where}"]
+        tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo peek orders{where}"]
     for name, address in server.addresses.items():
         if name not in ("http", "tcp"):
             lines.append(f"  {name:<6} [cyan]{_reachable(*address)}[/cyan]")

@@ -74,6 +74,11 @@ def done(text: str) -> None:
     out.print(f"[green]✓[/green] {text}")
 
 
+def remark(text: str) -> None:
+    """Something besides the result, on standard error, so that a pipe has the result alone."""
+    err.print(f"[dim]{escape(printable(text))}[/dim]")
+
+
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
