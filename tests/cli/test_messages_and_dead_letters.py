@@ -156,7 +156,7 @@ def test_redrive_all_or_some(place: Place) -> None:
     assert letters(place) == rest
     assert "2 dead letters" in place.ok("dlq", "redrive", "orders", "--group", "billing").out
     assert place.ok("consume", "orders", "--group", "billing", "--raw").lines == ["one", "two", "three"]
-    assert "0 dead letters" in place.ok("dlq", "redrive", "orders").out
+    assert "0 dead letters" in place.ok("dlq", "redrive", "orders", "--all").out
 
 
 def test_many_dead_letters_are_redriven_in_rounds(directory: Path, at_directory: Place) -> None:
@@ -165,7 +165,7 @@ def test_many_dead_letters_are_redriven_in_rounds(directory: Path, at_directory:
         queue.publish_many("orders", [b"x"] * 2500)
         while messages := queue.lease("orders", max_messages=1000):
             queue.reject(messages)
-    assert "2,500 dead letters" in at_directory.ok("dlq", "redrive", "orders").out
+    assert "2,500 dead letters" in at_directory.ok("dlq", "redrive", "orders", "--all").out
     assert len(at_directory.ok("consume", "orders", "--group", "default", "--raw").lines) == 2500
 
 
@@ -209,3 +209,19 @@ def test_whoever_published_a_message_is_told(at_directory: Place, directory: Pat
     assert "by billing" in at_directory.ok("trace", named["id"]).out
     at_directory.ok("publish", "copies", "--jsonl", "-", stdin="\n".join(lines).encode())  # and is left out
     assert "publisher" not in at_directory.ok("consume", "copies", "--group", "default", "--json").out
+
+
+def test_redriving_everything_has_to_be_said(place: Place) -> None:
+    for value in ("one", "two"):
+        sent = place.ok("publish", "orders", value).out.strip()
+        if value == "one":
+            place.ok("groups", "create", "orders", "billing")
+        place.ok("messages", "dead-letter", sent, "--group", "billing")
+    refused = place("dlq", "redrive", "orders")
+    assert (refused.code, refused.out) == (2, "")
+    for hint in ("2 dead letters", "--all", "--error", "--limit"):
+        assert hint in refused.err
+    assert place("dlq", "redrive", "orders", "1.0.0", "--all").code == 2
+    assert len(place.ok("dlq", "list", "orders", "--json").json) == 2
+    assert "1 dead letter " in place.ok("dlq", "redrive", "orders", "--limit", "1").out
+    assert "1 dead letter " in place.ok("dlq", "redrive", "orders", "--all").out

@@ -97,9 +97,9 @@ def consume(
 ) -> None:
     """Take messages as a consumer group does: lease, print and acknowledge them.
 
-    To look without taking anything, use peek or tail. Messages are leased for the group in small batches and acknowledged once their lines have been written: delivery is at
-    least once. Messages that were leased but not printed, because of Ctrl-C or | head, are released at once and no attempt is
-    counted. Without --follow, the command stops when no message is ready.
+    To look without taking anything, use peek or tail. Messages are leased for the group in small batches and acknowledged once
+    their lines have been written: delivery is at least once. Messages that were leased but not printed, because of Ctrl-C or
+    | head, are released at once and no attempt is counted. Without --follow, the command stops when no message is ready.
 
     With --from-offset, --from-time, --to-time or --partition, nothing is leased: the command reads the log, including done
     messages, and affects no group.
