@@ -105,6 +105,7 @@ CONFIGURATION_CLOSING = """\
 | `ORTOO_CONFIG` | the TOML file |
 | `ORTOO_ENCRYPTION_KEYS` | as above, or the keys themselves; see [operations](operations.md#encryption) |
 | `ORTOO_URL`, `ORTOO_NAMESPACE` | the server and namespace that client commands use |
+| `ORTOO_CONTEXT` | the [context](cli.md#where-the-queue-is) that client commands use |
 | `ORTOO_TLS_CA` | the CA that clients trust; see [TLS](tls.md#clients) |
 | `ORTOO_TOKEN`, `ORTOO_TOKEN_FILE` | for clients: the token, or a file that has it; see [tokens](tokens.md#use-a-token) |
 

@@ -49,6 +49,12 @@ _GROUPS_TOLD = 20
 _REPLAY = "Replay, without a group"
 
 
+TakingGroup = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="consumer group; required unless the log is read", show_default=False),
+]
+Raw = Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")]
+JsonLines = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
 _replay_option = functools.partial(typer.Option, show_default=False, rich_help_panel=_REPLAY)
 FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="start at this offset in each partition")]
 FromTime = Annotated[
@@ -74,10 +80,7 @@ LakeDir = Annotated[
 def consume(
     target: Target,
     topic: Topic,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="consumer group; required unless the log is read", show_default=False),
-    ] = None,
+    group: TakingGroup = None,
     limit: Annotated[
         int | None, typer.Option("--max", metavar="N", min=1, help="stop after this many messages", show_default=False)
     ] = None,
@@ -85,8 +88,8 @@ def consume(
         bool, typer.Option("--follow/--no-follow", help="keep waiting for messages, until Ctrl-C")
     ] = False,
     no_ack: Annotated[bool, typer.Option("--no-ack", help="print messages without acknowledging them")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    raw: Raw = False,
+    json: JsonLines = False,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     to_time: ToTime = None,

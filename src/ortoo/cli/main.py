@@ -18,6 +18,7 @@ from . import (
     bench,
     cert,
     consume,
+    context,
     directory,
     dlq,
     groups,
@@ -46,8 +47,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    help="Ortoo, a message queue.\n\nCommands use the server at --url (or $ORTOO_URL); with --data DIR they open a data "
-    "directory directly, without a server. COMMAND --help explains each command, with examples.",
+    help="Ortoo, a message queue.\n\nCommands use the server at --url (or $ORTOO_URL), or of a context (see context); with "
+    "--data DIR they open a data directory directly, without a server. COMMAND --help explains each command, with examples.",
     epilog=exit_codes(),
 )
 
@@ -71,6 +72,7 @@ app.command(rich_help_panel=_WATCH, epilog=live.OVERVIEW_EXAMPLES)(live.overview
 app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)
 app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
+app.add_typer(context.app, name="context", rich_help_panel=_SERVER)
 app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(shards.app, name="shards", rich_help_panel=_SERVER)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVER)

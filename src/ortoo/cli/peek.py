@@ -12,7 +12,7 @@ from ortoo.model.limits import BATCH_MESSAGES_MAX
 
 from . import show
 from .connection import Target, Topic, on_target
-from .consume import FromOffset, FromTime, Partition, Printer, Reader, at_most, group_names, in_batches
+from .consume import FromOffset, FromTime, JsonLines, Partition, Printer, Raw, Reader, at_most, group_names, in_batches
 from .help import examples
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def peek(
         str | None, typer.Option("--group", "-g", help="what this group gets next", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option("--max", metavar="N", min=1, max=BATCH_MESSAGES_MAX, help="how many")] = 10,
-    raw: Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    raw: Raw = False,
+    json: JsonLines = False,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     partition: Partition = None,
