@@ -24,7 +24,7 @@ def test_an_overview_as_a_table_and_as_json(at_server: Place) -> None:
 
 def test_an_overview_tells_how_long_deliveries_and_acks_take(at_server: Place) -> None:
     at_server.ok("publish", "orders", "1")
-    at_server.ok("consume", "orders", "--max", "1")
+    at_server.ok("consume", "orders", "--group", "default", "--max", "1")
     while at_server.ok("overview", "--json").json["totals"]["ack_latency"] is None:  # until the next sample
         pass
     lines = at_server.ok("overview").lines

@@ -97,7 +97,7 @@ def test_a_message_is_deleted_and_another_retried(place: Place) -> None:
     assert place("messages", "delete", first).code == 2
     place.ok("messages", "delete", first, "--yes")
     place.ok("messages", "retry", later)
-    assert place.ok("consume", "orders", "--raw").lines == ["later"]
+    assert place.ok("consume", "orders", "--group", "default", "--raw").lines == ["later"]
 
 
 @pytest.mark.parametrize("message_id", ["", "7", "a.b.c", "1.2.3.4", "1.2.-3", "9" * 400])
@@ -111,7 +111,7 @@ def test_a_trace_tells_the_story(directory: Path, at_directory: Place) -> None:
     with ortoo.open_sync(directory) as queue:
         sent = queue.publish("orders", "tea")
         queue.nack(queue.lease("orders"), error="no [water]", delay=0)
-    at_directory.ok("consume", "orders")
+    at_directory.ok("consume", "orders", "--group", "default")
     told = at_directory.ok("trace", sent.id)
     assert [line.split("  ")[1] for line in told.lines[2:]] == [
         "published",
@@ -156,7 +156,7 @@ def test_redrive_all_or_some(place: Place) -> None:
     assert letters(place) == rest
     assert "2 dead letters" in place.ok("dlq", "redrive", "orders", "--group", "billing").out
     assert place.ok("consume", "orders", "--group", "billing", "--raw").lines == ["one", "two", "three"]
-    assert "0 dead letters" in place.ok("dlq", "redrive", "orders").out
+    assert "0 dead letters" in place.ok("dlq", "redrive", "orders", "--all").out
 
 
 def test_many_dead_letters_are_redriven_in_rounds(directory: Path, at_directory: Place) -> None:
@@ -165,8 +165,8 @@ def test_many_dead_letters_are_redriven_in_rounds(directory: Path, at_directory:
         queue.publish_many("orders", [b"x"] * 2500)
         while messages := queue.lease("orders", max_messages=1000):
             queue.reject(messages)
-    assert "2,500 dead letters" in at_directory.ok("dlq", "redrive", "orders").out
-    assert len(at_directory.ok("consume", "orders", "--raw").lines) == 2500
+    assert "2,500 dead letters" in at_directory.ok("dlq", "redrive", "orders", "--all").out
+    assert len(at_directory.ok("consume", "orders", "--group", "default", "--raw").lines) == 2500
 
 
 def test_only_dead_letters_are_deleted(place: Place) -> None:
@@ -200,7 +200,7 @@ def test_whoever_published_a_message_is_told(at_directory: Place, directory: Pat
                 await queue.publish("orders", b"x")
 
     asyncio.run(publish_as("billing", None))
-    lines = at_directory.ok("consume", "orders", "--json").lines
+    lines = at_directory.ok("consume", "orders", "--group", "default", "--json").lines
     named, other = [msgspec.json.decode(line) for line in lines]
     assert (named["publisher"], "publisher" in other) == ("billing", False)
     shown = at_directory.ok("messages", "show", named["id"]).out
@@ -208,4 +208,20 @@ def test_whoever_published_a_message_is_told(at_directory: Place, directory: Pat
     assert "publisher" not in at_directory.ok("messages", "show", other["id"]).out
     assert "by billing" in at_directory.ok("trace", named["id"]).out
     at_directory.ok("publish", "copies", "--jsonl", "-", stdin="\n".join(lines).encode())  # and is left out
-    assert "publisher" not in at_directory.ok("consume", "copies", "--json").out
+    assert "publisher" not in at_directory.ok("consume", "copies", "--group", "default", "--json").out
+
+
+def test_redriving_everything_has_to_be_said(place: Place) -> None:
+    for value in ("one", "two"):
+        sent = place.ok("publish", "orders", value).out.strip()
+        if value == "one":
+            place.ok("groups", "create", "orders", "billing")
+        place.ok("messages", "dead-letter", sent, "--group", "billing")
+    refused = place("dlq", "redrive", "orders")
+    assert (refused.code, refused.out) == (2, "")
+    for hint in ("2 dead letters", "--all", "--error", "--limit"):
+        assert hint in refused.err
+    assert place("dlq", "redrive", "orders", "1.0.0", "--all").code == 2
+    assert len(place.ok("dlq", "list", "orders", "--json").json) == 2
+    assert "1 dead letter " in place.ok("dlq", "redrive", "orders", "--limit", "1").out
+    assert "1 dead letter " in place.ok("dlq", "redrive", "orders", "--all").out

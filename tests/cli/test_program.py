@@ -16,6 +16,7 @@ import pytest
 import typer
 
 import ortoo
+from ortoo.cli.commands import COMMANDS
 from ortoo.cli.help import EXIT_CODES
 from ortoo.cli.main import app
 
@@ -318,11 +319,70 @@ def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hush-hush" not in json.dumps(call("config", "show", "--json").json)
 
 
-def test_no_server_comes_along_with_the_help() -> None:
+SERVER = [
+    "ortoo.app", "ortoo.broker", "ortoo.doors", "ortoo.engine", "ortoo.stores", "ortoo.pipeline", "uvicorn", "uvloop", "pyspark",
+    "starlette", "cryptography", "jwt", "prometheus_client", "zstandard", "structlog", "rich.live", "rich.progress",
+    "multiprocessing", "asyncpg", "redis",
+]  # fmt: skip
+CLIENT = [
+    "ortoo.client",
+    "pyroaring",
+    "asyncio",
+    "ssl",
+    "ortoo.wire",
+    "ortoo.cli.topics",
+    "ortoo.cli.bench",
+    "ortoo.cli.connection",
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--version"], [*SERVER, *CLIENT]),
+        (["--help"], [*SERVER, *CLIENT]),
+        (["nonsense"], [*SERVER, *CLIENT]),
+        (["topics", "--help"], [*SERVER, "ortoo.client", "asyncio", "ssl"]),
+        (["topics", "list", "--url", "ortoo://127.0.0.1:1"], [*SERVER, "ortoo.cli.bench", "ortoo.cli.serve"]),
+    ],
+    ids=lambda words: words[0],
+)
+def test_nothing_is_loaded_that_is_not_used(arguments: list[str], heavy: list[str]) -> None:
     """It would take the longest of all to start."""
     code = (
-        "import sys; from ortoo.cli.main import run; run(['--help']); print([m for m in sys.modules if m in sys.argv])"
+        "import sys, json; from ortoo.cli.main import run; given, heavy = map(json.loads, sys.argv[1:]); run(given); "
+        "print(json.dumps([m for m in heavy if m in sys.modules]))"
     )
-    heavy = ["uvicorn", "starlette", "ortoo.app.server", "pydantic", "rich.live", "rich.progress", "multiprocessing"]
-    done = subprocess.run([PROGRAM[0], "-c", code, *heavy], env=environment(), capture_output=True, check=True)
-    assert done.stdout.splitlines()[-1] == b"[]"
+    command = [PROGRAM[0], "-c", code, json.dumps(arguments), json.dumps(heavy)]
+    done = subprocess.run(command, env=environment(), capture_output=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_completing_a_command_loads_none() -> None:
+    env = environment(_ORTOO_COMPLETE="complete_bash", COMP_WORDS="ortoo to", COMP_CWORD="1")
+    code = (
+        "import sys, atexit; sys.argv = ['ortoo']; from ortoo.cli import main; "
+        "atexit.register(lambda: print(*sorted(m for m in sys.modules if m.startswith('ortoo.')), file=sys.stderr)); main()"
+    )
+    done = subprocess.run([PROGRAM[0], "-c", code], env=env, capture_output=True, check=False)
+    assert done.stdout.decode().split() == ["topics", "top", "token"]
+    loaded = set(done.stderr.decode().split())
+    assert "ortoo.cli.main" in loaded
+    assert loaded.isdisjoint({"ortoo.cli.topics", "ortoo.cli.bench", "ortoo.client", "ortoo.app"})
+
+
+def test_what_is_listed_of_a_command_is_its_own_help() -> None:
+    root: Any = typer.main.get_command(app)
+    for name, entry in COMMANDS.items():
+        assert root.commands[name].help.split("\n\n")[0] == entry.help, name
+        assert root.commands[name].rich_help_panel == entry.panel, name
+
+
+def test_importing_ortoo_loads_only_what_is_used() -> None:
+    code = (
+        "import sys, ortoo; ortoo.__version__; ortoo.InvalidError; print([m for m in sys.argv[1:] if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [PROGRAM[0], "-c", code, *SERVER, "ortoo.client", "asyncio"], env=environment(), capture_output=True, check=True
+    )
+    assert done.stdout.strip() == b"[]"

@@ -45,7 +45,7 @@ def test_delays_and_times(place: Place) -> None:
     place.ok("groups", "create", "orders", "default")
     group = place.ok("groups", "show", "orders", "default", "--json").json
     assert (group["delayed"], group["ready"]) == (3, 0)
-    assert place.ok("consume", "orders").out == ""
+    assert place.ok("consume", "orders", "--group", "default").out == ""
 
 
 def test_a_message_for_each_line(place: Place) -> None:
@@ -108,7 +108,7 @@ def test_json_lines_with_fields(place: Place) -> None:
 def test_what_consume_prints_can_be_published(place: Place) -> None:
     place.ok("publish", "orders", '["tea", 2]', "--as-json", "--key", "ann", "--header", "a=b")
     place.ok("publish", "orders", "--whole", "-", stdin=b"\xff\x00")
-    printed = place.ok("consume", "orders", "--json").out
+    printed = place.ok("consume", "orders", "--group", "default", "--json").out
     place.ok("publish", "copies", "--jsonl", "-", stdin=printed.encode())
     changing = {"id", "topic", "offset", "timestamp"}
     stripped = [

@@ -68,7 +68,7 @@ def test_a_command_trusts_the_ca_and_shows_the_certificate_that_it_is_given(pki:
     with a_server(pki.settings("required")) as place:
         url = ["--url", f"ortoos://{place}", *files(pki, pki.client)]
         assert call("publish", "orders", "tea", *url).code == 0
-        assert call("consume", "orders", "--max", "1", "--raw", *url).out == "tea\n"
+        assert call("consume", "orders", "--group", "default", "--max", "1", "--raw", *url).out == "tea\n"
 
 
 def test_the_environment_will_do(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import typer
 
 from ortoo import TopicConfig
+from ortoo.cli.main import app
 
 from .program import Place
 
@@ -34,6 +38,36 @@ def test_a_topic_is_made_with_settings_of_every_kind(place: Place) -> None:
     assert config | {"dlq": False, "ttl": 3600.0, "retention_seconds": None, "backoff_factor": 1.5} == config
     assert config["labels"] == {"task": "mail", "team": "ops"}
     assert config.keys() == set(TopicConfig.__struct_fields__)
+
+
+def test_every_setting_is_an_option_of_its_own(place: Place) -> None:
+    options = ["--partitions", "3", "--ttl", "1h30m", "--no-dlq", "--labels", "task=mail", "--retention-bytes", "1GiB"]
+    config = place.ok("topics", "create", "mails", *options, "--retention-seconds", "none", "--json").json["config"]
+    wanted = {"partitions": 3, "ttl": 5400.0, "dlq": False, "labels": {"task": "mail"}, "retention_bytes": 1 << 30}
+    assert config | wanted | {"retention_seconds": None} == config
+    changed = place.ok("topics", "set", "mails", "--dlq", "--lease", "1m", "ttl=none", "--json").json["config"]
+    assert (changed["dlq"], changed["lease"], changed["ttl"]) == (True, 60.0, None)
+
+
+def test_options_and_settings_are_the_same() -> None:
+    root: Any = typer.main.get_command(app)
+    create = root.commands["topics"].commands["create"]
+    names = {name for option in create.params for name in option.opts}
+    assert {f"--{name.replace('_', '-')}" for name in TopicConfig.__struct_fields__} <= names
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--lease", "soon"], "lease: 'soon' is not a duration"),
+        (["--partitions", "3", "partitions=3"], "partitions is given more than once"),
+        (["--max-atempts", "3"], "--max-attempts"),
+    ],
+)
+def test_an_option_that_is_wrong_is_a_usage_error(at_directory: Place, options: list[str], complaint: str) -> None:
+    done = at_directory("topics", "create", "mails", *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert complaint in done.err
 
 
 def test_creating_it_again_is_fine_and_with_other_settings_is_not(place: Place) -> None:
@@ -96,7 +130,12 @@ def test_the_list_counts(place: Place) -> None:
 
 def test_what_is_piped_has_no_tabs_colours_or_boxes(place: Place) -> None:
     place.ok("publish", "orders", "tea", "--key", "a\tb")
-    for command in (["topics", "list"], ["topics", "show", "orders"], ["consume", "orders"], ["stats"]):
+    for command in (
+        ["topics", "list"],
+        ["topics", "show", "orders"],
+        ["consume", "orders", "--group", "default"],
+        ["stats"],
+    ):
         assert not set("\t\x1b│┃─━") & set(place.ok(*command).out)
 
 
@@ -106,7 +145,7 @@ def test_odd_names_are_shown_and_not_interpreted(place: Place) -> None:
     place.ok("publish", name, "[bold]tea[/bold]")
     assert name in place.ok("topics", "list").out
     assert name in place.ok("topics", "show", name).out
-    assert "[bold]tea[/bold]" in place.ok("consume", name).out
+    assert "[bold]tea[/bold]" in place.ok("consume", name, "--group", "default").out
 
 
 def test_purge_and_delete_ask_first(place: Place) -> None:
@@ -129,7 +168,7 @@ def test_purge_and_delete_ask_first(place: Place) -> None:
         ["topics", "set", "nothing", "max_attempts=2"],
         ["groups", "list", "nothing"],
         ["groups", "show", "nothing", "billing"],
-        ["consume", "nothing"],
+        ["consume", "nothing", "--group", "default"],
         ["consume", "nothing", "--from-offset", "0"],
         ["dlq", "list", "nothing"],
         ["messages", "list", "nothing"],
@@ -162,6 +201,8 @@ def test_a_group_is_made_shown_moved_and_removed(place: Place) -> None:
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "start").out
     assert "0 messages" in place.ok("groups", "seek", "orders", "billing", "end").out
     assert "10 messages" in place.ok("groups", "seek", "orders", "billing", "--time", "-1h").out
+    for where, count in (("start", 10), ("end", 0), ("-1h", 10), ("0", 10), ("1000000", 0), ("2026-01-31T12:00Z", 10)):
+        assert f"{count} messages" in place.ok("groups", "seek", "orders", "billing", "--to", where).out
     place.ok("groups", "seek", "orders", "billing", "end")
     place.ok("groups", "seek", "orders", "billing", "--offset", "0", "--to-offset", "1")
     assert 0 < place.ok("groups", "show", "orders", "billing", "--json").json["backlog"] <= 6
@@ -170,7 +211,19 @@ def test_a_group_is_made_shown_moved_and_removed(place: Place) -> None:
     assert place("groups", "show", "orders", "billing").code == 3
 
 
-@pytest.mark.parametrize("where", [[], ["start", "--offset", "0"], ["--time", "1h"], ["middle"]])
+@pytest.mark.parametrize(
+    "where",
+    [
+        [],
+        ["start", "--offset", "0"],
+        ["--time", "1h"],
+        ["middle"],
+        ["--to", "1h"],
+        ["start", "--to", "end"],
+        ["--to", ""],
+    ],
+    ids=" ".join,
+)
 def test_seek_needs_one_place_to_go_to(at_directory: Place, where: list[str]) -> None:
     at_directory.ok("publish", "orders", "tea")
     at_directory.ok("groups", "create", "orders", "billing")

@@ -23,7 +23,7 @@ from .program import PROGRAM, Place, environment, start
 
 def test_one_look_as_a_table_and_as_json(place: Place) -> None:
     place.ok("publish", "orders", "-", stdin=b"1\n2\n3\n")
-    place.ok("consume", "orders", "--max", "1")
+    place.ok("consume", "orders", "--group", "default", "--max", "1")
     shown = place.ok("top", "--once", "--interval", "50ms")
     assert [line.split()[:3] for line in shown.lines[2:]] == [["orders", "2", "0.0"], ["default", "2", "–"]]
     view = place.ok("top", "--json", "--interval", "50ms").json

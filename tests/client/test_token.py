@@ -9,7 +9,7 @@ import pytest
 
 import ortoo
 from ortoo.client.token import token_source
-from ortoo.model.errors import ConfigError, UnauthenticatedError
+from ortoo.model.errors import ConfigError, InvalidError, UnauthenticatedError
 from tests.doors.tcp.home import serving
 
 
@@ -77,3 +77,17 @@ async def test_a_file_that_has_no_token_is_named(
     with pytest.raises(ConfigError, match=r"ORTOO_TOKEN_FILE is .*token, which") as caught:
         await ortoo.connect("ortoo://127.0.0.1:1").open()
     assert "two words" not in str(caught.value)
+
+
+def test_a_file_that_is_named_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTOO_TOKEN", "from the environment")
+    (tmp_path / "named").write_text("one\n")
+    source = token_source(None, tmp_path / "named")
+    assert source() == "one"
+    (tmp_path / "named").write_text("renewed\n")
+    assert source() == "renewed"
+
+
+def test_a_token_and_a_file_are_one_too_many(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="not both"):
+        ortoo.connect(token="a", token_file=tmp_path / "b")

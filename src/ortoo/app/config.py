@@ -25,7 +25,9 @@ FILE_VARIABLE = "ORTOO_CONFIG"
 FILE_NAME = "ortoo.toml"
 
 # Read by other parts of Ortoo.
-OTHER_VARIABLES = frozenset({FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE", "ORTOO_TLS_CA", "ORTOO_TOKEN_FILE"})
+OTHER_VARIABLES = frozenset(
+    {FILE_VARIABLE, "ORTOO_URL", "ORTOO_NAMESPACE", "ORTOO_CONTEXT", "ORTOO_TLS_CA", "ORTOO_TOKEN_FILE"}
+)
 
 _KEYS = "encryption_keys"
 # What Kubernetes sets in every container beside a service whose name begins with "ortoo".

@@ -293,7 +293,7 @@ class _Explaining:
                 why = f" ({record.error})" if record.error else ""
                 text = (
                     f"The group gave it up{why}; its dead letter is in topic {dlq!r}: mend the cause, then "
-                    f"`ortoo dlq redrive {self._topic.name.name}`."
+                    f"`ortoo dlq redrive {self._topic.name.name} --all`."
                 )
                 return self._say("dead", text, since=since, attempt=attempt)
             case r.Dropped() as record:

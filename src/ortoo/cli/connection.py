@@ -14,6 +14,9 @@ import typer
 from ortoo.model.errors import InvalidError, NotFoundError, OrtooError, UnavailableError
 from ortoo.model.names import DEFAULT_NAMESPACE
 
+from .contexts import VARIABLE as CONTEXT
+from .contexts import Context, chosen_context
+
 if TYPE_CHECKING:
     from ortoo import Queue, SyncQueue, Tls
     from ortoo.client.address import Address
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 DEFAULT_URL = "ortoo://localhost:7632"
+URL, TOKEN, TOKEN_FILE, NAMESPACE = "ORTOO_URL", "ORTOO_TOKEN", "ORTOO_TOKEN_FILE", "ORTOO_NAMESPACE"
 PANEL = "Where the queue is"
 _COMPLETION_SECONDS = 1.0  # whoever presses the tab key should not wait longer
 
@@ -37,7 +41,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
             typer.Option(
                 "--url",
                 "-u",
-                envvar="ORTOO_URL",
+                envvar=URL,
                 show_default=DEFAULT_URL,
                 rich_help_panel=PANEL,
                 help="URL of the server",
@@ -63,7 +67,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
             str | None,
             typer.Option(
                 "--token",
-                envvar="ORTOO_TOKEN",
+                envvar=TOKEN,
                 show_default=False,
                 rich_help_panel=PANEL,
                 help="for a server that requires one",
@@ -71,18 +75,47 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {  # of every command: annotation and def
         ],
         None,
     ),
+    "token_file": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--token-file",
+                envvar=TOKEN_FILE,
+                metavar="FILE",
+                show_default=False,
+                rich_help_panel=PANEL,
+                help="a file that has the token, and nothing else",
+            ),
+        ],
+        None,
+    ),
     "namespace": (
         Annotated[
-            str,
+            str | None,
             typer.Option(
                 "--namespace",
                 "-n",
-                envvar="ORTOO_NAMESPACE",
+                envvar=NAMESPACE,
+                show_default=DEFAULT_NAMESPACE,
                 rich_help_panel=PANEL,
                 help="the namespace of the topics",
             ),
         ],
-        DEFAULT_NAMESPACE,
+        None,
+    ),
+    "context": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--context",
+                envvar=CONTEXT,
+                metavar="NAME",
+                show_default="the one in use",
+                rich_help_panel=PANEL,
+                help="a server that `ortoo context add` gave a name",
+            ),
+        ],
+        None,
     ),
     "tls_ca": _tls_file("--tls-ca", "ORTOO_TLS_CA", "PEM file of the CA to trust, with an ortoos:// URL"),
     "tls_certificate": _tls_file(
@@ -96,14 +129,28 @@ class Target:
     """A server, or a data directory; opened when a command asks for it."""
 
     def __init__(
-        self, url: str | None, data: Path | None, token: str | None, namespace: str, tls: Tls | None = None
+        self,
+        url: str | None,
+        data: Path | None,
+        token: str | None,
+        namespace: str,
+        tls: Tls | None = None,
+        token_file: Path | None = None,
     ) -> None:
         self.url = url or DEFAULT_URL
         self.is_named = url is not None
         self.data = data
-        self.token = token
         self.namespace = namespace
         self._tls = tls
+        self._token = token
+        self._token_file = token_file
+
+    @property
+    def token(self) -> str | None:
+        """As it is now, for those who cannot read the file by themselves."""
+        from ortoo.client.token import read_token
+
+        return self._token if self._token_file is None else read_token(self._token_file)
 
     def __str__(self) -> str:
         """For people: without a token that may be in the URL."""
@@ -127,9 +174,7 @@ class Target:
             if self.data is not None:
                 return ortoo.open_sync(_existing(self.data), namespace=self.namespace, keys=keys)
             self._address()
-            return ortoo.connect_sync(
-                self.url, token=self.token, namespace=self.namespace, tls=self.tls, timeout=timeout
-            )
+            return ortoo.connect_sync(self.url, timeout=timeout, **self._login())
         except UnavailableError as error:
             raise self.with_advice(error) from None
 
@@ -139,7 +184,15 @@ class Target:
 
         if self.data is not None:
             return ortoo.open(_existing(self.data), namespace=self.namespace)
-        return ortoo.connect(self.url, token=self.token, namespace=self.namespace, tls=self.tls)
+        return ortoo.connect(self.url, **self._login())
+
+    def _login(self) -> dict[str, Any]:
+        return {
+            "token": self._token,
+            "token_file": self._token_file,
+            "namespace": self.namespace,
+            "tls": self.tls,
+        }
 
     @property
     def tls(self) -> Tls | None:
@@ -165,20 +218,57 @@ def to_target(
     url: str | None,
     data: Path | None,
     token: str | None,
-    namespace: str,
+    token_file: Path | None,
+    namespace: str | None,
+    context: str | None,
     tls_ca: Path | None = None,
     tls_certificate: Path | None = None,
     tls_key: Path | None = None,
 ) -> Target:
+    """Flags win over the environment, which wins over a context. A context is used as a whole: where a flag or ORTOO_URL names
+    another place, its token reaches nobody it is not for."""
     from ortoo.client.tls import Tls
 
-    if data is not None and url is not None and url != os.environ.get("ORTOO_URL"):
+    if data is not None and _is_flag(url, URL):
         raise typer.BadParameter("give --url or --data, not both")
-    for name, file in {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}.items():
-        is_asked = file is not None and str(file) != os.environ.get(f"ORTOO_TLS_{name.upper()}")
-        if is_asked and (data is not None or not (url or "").startswith("ortoos://")):
+    used = _context(url, data, context)
+    if used is not None:
+        url, namespace = used.url, namespace or used.namespace
+    files = {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}
+    for name, file in files.items():
+        if _is_flag(file, f"ORTOO_TLS_{name.upper()}") and (
+            data is not None or not (url or "").startswith("ortoos://")
+        ):
             raise typer.BadParameter(f"--tls-{name} is for a server with an ortoos:// URL")
-    return Target(url, data, token, namespace, Tls(tls_ca, tls_certificate, tls_key))
+        if file is None and used is not None and (kept := getattr(used, f"tls_{name}")) is not None:
+            files[name] = Path(kept)
+    token, token_file = _secret(token, token_file, used)
+    return Target(url, data, token, namespace or DEFAULT_NAMESPACE, Tls(**files), token_file)
+
+
+def _is_flag(value: object, variable: str) -> bool:
+    """Whether it was said on the command line: what it is read from the environment is not."""
+    return value is not None and str(value) != os.environ.get(variable)
+
+
+def _context(url: str | None, data: Path | None, name: str | None) -> Context | None:
+    is_asked = _is_flag(name, CONTEXT)
+    if is_asked and (data is not None or _is_flag(url, URL)):
+        raise typer.BadParameter("give --context, or --url or --data, not both")
+    if data is not None or (url is not None and not is_asked):
+        return None
+    return chosen_context(name)
+
+
+def _secret(token: str | None, file: Path | None, context: Context | None) -> tuple[str | None, Path | None]:
+    """A token or its file, never both."""
+    if _is_flag(token, TOKEN) and _is_flag(file, TOKEN_FILE):
+        raise typer.BadParameter("give --token or --token-file, not both")
+    if token is not None and not _is_flag(file, TOKEN_FILE):
+        return token, None
+    if file is None and context is not None and context.token_file is not None:
+        return None, Path(context.token_file)
+    return None, file
 
 
 def on_target(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
@@ -205,12 +295,11 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     if ctx.params.get("data") is not None:
         return []
     given = {name: ctx.params.get(name) for name in _OPTIONS}
-    given["namespace"] = given["namespace"] or DEFAULT_NAMESPACE
     try:
-        target = to_target(**given)  # type: ignore[arg-type]  # as `on_target` does
+        target = to_target(**given)
         with target.open(_COMPLETION_SECONDS) as queue:
             return [topic.name for topic in queue.topics() if topic.name.startswith(incomplete)]
-    except (OrtooError, OSError):
+    except (OrtooError, OSError, typer.BadParameter):
         return []
 
 

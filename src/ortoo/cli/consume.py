@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ortoo.pipeline.lake.replay import Replay
 
 EXAMPLES = examples(
-    "ortoo consume orders",
+    "ortoo consume orders --group billing",
     "ortoo consume orders --group billing --max 10",
-    "ortoo consume orders --follow --json | jq .value",
-    "ortoo consume orders --no-ack --max 5",
+    "ortoo consume orders --group billing --follow --json | jq .value",
+    "ortoo consume orders --group billing --no-ack --max 5",
     "ortoo consume orders --from-time -1h",
     "ortoo consume orders --from-snapshot 2026-01-01 --include-deleted",
 )
@@ -45,9 +45,16 @@ _FOLLOW_SECONDS = 20.0  # a long poll
 _POLL_SECONDS = 0.5  # between looks, when following without a group
 _PEEK_SECONDS = 600.0  # how long --no-ack may hold what it shows
 _LEAVE_SECONDS = 2.0
+_GROUPS_TOLD = 20
 _REPLAY = "Replay, without a group"
 
 
+TakingGroup = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="consumer group; required unless the log is read", show_default=False),
+]
+Raw = Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")]
+JsonLines = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
 _replay_option = functools.partial(typer.Option, show_default=False, rich_help_panel=_REPLAY)
 FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="start at this offset in each partition")]
 FromTime = Annotated[
@@ -73,7 +80,7 @@ LakeDir = Annotated[
 def consume(
     target: Target,
     topic: Topic,
-    group: Annotated[str, typer.Option("--group", "-g", help="consumer group")] = "default",
+    group: TakingGroup = None,
     limit: Annotated[
         int | None, typer.Option("--max", metavar="N", min=1, help="stop after this many messages", show_default=False)
     ] = None,
@@ -81,8 +88,8 @@ def consume(
         bool, typer.Option("--follow/--no-follow", help="keep waiting for messages, until Ctrl-C")
     ] = False,
     no_ack: Annotated[bool, typer.Option("--no-ack", help="print messages without acknowledging them")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    raw: Raw = False,
+    json: JsonLines = False,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     to_time: ToTime = None,
@@ -91,11 +98,11 @@ def consume(
     include_deleted: IncludeDeleted = False,
     lake: LakeDir = Path("lake"),
 ) -> None:
-    """Lease messages, print them and acknowledge them.
+    """Take messages as a consumer group does: lease, print and acknowledge them.
 
-    Messages are leased for the group in small batches and acknowledged once their lines have been written: delivery is at
-    least once. Messages that were leased but not printed, because of Ctrl-C or | head, are released at once and no attempt is
-    counted. Without --follow, the command stops when no message is ready.
+    To look without taking anything, use peek or tail. Messages are leased for the group in small batches and acknowledged once
+    their lines have been written: delivery is at least once. Messages that were leased but not printed, because of Ctrl-C or
+    | head, are released at once and no attempt is counted. Without --follow, the command stops when no message is ready.
 
     With --from-offset, --from-time, --to-time or --partition, nothing is leased: the command reads the log, including done
     messages, and affects no group.
@@ -115,8 +122,10 @@ def consume(
             "--no-ack cannot be combined with --follow or with options that read the log, which never ack"
         )
     printer = Printer(raw, json)
+    if group is None and not replay:
+        raise typer.BadParameter(_no_group(target, topic))
     with target.open() as queue:
-        if replay:
+        if group is None or replay:
             begin = from_time if from_snapshot is None else from_snapshot
             archive = _archive(lake) if include_deleted else None
             reader = Reader(queue, topic, partition, from_offset, begin, to_time, archive)
@@ -127,6 +136,26 @@ def consume(
             Consumer(queue, topic, group, printer).peek(BATCH_MESSAGES_MAX if limit is None else limit)
         else:
             Consumer(queue, topic, group, printer).work(limit, follow)
+
+
+def _no_group(target: Target, topic: str) -> str:
+    """What to type instead. A queue that cannot be asked for its groups is no reason to say less."""
+    try:
+        with target.open() as queue:
+            names = group_names(queue, topic)
+    except (OrtooError, OSError):
+        names = ""
+    has = f" (it has {names})" if names else ""
+    return (
+        f"consume takes messages away from a consumer group: name it with --group NAME{has}, or look without taking anything "
+        f"with `ortoo peek {topic}`"
+    )
+
+
+def group_names(queue: SyncQueue, topic: str) -> str:
+    """The durable groups of a topic, in a line."""
+    names = sorted(group.name for group in queue.groups(topic) if not group.ephemeral)
+    return ", ".join([*names[:_GROUPS_TOLD], *(["…"] if len(names) > _GROUPS_TOLD else [])])
 
 
 def _archive(lake: Path) -> Lake:

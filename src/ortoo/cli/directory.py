@@ -13,11 +13,16 @@ from rich.markup import escape
 from ortoo.model.errors import NotFoundError
 
 from . import show
-from .help import Json
+from .help import Json, examples
 from .parse import size
 
 if TYPE_CHECKING:
     from ortoo.stores.postgres.check import SchemaReport
+
+CHECK_EXAMPLES = examples("ortoo check ./data", "ortoo check postgres://queue@db1/q")
+REPAIR_EXAMPLES = examples("ortoo repair ./data")
+BACKUP_EXAMPLES = examples("ortoo backup ./data ./backup")
+RESTORE_EXAMPLES = examples("ortoo restore ./backup ./data2")
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="the data directory", show_default=False)]
 Keys = Annotated[

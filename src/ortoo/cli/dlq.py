@@ -141,8 +141,8 @@ def errors(
 
 @app.command(
     epilog=examples(
-        "ortoo dlq redrive orders",
         "ortoo dlq redrive orders 9.0.3 9.0.4",
+        "ortoo dlq redrive orders --all",
         "ortoo dlq redrive orders -g billing",
         "ortoo dlq redrive orders --error 'no account <n>'",
     )
@@ -153,23 +153,36 @@ def redrive(
     topic: Topic,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="dead letters; all if none are given", show_default=False),
+        typer.Argument(metavar="[ID]...", help="dead letters; or choose them with options", show_default=False),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="all dead letters of the topic")] = False,
     group: OfGroup = None,
     error: OfError = None,
     limit: AtMost = None,
 ) -> None:
     """Make dead letters deliverable again, for the group that gave up on them.
 
+    Choose them: by their ids, with --group, --error or --limit, or --all.
+
     Attempts are reset, and the dead letter is removed. A message that fails again becomes a new dead letter, which the same
     command does not redrive.
     """
+    if ids and every:
+        raise typer.BadParameter("give ids or --all, not both")
     with target.open() as queue, show.working("redriving"):
+        if not ids and not every and group is None and error is None and limit is None:
+            raise typer.BadParameter(_too_vague(queue, topic))
         count = queue.redrive(topic, ids or None, group=group, error=error, limit=limit)
     show.done(f"{show.count(count, 'dead letter')} of {escape(topic)} deliverable again")
     if count.skipped:
         few = ", ".join(count.skipped[:_TOLD])
         show.line(f"{show.count(count.skipped_count, 'dead letter')} skipped, as their headers name no message: {few}")
+
+
+def _too_vague(queue: SyncQueue, topic: str) -> str:
+    found = queue.dead_letter_errors(topic, limit=1)
+    number = show.count(found.scanned, "dead letter") + ("" if found.complete else " or more")
+    return f"topic {topic!r} has {number}: name some by id, choose with --group, --error or --limit, or say --all"
 
 
 @app.command(

@@ -86,9 +86,9 @@ def show_group(target: Target, topic: Topic, group: Group, json: Json = False) -
 
 @app.command(
     epilog=examples(
-        "ortoo groups seek orders billing start",
-        "ortoo groups seek orders billing --time -1h",
-        "ortoo groups seek orders billing end --dry-run",
+        "ortoo groups seek orders billing --to start",
+        "ortoo groups seek orders billing --to -1h",
+        "ortoo groups seek orders billing --to 2026-01-31T12:00Z --dry-run",
         "ortoo groups seek orders billing --offset 0 --to-offset 100",
     )
 )
@@ -98,7 +98,11 @@ def seek(
     topic: Topic,
     group: Group,
     at: Annotated[
-        Literal["start", "end"] | None, typer.Argument(metavar="start|end", help="start or end", show_default=False)
+        str | None, typer.Argument(metavar="[WHERE]", help="the same as --to, e.g. start", show_default=False)
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="start|end|TIME|OFFSET", help="where to go, e.g. -1h", show_default=False),
     ] = None,
     offset: Offset = None,
     time: Time = None,
@@ -119,16 +123,21 @@ def seek(
     With --to-offset or --to-time, only that range is redelivered, and the rest stays as it is. The group's current leases are
     revoked, and attempts are reset.
     """
-    if sum(given is not None for given in (at, offset, time)) != 1:
-        raise typer.BadParameter("give exactly one of start, end, --offset N and --time T")
+    if sum(given is not None for given in (at, to, offset, time)) != 1:
+        raise typer.BadParameter("say where to, once: --to start, --to end, --to TIME or --to OFFSET")
+    where: Literal["start", "end"] | None = None
+    if (named := at or to) is not None:
+        where, offset, time = parse.place(named)
     with target.open() as queue:
         if dry_run:
-            found = queue.preview_seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
+            found = queue.preview_seek(
+                topic, group, where, offset=offset, time=time, to_offset=to_offset, to_time=to_time
+            )
             show.line(f"{show.count(found.messages, 'message')} would be delivered")
             show.line(f"{show.count(found.skipped, 'message')} waiting now would be skipped")
             show.line(f"{show.count(found.leased, 'receipt')} would become invalid")
             return
-        queue.seek(topic, group, at, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
+        queue.seek(topic, group, where, offset=offset, time=time, to_offset=to_offset, to_time=to_time)
         backlog = queue.group(topic, group).backlog
     show.done(f"group {escape(group)} of {escape(topic)} now has a backlog of {show.count(backlog, 'message')}")
 

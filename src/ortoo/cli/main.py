@@ -14,75 +14,27 @@ from rich.markup import escape
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 
-from . import (
-    bench,
-    cert,
-    consume,
-    directory,
-    dlq,
-    groups,
-    inspecting,
-    keys,
-    live,
-    me,
-    messages,
-    migrate,
-    namespaces,
-    pipeline,
-    publish,
-    serve,
-    shards,
-    show,
-    token,
-    top,
-    topics,
-)
-from .help import examples, exit_codes, unwrap
+from . import show
+from .commands import COMMANDS
+from .help import exit_codes
+from .lazy import LazyGroup
+
+
+class _Root(LazyGroup):
+    entries = COMMANDS
+
 
 app = typer.Typer(
+    cls=_Root,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    help="Ortoo, a message queue.\n\nCommands use the server at --url (or $ORTOO_URL); with --data DIR they open a data "
-    "directory directly, without a server. COMMAND --help explains each command, with examples.",
+    help="Ortoo, a message queue.\n\nCommands use the server at --url (or $ORTOO_URL), or of a context (see context); with "
+    "--data DIR they open a data directory directly, without a server. COMMAND --help explains each command, with examples.",
     epilog=exit_codes(),
 )
-
-_WORK, _CARE, _WATCH, _SERVER = "Messages", "Topics and groups", "Watching", "Server and data directories"
-_TABLES = "Topics as tables"
-
-app.command(rich_help_panel=_WORK, epilog=publish.EXAMPLES)(publish.publish)
-app.command(rich_help_panel=_WORK, epilog=consume.EXAMPLES)(consume.consume)
-app.add_typer(messages.app, name="messages", rich_help_panel=_WORK)
-app.command(rich_help_panel=_WORK, epilog=examples("ortoo trace 7.2.41"))(messages.trace)
-app.command(rich_help_panel=_WORK, epilog=inspecting.EXAMPLES)(inspecting.explain)
-app.add_typer(topics.app, name="topics", rich_help_panel=_CARE)
-app.add_typer(groups.app, name="groups", rich_help_panel=_CARE)
-app.add_typer(dlq.app, name="dlq", rich_help_panel=_CARE)
-app.add_typer(namespaces.app, name="namespaces", rich_help_panel=_CARE)
-app.command(rich_help_panel=_WATCH, epilog=examples("ortoo stats", "ortoo stats --json | jq .depth"))(messages.stats)
-app.command(rich_help_panel=_WATCH, epilog=examples("ortoo me", "ortoo me --json | jq .scopes"))(me.me)
-app.command(rich_help_panel=_WATCH, epilog=top.EXAMPLES)(top.top)
-app.command(rich_help_panel=_WATCH, epilog=live.OVERVIEW_EXAMPLES)(live.overview)
-app.command(rich_help_panel=_WATCH, epilog=live.TAIL_EXAMPLES)(live.tail)
-app.command(rich_help_panel=_WATCH, epilog=bench.EXAMPLES)(bench.bench)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_TABLES)
-app.command(rich_help_panel=_SERVER, epilog=serve.EXAMPLES)(serve.serve)
-app.add_typer(shards.app, name="shards", rich_help_panel=_SERVER)
-app.add_typer(keys.app, name="keys", rich_help_panel=_SERVER)
-app.add_typer(serve.config_app, name="config", rich_help_panel=_SERVER)
-app.add_typer(cert.app, name="cert", rich_help_panel=_SERVER)
-app.add_typer(token.app, name="token", rich_help_panel=_SERVER)
-app.command(rich_help_panel=_SERVER, epilog=examples("ortoo check ./data", "ortoo check postgres://queue@db1/q"))(
-    directory.check
-)
-app.command(rich_help_panel=_SERVER, epilog=examples("ortoo repair ./data"))(directory.repair)
-app.command(rich_help_panel=_SERVER, epilog=examples("ortoo backup ./data ./backup"))(directory.backup)
-app.command(rich_help_panel=_SERVER, epilog=examples("ortoo restore ./backup ./data2"))(directory.restore)
-app.command(rich_help_panel=_SERVER, epilog=migrate.EXAMPLES)(migrate.migrate)
-unwrap(app)
 
 # Newer versions of typer bring a click of their own, so its errors are found through one that typer exports.
 _UsageError: Any = typer.BadParameter.__mro__[1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from . import show
 from .connection import Target, on_target
-from .help import Json
+from .help import Json, examples
+
+EXAMPLES = examples("ortoo me", "ortoo me --json | jq .scopes")
 
 
 @on_target

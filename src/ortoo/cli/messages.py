@@ -16,6 +16,9 @@ from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
 
+TRACE_EXAMPLES = examples("ortoo trace 7.2.41")
+STATS_EXAMPLES = examples("ortoo stats", "ortoo stats --json | jq .depth")
+
 app = typer.Typer(no_args_is_help=True, help="List, search, show, delete, retry and dead-letter individual messages.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="a message id, e.g. 7.2.41", show_default=False)]

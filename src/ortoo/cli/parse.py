@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -28,7 +28,7 @@ _RELATIVE = re.compile(rf"([+-]?)({_DURATION.pattern})", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 _SIZE = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-z]*)")
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-_PLAIN_NUMBERS = {"backoff_factor"}  # the only float among the settings that is no time
+PLAIN_NUMBERS = {"backoff_factor"}  # the only float among the settings that is no time
 
 
 def duration(text: str) -> float:
@@ -64,6 +64,19 @@ def past(text: str) -> float:
     if _DURATION.fullmatch(text.strip().lower()):
         raise typer.BadParameter(f"{text!r} lies in the future; for so long ago say -{text.strip()}")
     return instant(text)
+
+
+def place(text: str) -> tuple[Literal["start", "end"] | None, int | None, float | None]:
+    """Where a group goes: `start`, `end`, an offset, or a time. One of the three is not None."""
+    word = text.strip().lower()
+    if word in ("start", "end"):
+        return ("start" if word == "start" else "end"), None, None
+    if word.isascii() and word.isdigit():
+        return None, int(word), None
+    try:
+        return None, None, past(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(f"{error.message}; or start, end, or an offset such as 1000") from None
 
 
 def size(text: str) -> int:
@@ -130,7 +143,7 @@ def _setting(name: str, hint: Any, text: str) -> Any:
     if kind is int:
         return size(text) if name.endswith("_bytes") else whole(text)
     if kind is float:
-        return _number(text) if name in _PLAIN_NUMBERS else duration(text)
+        return _number(text) if name in PLAIN_NUMBERS else duration(text)
     if get_origin(kind) is dict:
         return _labels(text)
     return text

@@ -11,6 +11,7 @@ from rich.text import Text
 from .connection import PANEL
 from .help import EXAMPLE, EXIT_CODES
 from .main import app
+from .setting_options import PANEL as SETTINGS
 
 
 def commands_reference() -> str:
@@ -44,19 +45,26 @@ def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
 
 def _section(path: tuple[str, ...], command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in command.params if parameter not in arguments and not _is_shared(parameter)]
+    own = [parameter for parameter in command.params if parameter not in arguments and not _is_shared(parameter)]
+    options = [parameter for parameter in own if not _is_setting(parameter)]
     words = [_argument(argument) for argument in arguments]
     yield f"{'#' * (len(path) + 2)} ortoo {' '.join(path)}"
     yield f"`{' '.join(['ortoo', *path, *words])}`"
     yield _escaped(command.help)
     if options:
         yield _options(options)
+    if len(options) < len(own):
+        yield "Each [topic setting](topic-settings.md) is an option, too, such as `--max-attempts 5`, `--ttl 1h` and `--no-dlq`."
     examples = [Text.from_markup(line).plain for line in (command.epilog or "").split("\n\n")]
     yield "\n".join(["```sh", *(line.removeprefix(EXAMPLE) for line in examples if line.startswith(EXAMPLE)), "```"])
 
 
 def _is_shared(parameter: Any) -> bool:
     return getattr(parameter, "rich_help_panel", None) == PANEL
+
+
+def _is_setting(parameter: Any) -> bool:
+    return str(getattr(parameter, "rich_help_panel", None)).startswith(SETTINGS)
 
 
 def _argument(argument: Any) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from . import parse, show
 from .connection import DEFAULT_URL
-from .help import Json, examples
+from .help import examples
 
 if TYPE_CHECKING:
     from ortoo.app.server import Server
@@ -28,8 +28,6 @@ EXAMPLES = examples(
     "ortoo serve --dialect goqueue=8080 --dialect gomq=5672",
     "ortoo serve --set tls.certificate=server.pem --set tls.key=server-key.pem",
 )
-
-config_app = typer.Typer(no_args_is_help=True, help="Show the settings of the server.")
 
 ConfigFile = Annotated[
     Path | None,
@@ -171,7 +169,7 @@ def banner(server: Server) -> list[str]:
         url = f"ortoo{tls}://{_reachable(*server.addresses['tcp'])}"
         lines.append(f"  tcp    [cyan]{url}[/cyan]")
         where = "" if url == DEFAULT_URL else f" --url {url}"
-        tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo consume orders{where}"]
+        tries = [f"ortoo publish orders hello{where}", *tries, f"ortoo peek orders{where}"]
     for name, address in server.addresses.items():
         if name not in ("http", "tcp"):
             lines.append(f"  {name:<6} [cyan]{_reachable(*address)}[/cyan]")
@@ -183,28 +181,3 @@ def _reachable(host: str, port: int) -> str:
     name = _EVERYWHERE.get(host, host)
     name = "localhost" if name == "127.0.0.1" else name
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-@config_app.command("show", epilog=examples("ortoo config show", "ortoo config show --config ortoo.toml --json"))
-def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False) -> None:
-    """Show every setting of the server, its value, and where the value came from.
-
-    Flags override the environment, which overrides the file, which overrides the defaults. Secrets are masked.
-    What a server runs with, it tells at /v1/settings and as queue.settings(), with the scope admin.
-    """
-    from ortoo.app.config import load_settings
-
-    shown = load_settings(config, parse.pairs(set_ or (), "a setting"), os.environ).shown()
-    if json:
-        show.json_document(shown)
-        return
-    rows = [(setting.name, _plain(setting.value), str(setting.source)) for setting in shown]
-    show.table(("setting", "value", "source"), rows)
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

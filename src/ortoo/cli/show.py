@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from ortoo.model.masking import shown_settings
-from ortoo.model.message import Received
-from ortoo.model.replies import TopicInfo
-
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from ortoo.model.message import Received
+    from ortoo.model.replies import TopicInfo
 
 READER_GONE = 141  # as of any program that writes to a pipe nobody reads
 _VALUE_CHARS = 120  # of a value in a table
@@ -72,6 +71,11 @@ def line(text: str) -> None:
 def done(text: str) -> None:
     """What was done, for people; `text` may hold markup."""
     out.print(f"[green]✓[/green] {text}")
+
+
+def remark(text: str) -> None:
+    """Something besides the result, on standard error, so that a pipe has the result alone."""
+    err.print(f"[dim]{escape(printable(text))}[/dim]")
 
 
 def count(number: int, noun: str) -> str:
@@ -237,6 +241,8 @@ def message_fields(message: Received) -> dict[str, Any]:
 
 def topic_fields(info: TopicInfo) -> dict[str, Any]:
     """With every setting, not only those that differ from the defaults."""
+    from ortoo.model.masking import shown_settings
+
     return {**msgspec.structs.asdict(info), "config": shown_settings(info.config)}
 
 

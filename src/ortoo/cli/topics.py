@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -12,27 +12,13 @@ from ortoo.model.masking import shown_settings
 from ortoo.model.replies import TopicInfo
 from ortoo.model.topic import TopicConfig
 
-from . import parse, show
+from . import show
 from .connection import Target, Topic, on_target
 from .groups import group_rows
 from .help import Json, Yes, examples
+from .setting_options import Chosen, SetOption, Settings, all_settings, with_settings
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create, change and delete topics.")
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="settings, e.g. max_attempts=5 lease=1m", show_default=False),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="a setting, as an option; repeatable", show_default=False),
-]
-KeepOption = Annotated[
-    str | None,
-    typer.Option(
-        "--keep", metavar="all|latest", help="`latest`: of each key the latest message only", show_default=False
-    ),
-]
 
 
 @app.command("list", epilog=examples("ortoo topics list", "ortoo topics list --json | jq '.[].name'"))
@@ -66,49 +52,57 @@ def list_topics(target: Target, json: Json = False) -> None:
 @app.command(
     epilog=examples(
         "ortoo topics create orders",
-        "ortoo topics create mails partitions=12 max_attempts=5 backoff_max=1m",
-        "ortoo topics create audit --set ordering=strict --set partitions=1 --set retention_seconds=none",
+        "ortoo topics create mails --partitions 12 --max-attempts 5 --backoff-max 1m",
+        "ortoo topics create audit ordering=strict partitions=1 retention_seconds=none",
         "ortoo topics create positions --keep latest",
     )
 )
 @on_target
+@with_settings
 def create(
     target: Target,
     topic: Topic,
     settings: Settings = None,
     set_: SetOption = None,
-    keep: KeepOption = None,
+    chosen: Chosen = None,
     json: Json = False,
 ) -> None:
     """Create a topic, with any settings.
 
-    Times and sizes take units (500ms, 30s, 10m, 7d; 64KiB, 1GiB); `none` removes a limit. If the topic already exists with the
-    same settings, nothing changes.
+    Each setting is an option (--max-attempts 5), or is written as NAME=VALUE. Times and sizes take units (500ms, 30s, 10m, 7d;
+    64KiB, 1GiB); `none` removes a limit. If the topic already exists with the same settings, nothing changes.
     """
-    kept = [f"keep={keep}"] if keep is not None else []
-    chosen = parse.topic_settings([*(settings or ()), *(set_ or ()), *kept])
+    wanted = all_settings(settings, set_, chosen)
     with target.open() as queue:
-        info = queue.create_topic(topic, **chosen)
+        info = queue.create_topic(topic, **wanted)
     _changed(info, "exists", json)
 
 
 @app.command(
     "set",
-    epilog=examples("ortoo topics set orders max_attempts=5", "ortoo topics set orders retention_seconds=30d ttl=none"),
+    epilog=examples(
+        "ortoo topics set orders --max-attempts 5", "ortoo topics set orders retention_seconds=30d ttl=none"
+    ),
 )
 @on_target
+@with_settings
 def set_settings(
-    target: Target, topic: Topic, settings: Settings = None, set_: SetOption = None, json: Json = False
+    target: Target,
+    topic: Topic,
+    settings: Settings = None,
+    set_: SetOption = None,
+    chosen: Chosen = None,
+    json: Json = False,
 ) -> None:
     """Change some settings of a topic; the others stay the same.
 
     The ordering cannot change, and the number of partitions can only grow.
     """
-    chosen = parse.topic_settings([*(settings or ()), *(set_ or ())])
-    if not chosen:
-        raise typer.BadParameter("nothing to change: give a setting, e.g. max_attempts=5")
+    wanted = all_settings(settings, set_, chosen)
+    if not wanted:
+        raise typer.BadParameter("nothing to change: give a setting, e.g. --max-attempts 5")
     with target.open() as queue:
-        info = queue.update_topic(topic, **chosen)
+        info = queue.update_topic(topic, **wanted)
     _changed(info, "is changed", json)
 
 

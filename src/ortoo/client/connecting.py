@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
@@ -23,6 +25,7 @@ def connect(
     url: str = "ortoo://localhost:7632",
     *,
     token: str | None = None,
+    token_file: str | Path | None = None,
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
     tls: TlsOption = None,
@@ -33,12 +36,12 @@ def connect(
 
     async with ortoo.connect("ortoo://localhost:7632") as queue: ...
 
-    Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before
-    an @, in $ORTOO_TOKEN, or in the file $ORTOO_TOKEN_FILE, which is read for each connection. `tls`: the CA certificate to
-    trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or an SSLContext. What it does not say,
-    the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`: seconds for which a server that went
-    away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0 sends what is
-    published in one turn of the event loop together, at once.
+    Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before an
+    @, in `token_file`, which is read for each connection, in $ORTOO_TOKEN, or in the file $ORTOO_TOKEN_FILE. `tls`: the CA
+    certificate to trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or an SSLContext. What
+    it does not say, the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`: seconds for which a
+    server that went away is waited for, before calls fail. `linger`: seconds for which single publishes wait for company; 0
+    sends what is published in one turn of the event loop together, at once.
     """
     address = parse_url(url)
     if tls is not None and not address.is_tls:  # whoever names a CA thinks that nobody can listen
@@ -47,7 +50,9 @@ def connect(
     timeout, linger = check_number("timeout", timeout), check_number("linger", linger)
     if not 0 <= timeout <= _TIMEOUT_MAX:  # a server would have forgotten what it has done already
         raise InvalidError(f"timeout must be 0 to {_TIMEOUT_MAX} seconds, not {timeout}")
-    source = token_source(token or address.token)
+    if token is not None and token_file is not None:
+        raise InvalidError("give token= or token_file=, not both")
+    source = token_source(token or address.token, token_file)
     link = RemoteLink(address, source, contexts, timeout, f"ortoo-python/{__version__}")
     queue = Queue(link, namespace=namespace, consumer=consumer, linger=linger)
     tell_of_forks(link)
@@ -59,6 +64,7 @@ def connect_sync(
     url: str = "ortoo://localhost:7632",
     *,
     token: str | None = None,
+    token_file: str | Path | None = None,
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
     tls: TlsOption = None,
@@ -71,7 +77,14 @@ def connect_sync(
     """
     return SyncQueue(
         lambda: connect(
-            url, token=token, namespace=namespace, consumer=consumer, tls=tls, timeout=timeout, linger=linger
+            url,
+            token=token,
+            token_file=token_file,
+            namespace=namespace,
+            consumer=consumer,
+            tls=tls,
+            timeout=timeout,
+            linger=linger,
         ),
         reopens=True,
     )

@@ -1,0 +1,39 @@
+"""`ortoo config`: the settings of a server, and where they come from."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import typer
+
+from . import parse, show
+from .help import Json, examples
+from .serve import ConfigFile, Set
+
+app = typer.Typer(no_args_is_help=True, help="Show and check the settings of the server.")
+
+
+@app.command("show", epilog=examples("ortoo config show", "ortoo config show --config ortoo.toml --json"))
+def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False) -> None:
+    """Show every setting of the server, its value, and where the value came from.
+
+    Flags override the environment, which overrides the file, which overrides the defaults. Secrets are masked.
+    What a server runs with, it tells at /v1/settings and as queue.settings(), with the scope admin.
+    """
+    from ortoo.app.config import load_settings
+
+    shown = load_settings(config, parse.pairs(set_ or (), "a setting"), os.environ).shown()
+    if json:
+        show.json_document(shown)
+        return
+    rows = [(setting.name, _plain(setting.value), str(setting.source)) for setting in shown]
+    show.table(("setting", "value", "source"), rows)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
