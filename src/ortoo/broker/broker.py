@@ -379,7 +379,7 @@ class Broker:
                     engine.apply(record)
                     engine.confirm(record)
         self._time.not_before(engine.state.now)
-        opened = engine.open(self.now())
+        opened = engine.open(self.now(), self.engine.state.epoch)
         await self.store.append([opened])
         engine.apply(opened)
         discard(engine, self.store)
