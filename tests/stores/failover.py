@@ -41,15 +41,29 @@ class Pair:
         if self.standby is None:
             folder = self._folder / f"node{next(self._numbers) + 1}"
             self.standby = await asyncio.to_thread(self.primary.make_standby, folder)
-        async with _sql(self.primary) as primary, _sql(self.standby) as standby:
-            upto = await primary.fetchval("select pg_current_wal_insert_lsn()::text")
+        async with sql_at(self.primary) as primary, sql_at(self.standby) as standby:
+            upto = await primary.fetchval("select pg_current_wal_flush_lsn()::text")
             await _until(standby, f"select coalesce(pg_last_wal_replay_lsn() >= '{upto}', false)")
         return self.standby
+
+    async def demand(self) -> None:
+        """No commit is confirmed before the standby has it."""
+        standby = await self.follow()
+        async with sql_at(self.primary) as primary:
+            await primary.execute(f"alter system set synchronous_standby_names = '{standby.folder.name}'")
+            await primary.execute("select pg_reload_conf()")
+            await _until(primary, "select exists (select 1 from pg_stat_replication where sync_state = 'sync')")
+
+    async def waiting(self, *others: int) -> int:
+        """The process of a commit that waits for the standby, none of these."""
+        found = "select max(pid) from pg_stat_activity where wait_event = 'SyncRep' and pid <> all($1::int[])"
+        async with sql_at(self.primary) as primary:
+            return int(await _until(primary, found, list(others)))
 
     async def cut(self) -> None:
         """What is committed from now on, the standby does not get."""
         assert self.standby is not None
-        async with _sql(self.standby) as standby:
+        async with sql_at(self.standby) as standby:
             for statement in _CUT:
                 await standby.execute(statement)
             await _until(standby, "select not exists (select 1 from pg_stat_wal_receiver)")
@@ -102,7 +116,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def _sql(server: PrivatePostgres) -> AsyncIterator[Any]:
+async def sql_at(server: PrivatePostgres) -> AsyncIterator[Any]:
     connection = await asyncpg.connect(server.url)
     try:
         yield connection
@@ -110,7 +124,8 @@ async def _sql(server: PrivatePostgres) -> AsyncIterator[Any]:
         await connection.close()
 
 
-async def _until(connection: Any, question: str) -> None:
+async def _until(connection: Any, question: str, *arguments: Any) -> Any:
     async with asyncio.timeout(HANGS_S):
-        while not await connection.fetchval(question):  # noqa: ASYNC110  # nobody tells
+        while not (found := await connection.fetchval(question, *arguments)):  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.01)
+        return found

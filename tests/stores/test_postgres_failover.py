@@ -19,7 +19,7 @@ from ortoo.broker.showing import projection_of
 from ortoo.model.errors import OutcomeUnknownError, UnavailableError
 from ortoo.stores.postgres import PostgresStore, front, open_postgres
 
-from .failover import HANGS_S, Pair
+from .failover import HANGS_S, Pair, sql_at
 from .going_back import until
 
 _schemas = count()
@@ -173,3 +173,65 @@ async def _leased(queue: Queue):  # type: ignore[no-untyped-def]
         for message in messages:
             yield message
         await queue.ack(messages)
+
+
+async def test_an_idle_queue_that_spilled_begins_again_by_itself(pair: Pair, tmp_path: Path) -> None:
+    """Nobody publishes any more, so no commit finds out that what it has in the spill can never be moved."""
+    async with address(pair) as url, opened(url, tmp_path) as (queue, broker, _):
+        await queue.create_topic("t", partitions=1, ordering="strict")
+        await queue.publish("t", b"0")
+        await pair.follow()
+        await pair.cut()
+        await queue.publish("t", b"1")
+        await pair.lose_primary()
+        await queue.publish("t", b"2")
+        await pair.fail_over()
+        await looks(broker)
+        assert lost(broker) == {1, 2}, broker.problems()
+        assert await stored(queue) == {0: 0}
+        assert (await queue.publish("t", b"3")).offset == 1
+
+
+@pytest.mark.parametrize("spills", [False, True])
+async def test_what_waits_for_a_synchronous_standby_is_there_after_a_failover(
+    pair: Pair, tmp_path: Path, spills: bool
+) -> None:
+    async with address(pair) as url, opened(url, tmp_path if spills else None) as (queue, broker, _):
+        await queue.create_topic("t", partitions=1, ordering="strict")
+        await pair.demand()
+        at = [await confirmed(queue, value) for value in range(20)]
+        load = asyncio.create_task(confirmed(queue, 20))
+        await asyncio.sleep(0)
+        await pair.lose_primary()
+        await pair.fail_over()
+        at += [await load, *[await confirmed(queue, value) for value in range(21, 30)]]
+        found = await stored(queue)
+        assert [value for value in range(30) if at[value] is not None and value not in found.values()] == []
+        assert list(found.values()) == sorted(set(found.values()))
+        assert not lost(broker)
+
+
+@pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
+async def test_a_commit_whose_wait_for_the_standby_is_ended_is_not_confirmed_before_it_has_it(
+    pair: Pair, how: str
+) -> None:
+    """It was committed, and only there: it has neither failed, nor is it safe."""
+    async with address(pair) as url, opened(url, None) as (queue, broker, _):
+        await queue.create_topic("t", partitions=1, ordering="strict")
+        await pair.demand()
+        standby = pair.standby
+        assert standby is not None
+        await asyncio.to_thread(standby.kill)
+        publish = asyncio.create_task(queue.publish("t", b"0"))
+        first = await pair.waiting()
+        async with sql_at(pair.primary) as sql:
+            await sql.execute(f"select {how}({first})")
+        await pair.waiting(first)
+        assert not publish.done()
+        await asyncio.to_thread(standby.start)
+        assert (await publish).offset == 0
+        await pair.lose_primary()
+        await pair.fail_over()
+        assert await confirmed(queue, 1) in (1, None)
+        assert (await stored(queue))[0] == 0
+        assert not lost(broker)
