@@ -360,7 +360,7 @@ class Broker:
 
     async def _recover(self) -> None:
         while True:
-            self.engine = await self._rebuild()
+            self.engine = self.publishing.recovered(self.engine, await self._rebuild())
             self._refusal = None
             self._coordinator.wake()
             suspended = len(self._suspended)
