@@ -14,7 +14,7 @@ from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.showing import projection_of
 from ortoo.model import records as r
-from ortoo.model.errors import NotOwnerError, OutcomeUnknownError, StoreFailedError, UnavailableError
+from ortoo.model.errors import NotOwnerError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
 from ortoo.stores.postgres import PostgresStore, connections
 from ortoo.stores.postgres.errors import DatabaseError, WentBackError
 from ortoo.testing import ManualClock
@@ -173,6 +173,50 @@ async def test_a_restore_of_before_this_owner_is_no_other_owner(url: str, sql: A
                     await asyncio.sleep(0.01)
         assert broker.store.term > term  # type: ignore[attr-defined]
         assert any("are lost" in problem for problem in broker.problems())
+
+
+async def test_a_receipt_of_what_is_lost_settles_nothing_that_came_after(url: str, sql: Any) -> None:
+    """The database has forgotten this opening, and would number the next one the same, and its leases too."""
+    await (await opened(url)).close()
+    backup = await back_up(sql)
+    async with Queue(Broker(store_at(url), ManualClock())) as queue:
+        await queue.create_topic("t", partitions=1)
+        await queue.publish("t", b"lost")
+        [before] = await queue.lease("t")
+        await restore(sql, backup)
+        async with asyncio.timeout(HANGS_S):
+            while True:
+                try:
+                    await queue.publish("t", b"new")
+                    break
+                except (OutcomeUnknownError, StoreFailedError):
+                    await asyncio.sleep(0.01)
+        [after] = await queue.lease("t")
+        assert after.receipt != before.receipt
+        with pytest.raises(OrtooError):
+            await before.ack()
+        await after.ack()
+
+
+async def test_the_database_as_it_was_before_it_went_back_is_told_from_what_it_is_now(url: str, sql: Any) -> None:
+    """Two servers that were one, and the address leads to one and then to the other: as many commits are not the same commits."""
+    store = await opened(url)
+    await store.append([r.Opened(1, 1), created(T1)])
+    behind = await back_up(sql)
+    for base in range(3):
+        await store.append([published(base, [b"%d" % base])])
+    ahead = await back_up(sql)
+    await restore(sql, behind)
+    with pytest.raises(WentBackError):
+        await store.append([published(3, [b"3"])])
+    await recovered(store)
+    for base in range(3):
+        await store.append([published(base, [b"other"])])
+    await restore(sql, ahead)
+    with pytest.raises(DatabaseError):
+        await store.append([published(3, [b"after other"])])
+    assert await sql.fetchval("select max(number) from commits") == 4
+    await store.close()
 
 
 async def test_a_term_that_is_given_twice_is_not_the_same_owner(url: str, sql: Any) -> None:

@@ -360,7 +360,7 @@ class Broker:
 
     async def _recover(self) -> None:
         while True:
-            self.engine = await self._rebuild()
+            self.engine = self.publishing.recovered(self.engine, await self._rebuild())
             self._refusal = None
             self._coordinator.wake()
             suspended = len(self._suspended)
@@ -379,7 +379,7 @@ class Broker:
                     engine.apply(record)
                     engine.confirm(record)
         self._time.not_before(engine.state.now)
-        opened = engine.open(self.now())
+        opened = engine.open(self.now(), self.engine.state.epoch)
         await self.store.append([opened])
         engine.apply(opened)
         discard(engine, self.store)

@@ -2,7 +2,8 @@
 the command is decided, and once it is durable the claims say where the messages lie.
 
 Claimed first, and confirmed last: an id whose commit failed is free again, and never answered as a duplicate. When nobody was
-told how a commit ended, the claim is kept until the broker has recovered, and knows.
+told how a commit ended, the claim is kept until the broker has recovered, and knows. A store that comes back without what it had
+(a failover, a backup) takes the ids of what is gone back, too.
 """
 
 from __future__ import annotations
@@ -113,6 +114,12 @@ class Claiming:
             None if topic is None else self._broker.engine.state.find_dedup_id(topic, one.dedup_id, self._broker.now())
         )
 
+    def recovered(self, before: Engine, after: Engine) -> None:
+        """What the store has lost, as far as its ids are remembered, was not published for anybody."""
+        lost = dict(_lost(before, after))
+        if lost:
+            self._claims.withdraw(lost)
+
     async def stop(self) -> None:
         tasks = list(self._resolving)
         for task in tasks:
@@ -169,6 +176,17 @@ class Claiming:
                 if shared is not None and (shared.topic.namespace, shared.dedup_id) not in claim.known:
                     topic: TopicId = one.topic if one.topics is None else one.topics[row]
                     yield shared, MessageRef(topic, one.partitions[row], one.offsets[row])
+
+
+def _lost(before: Engine, after: Engine) -> Iterator[tuple[SharedId, MessageRef]]:
+    for topic in before.state.topics.values():
+        if topic.config.dedup_scope != "namespace" or not topic.dedup.seen:
+            continue
+        there = after.state.topics.get(topic.id)
+        ends = [] if there is None else [partition.end for partition in there.partitions]
+        for dedup_id, (_, partition, offset) in topic.dedup.seen.items():
+            if partition >= len(ends) or offset >= ends[partition]:
+                yield SharedId(topic.name, dedup_id, topic.dedup_window_ms), MessageRef(topic.id, partition, offset)
 
 
 def _publishes(wanted: AnyCommand) -> list[Publish]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from ortoo.engine import Engine
 from ortoo.engine.topic import Topic
 from ortoo.model.commands import Command, Once, Publish, unwrap
 from ortoo.model.errors import FullError, OrtooError
@@ -35,6 +36,12 @@ class Publishing:
         self._shell = shell
         self._waiters = waiters
         self.claiming: Claiming | None = None  # where dedup ids are shared with other servers or shards
+
+    def recovered(self, before: Engine, after: Engine) -> Engine:
+        """Returns the second one."""
+        if self.claiming is not None:
+            self.claiming.recovered(before, after)
+        return after
 
     async def publish(self, command: Publish | Once, wait_ms: int = 0, check: Check | None = None) -> Placed:
         """`check` raises when whoever has waited may not publish any more."""

@@ -42,9 +42,10 @@ class Engine:
         ] = {}  # due work of no single topic that went wrong when it was last tried, and why
         self._snapshot: Snapshot | None = None  # that is being made
 
-    def open(self, now: int) -> Record:
-        """The record that begins a new ownership. Apply and store it like any other, before the first command."""
-        return Opened(max(now, self.state.now), self.state.epoch + 1)
+    def open(self, now: int, above: int = 0) -> Record:
+        """The record that begins a new ownership. Apply and store it like any other, before the first command. `above`: an epoch
+        of which leases are known, though the store may have forgotten it."""
+        return Opened(max(now, self.state.now), max(self.state.epoch, above) + 1)
 
     def decide(self, command: c.Command, now: int) -> Decision:
         """What the command makes happen at `now`, or an OrtooError. Nothing has happened until the records are applied."""

@@ -45,6 +45,11 @@ class Claims(Protocol):
         Where they cannot be shared now, nothing is known of any."""
         ...
 
+    def withdraw(self, places: Mapping[SharedId, MessageRef]) -> None:
+        """These were confirmed, and lie there no more: the store has lost them. Done before anything else is claimed or confirmed
+        here, and soon."""
+        ...
+
     async def forget(self, topic: TopicName, window_ms: int) -> None:
         """What was confirmed in a topic of that name so far counts for nothing."""
         ...

@@ -66,6 +66,7 @@ class PrivatePostgres:
         self.folder = folder
         self._data = folder / "postgres"
         self._log = folder / "postgres.log"
+        self._version = version
         self._programs = programs(version)
         self._options = {**_OPTIONS, **(options or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -146,6 +147,37 @@ class PrivatePostgres:
                 self.kill()
                 raise ConfigError(f"PostgreSQL did not start; its log: {self._log.read_text()[-500:]}")
             sleep(0.02)
+
+    # -- a standby
+
+    def make_standby(self, folder: Path) -> PrivatePostgres:
+        """One that follows this server, which runs. Its name, for synchronous_standby_names, is the folder's."""
+        standby = PrivatePostgres(folder, self._version, self._options)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._user is not None:
+            folder.chmod(0o711)
+        standby._data.mkdir(0o700)
+        if self._user is not None:
+            shutil.chown(standby._data, self._user)
+        source = f"host=127.0.0.1 port={self.port} user={USER} application_name={folder.name}"
+        slot = ["--create-slot", f"--slot={folder.name}"]
+        self._run(
+            "pg_basebackup", "--checkpoint=fast", "--write-recovery-conf", *slot, "-D", standby._data, "-d", source
+        )
+        standby.start()
+        return standby
+
+    def promote(self) -> None:
+        """The standby takes commits from now on."""
+        self._run("pg_ctl", "promote", "-D", self._data)
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        command = [str(self._programs / program), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, user=self._user, cwd="/", check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise ConfigError(f"{program} failed: {done.stderr.strip()[-500:]}")
+
+    # -- the end
 
     def stop(self) -> None:
         """Ends connections, writes everything down."""

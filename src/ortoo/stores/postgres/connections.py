@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from secrets import token_hex
 from time import monotonic
@@ -28,7 +28,8 @@ PATIENT_S = 60.0  # for whoever works offline, and has nobody waiting
 LOCK_WAIT_S = 5.0  # for one whose process has just ended
 READERS_MAX = 4
 # A commit that is synchronous, and so are those before it.
-SYNC = "select pg_postmaster_start_time(), pg_logical_emit_message(true, 'ortoo', '')"
+LAST = "greatest((select max(number) from commits), (select max(number) from checkpoints), 0)"
+SYNC = f"select pg_postmaster_start_time(), {LAST}, pg_logical_emit_message(true, 'ortoo', '')"
 AWAY_S = 2.0  # for one who reads while the database is away: it may be there for that
 _OLD_PIDS = 100
 _LOCK_CLASS = 0x4F72746F  # "Orto"
@@ -187,13 +188,32 @@ class Connections:
                 async with self._readers.acquire(timeout=COMMAND_S) as connection:
                     yield connection
 
-    async def sync(self) -> bool:
-        """Returns when everything committed so far is durable, whatever it was committed with. False: the database may have been
-        restarted meanwhile, and have lost some of it."""
+    async def sync(self) -> int | None:
+        """Returns when everything committed so far is durable, whatever it was committed with: the last number. None: the
+        database may have been restarted meanwhile."""
         writer, started = self._writer, self._started
         async with self.reader("syncing") as connection:
-            found, _ = await connection.fetchrow(SYNC)
-        return writer is self._writer and self.has_writer and found == started
+            with self.whole(connection):
+                found, last, _ = await connection.fetchrow(SYNC)
+        return last if writer is self._writer and self.has_writer and found == started else None
+
+    @contextmanager
+    def whole(self, connection: Any) -> Iterator[Any]:
+        """All of it is done. A wait for a standby that is cancelled succeeds with a warning: it is committed, and perhaps only
+        there."""
+        warnings: list[str] = []
+
+        def note(_: Any, message: Any) -> None:
+            if message.severity_en == "WARNING":
+                warnings.append(str(message))
+
+        connection.add_log_listener(note)
+        try:
+            yield connection
+        finally:
+            connection.remove_log_listener(note)
+        if warnings:
+            raise DatabaseError(f"a commit may not be on every standby that it was to wait for: {warnings[0]}")
 
     async def close(self) -> None:
         readers, worker, writer = self._readers, self._worker, self._writer

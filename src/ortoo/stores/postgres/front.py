@@ -7,7 +7,7 @@
               would go to the log behind its back
 
 What the database was given softly, and may lose in a crash, is remembered until it is durable there: it goes to the log first, or
-what follows it could never be moved.
+what follows it could never be moved. Where it is lost, it is made again, whoever notices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ortoo.model.errors import NotOwnerError, OrtooError
 from ortoo.model.metrics import ShardHealth
 
 from .commit_log import CommitLog, LogRoom, Sync, pack, unpack
-from .errors import DatabaseError, WentBackError
+from .errors import DatabaseError, WentBackError, failing_while
 from .report import report
 from .shard import Shard
 from .waiting import Waiting
@@ -53,6 +53,7 @@ class Front:
         self._moved = 0
         self._is_moving = False
         self._progress = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._soft: list[Commit] = []  # what the database has, and may lose
         self._soft_bytes = 0
@@ -101,13 +102,14 @@ class Front:
 
     async def commit(self, commit: Commit, sync: Sync) -> None:
         """One after the other. Confirmed when it returns."""
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
-        if self.is_open and self.is_clear:
-            self._close()
-        if not self.is_open and await self._deliver(commit, sync):
-            return
-        await self._keep(commit, sync)
+        async with self._writing:
+            if self._broken is not None:
+                raise self._broken.with_traceback(None)
+            if self.is_open and self.is_clear:
+                self._close()
+            if not self.is_open and await self._deliver(commit, sync):
+                return
+            await self._keep(commit, sync)
         await self._hold_back()
 
     async def _deliver(self, commit: Commit, sync: Sync) -> bool:
@@ -116,24 +118,44 @@ class Front:
             async with asyncio.timeout(COMMIT_S):
                 if self._soft_bytes > SOFT_BYTES or len(self._soft) > SOFT_COMMITS:
                     await self._shard.sync()
-                    self.synced(commit.number - 1)
+                    await self._shard.check_last(commit.number - 1)
+                    self._synced(commit.number - 1)
                 await self.prepare()
                 await self._shard.commit(commit)
         except (DatabaseError, TimeoutError) as error:
-            if self._shard.lost is not None or isinstance(error, WentBackError):
+            if self._shard.lost is not None or (isinstance(error, WentBackError) and not await self._lost_soft()):
                 raise
             if isinstance(error, DatabaseError) and error.is_refusal:
                 raise
             await self._open(str(error) or f"PostgreSQL took longer than {COMMIT_S:g} s for a commit")
             return False
         if sync == "now":
-            self.synced(commit.number)
+            self._synced(commit.number)
         else:
             self._soft.append(commit)
             self._soft_bytes += commit.size
         return True
 
-    def synced(self, upto: int) -> None:
+    async def _lost_soft(self) -> bool:
+        """Whether the database lacks something, and nothing but what is remembered."""
+        if not self._soft or self.is_open:
+            return False
+        return self._soft[0].number - 1 <= await self._shard.last() < self._soft[-1].number
+
+    async def synced(self, upto: int, last: int | None) -> None:
+        """The database was asked to make durable what it has, up to `last`. Where that is not `upto`, it has crashed, and what it
+        lost is made again, as far as it is remembered: from the log."""
+        if last is not None and last >= upto:
+            self._synced(upto)
+            return
+        async with self._writing:
+            with failing_while("looking for commits after a crash"):
+                async with asyncio.timeout(COMMIT_S):
+                    is_lost = await self._lost_soft()
+            if is_lost:
+                await self._open("it has lost commits in a crash, which are made again")
+
+    def _synced(self, upto: int) -> None:
         """What the database has up to that number is durable there."""
         self._soft = [commit for commit in self._soft if commit.number > upto]
         self._soft_bytes = sum([commit.size for commit in self._soft])
@@ -251,6 +273,11 @@ class Front:
 
     def is_away(self) -> bool:
         return self._reason is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Nothing is taken any more: begin again from what the database has."""
+        return self._broken is not None
 
     @property
     def is_clear(self) -> bool:

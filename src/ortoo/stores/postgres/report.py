@@ -46,15 +46,20 @@ def told(spans: Mapping[Place, tuple[int, int]], names: Mapping[int, str]) -> st
     return "messages in them: " + ("; ".join(places[:_PLACES_MAX]) + more if places else "none")
 
 
-def went_back(found: int, confirmed: int, before: Catalog, after: Catalog) -> str:
-    """The database has less than it had: which messages are gone can be told from what is known of the logs."""
+def lost(found: int, confirmed: int, before: Catalog, after: Catalog, is_hard: bool) -> str:
+    """The database has less than it had: which messages are gone can be told from what is known of the logs. `is_hard`: also
+    some that were durable."""
     ends = {place: log.end for place, log in after.logs.items()}
     spans = {
         place: (ends.get(place, 0), log.end - 1) for place, log in before.logs.items() if log.end > ends.get(place, 0)
     }
     names: dict[int, str] = {topic: str(name) for topic, name in before.names.items()}
-    lost = f"{commits_from(found + 1, confirmed)} are lost; {told(spans, names)}"
-    return f"the database went back: {lost}; was a backup restored, or a standby behind?"
+    what = f"{commits_from(found + 1, confirmed)} are lost; {told(spans, names)}"
+    if is_hard:
+        return f"the database went back: {what}; was a backup restored, or a standby behind?"
+    return (
+        f"the database lost what it had not synced: {what}; it may do so in a crash with durability interval and none"
+    )
 
 
 def away(health: ShardHealth, where: str) -> str:

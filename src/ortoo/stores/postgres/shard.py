@@ -13,12 +13,12 @@ from ortoo.model.errors import NotOwnerError, OrtooError, UnavailableError
 from ortoo.model.names import TopicName
 
 from .address import Address
-from .connections import SYNC, Connections
+from .connections import LAST, SYNC, Connections
 from .errors import DatabaseError, WentBackError, failing_while
 from .migrations import migrate
 from .writing import APPEND, Commit
 
-_LAST = "select greatest((select max(number) from commits), (select max(number) from checkpoints), 0)"
+_LAST = f"select {LAST}"
 _OWNER = "select term, node, token from owner"
 _BORN = "select min(at) from migrations"
 _log = logging.getLogger("ortoo.postgres")
@@ -114,11 +114,18 @@ class Shard:
     async def check_connection(self, connection: Any) -> None:
         """Whether what it leads to has what was confirmed: it may be another server by now, or another state of the same."""
         confirmed = self.confirmed()  # before: there may be more by the time of the answer
-        if (last := await connection.fetchval(_LAST)) < confirmed:
+        self._compare_last(await connection.fetchval(_LAST), confirmed)
+
+    def _compare_last(self, last: int, confirmed: int) -> None:
+        if last < confirmed:
             raise WentBackError(
                 f"the database went back: it has commits up to {last}, and {confirmed} was there; was a backup restored, or is "
                 "it a standby that was behind?"
             )
+
+    async def check_last(self, confirmed: int) -> None:
+        """Whether the writer leads to that commit."""
+        self._compare_last(await self.last(), confirmed)
 
     # -- while nothing is committed
 
@@ -195,13 +202,13 @@ class Shard:
         return found
 
     async def send(self, commit: Commit) -> None:
-        with failing_while("committing"):
-            await self.connections.writer.execute(APPEND, self.term, *commit.arguments)
+        with failing_while("committing"), self.connections.whole(self.connections.writer) as writer:
+            await writer.execute(APPEND, self.term, *commit.arguments)
 
     async def sync(self) -> None:
         """Returns when all that it has is durable."""
-        with failing_while("syncing"):
-            await self.connections.writer.execute(SYNC)
+        with failing_while("syncing"), self.connections.whole(self.connections.writer) as writer:
+            await writer.execute(SYNC)
 
     async def commit(self, commit: Commit) -> None:
         """A connection that breaks is replaced, once: by its number it can be told whether the commit was made."""
@@ -219,6 +226,7 @@ class Shard:
                 self.lost = lost
                 raise error from None
             last = await self.last()
+            self._compare_last(last, self.confirmed())
             if last == commit.number:  # made, and perhaps only here: not confirmed before the standbys have it, too
                 await self.sync()
             elif last == commit.number - 1:

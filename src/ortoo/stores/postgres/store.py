@@ -45,7 +45,7 @@ from .front import Front
 from .keys import PostgresKeys
 from .reader import Reader
 from .recovery import Recovery
-from .report import NOT_SYNCHRONOUS, away, went_back
+from .report import NOT_SYNCHRONOUS, away, lost
 from .shard import Shard
 from .spill import LIMIT_BYTES, Spill
 from .writing import Commit, encode
@@ -93,7 +93,8 @@ class PostgresStore:
             self.front.on_problem, self.front.prepare = self._note_problem, self._keys.write_down
             self.connections.is_away = self.front.is_away
         self._reader = Reader(self.connections, self.ring, None if self.front is None else self.front.waiting)
-        self._hard = 0  # the last commit that was confirmed as durable
+        self._number = 0  # of the last commit that was confirmed
+        self._hard = 0  # of the last one that was confirmed as durable
         self._known_before = Catalog()  # what was known before the last recovery
         self._losses: list[str] = []  # that cannot be made good, as long as this process can tell of them
         self._checkpoint_seconds = Histogram()
@@ -101,7 +102,6 @@ class PostgresStore:
 
     def _reset(self) -> None:
         self.catalog = self._reader.catalog = Catalog()
-        self._number = 0  # of the last commit
         self._is_soft = False  # something was committed that need not be durable yet
         self._syncing: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
@@ -131,7 +131,9 @@ class PostgresStore:
             self.shard.check_lost()
         else:
             await self.shard.watch()
-        return self.shard.stale is None
+            if self.front is not None and self.front.is_soft:
+                await self._sync()
+        return self.shard.stale is None and (self.front is None or not self.front.is_broken)
 
     def _confirmed(self) -> int:
         """The last commit that the database must have."""
@@ -158,16 +160,15 @@ class PostgresStore:
         except NotOwnerError as error:
             self.shard.lost = error
             raise
-        self._number = recovery.last
         self._backlog.recovered(recovery.last, recovery.checkpointed, recovery.size)
         self._found += [NOT_SYNCHRONOUS] if self.connections.synchronous_commit == "off" else []
         assert self.term is not None
         self._keeper = Keeper(self.connections, self.catalog, self.ring, self.term, self._reader.decode)
         self._keys.attach(self.catalog, self.term, self._reader.decode)
-        if self._number < self._hard:
-            self._losses.append(went_back(self._number, self._hard, self._known_before, self.catalog))
-            _log.error("the database went back", extra={"found": self._number, "confirmed": self._hard})
-        self._hard = self._number
+        if (found := recovery.last) < self._number:
+            self._losses.append(lost(found, self._number, self._known_before, self.catalog, found < self._hard))
+            _log.error("commits are lost", extra={"found": found, "confirmed": self._number})
+        self._hard = self._number = found
 
     async def _enter(self) -> None:
         try:
@@ -176,7 +177,8 @@ class PostgresStore:
                     await self.shard.come_back()
                     if self.front is not None:
                         await self.front.settle()
-                except WentBackError:  # to before this owner
+                    await self.shard.check_last(self._confirmed())
+                except WentBackError:  # what it was may go on elsewhere: another term tells the two from each other
                     self.shard.term = None
             if self.term is None:
                 await self.claim()
@@ -244,8 +246,9 @@ class PostgresStore:
         if self.front is not None and self.front.is_open:
             await self.front.log.sync()
             return
-        if await self.connections.sync() and self.front is not None:
-            self.front.synced(upto)
+        last = await self.connections.sync()
+        if self.front is not None:
+            await self.front.synced(upto, last)
 
     # -- reading
 
@@ -326,8 +329,7 @@ class PostgresStore:
             return
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
-        pieces = -(-len(snapshot) // PIECE_BYTES)
-        known = manifest.take(self.catalog, self.ring, at, secrets or {}, pieces)
+        known = manifest.take(self.catalog, self.ring, at, secrets or {}, -(-len(snapshot) // PIECE_BYTES))
         wish, self._keys.wants_checkpoint = self._keys.wants_checkpoint, False
         cut = take_cut(self.catalog, self._number, snapshot, known, self._backlog.bytes, wish)
         self._checkpointing = asyncio.create_task(self._run_checkpoint(self._keeper, cut), name="ortoo-checkpoint")

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
-from itertools import count
+from itertools import count, islice
 from uuid import uuid4
 
 from ortoo.model.errors import UnavailableError
@@ -28,6 +29,7 @@ PENDING_MS = 10_000
 WAIT_S = 5.0  # for somebody else's claim to end
 _POLL_S = 0.05
 _RENEW_S, _LATE_S = 3.0, 0.2
+_TOGETHER = 1_000  # ids in one call
 LATE_MAX = 100_000  # ids that are told later, when Redis is back
 _WINDOW_MAX_MS = 10 * 366 * 86_400_000
 
@@ -88,6 +90,14 @@ end
 return 1
 """
 
+_WITHDRAW = """
+for i, key in ipairs(KEYS) do
+  local value = redis.call('GET', key)
+  if value and string.match(value, '^=%d+ (.*)$') == ARGV[i] then redis.call('DEL', key) end
+end
+return 1
+"""
+
 _FORGET = """
 local time = redis.call('TIME')
 local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
@@ -103,6 +113,7 @@ class RedisClaims:
         self._under_way: dict[bytes, RedisClaim] = {}
         self._asking = 0
         self._late: dict[bytes, tuple[str, str, int]] = {}  # confirmed while Redis was away
+        self._gone: dict[bytes, str] = {}  # confirmed once, and lost: what is still to be withdrawn
         self.fallbacks = 0  # publishes that were decided without it
         self._task: asyncio.Task[None] | None = None
 
@@ -139,6 +150,7 @@ class RedisClaims:
         claim = RedisClaim(self, token, ids)
         self._under_way |= dict.fromkeys(ids, claim)
         try:
+            await self._tell_gone()
             topics = [one.topic.name for one in ids.values()]
             answer = await self._redis.call(_CLAIM, list(ids), token, self._owner, PENDING_MS, *topics)
         except AwayError:
@@ -162,6 +174,7 @@ class RedisClaims:
         if not places:
             return
         try:
+            await self._tell_gone()
             await self._redis.call(_CONFIRM, list(places), *(part for place in places.values() for part in place))
         except AwayError:
             self._late |= dict(list(places.items())[: LATE_MAX - len(self._late)])
@@ -171,6 +184,22 @@ class RedisClaims:
             await self._redis.call(_RELEASE, keys, token)
         except AwayError:
             pass  # it ends by itself
+
+    def withdraw(self, places: Mapping[SharedId, MessageRef]) -> None:
+        for one, ref in places.items():
+            key = _key(one)
+            if key in self._late and self._late[key][0] == str(ref):
+                del self._late[key]
+            if len(self._gone) < LATE_MAX:
+                self._gone[key] = f"{ref} {one.topic.name}"
+
+    async def _tell_gone(self) -> None:
+        """Calls are made in their order, so what this process claims and confirms afterwards is left alone."""
+        while some := dict(islice(self._gone.items(), _TOGETHER)):
+            await self._redis.call(_WITHDRAW, list(some), *some.values())
+            for key, place in some.items():
+                if self._gone.get(key) == place:
+                    del self._gone[key]
 
     async def forget(self, topic: TopicName, window_ms: int) -> None:
         key = f"ortoo:gone:{topic.namespace}\0{topic.name}".encode()
@@ -186,7 +215,9 @@ class RedisClaims:
             await asyncio.sleep(_RENEW_S if not self._late else _LATE_S)
             if not self._redis.is_up:
                 continue
-            some = dict(list(self._late.items())[:1_000])
+            with suppress(AwayError):
+                await self._tell_gone()
+            some = dict(islice(self._late.items(), _TOGETHER))
             for key in some:
                 del self._late[key]
             await self.confirm(some)
