@@ -24,7 +24,7 @@ from ortoo.model.masking import shown_config, shown_info
 from ortoo.model.names import GroupId, TopicId, TopicName
 from ortoo.model.oneself import describe_principal
 from ortoo.model.operations import operation_of
-from ortoo.model.queries import GetMe, GetTopic, ListTopics, Query
+from ortoo.model.queries import BrowseTopics, GetMe, GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.topic import TopicConfig
 
@@ -320,6 +320,8 @@ class AuthorizedLink:
         answer: Any = await self._meters.timed(operation_of(query).family, self._ask(query))
         if isinstance(query, ListTopics):
             answer = [shown_info(info) for info in answer]
+        elif isinstance(query, BrowseTopics):
+            answer = msgspec.structs.replace(answer, topics=[shown_info(info) for info in answer.topics])
         elif isinstance(query, GetTopic):
             answer = shown_info(answer)
         elif isinstance(query, GetMe):

@@ -20,7 +20,8 @@ from ortoo.model.replies import HistoryPage
 
 from .answers import JSON, Streaming
 from .call import Call
-from .shapes import HistoryList, HistoryQuery
+from .shapes import HistoryQuery
+from .topic_shapes import HistoryList
 
 _PART_EVENTS, _PART_BYTES = 1_000, 256 * 1024  # that are written before others run
 _EVENT_BYTES = 256  # about, without its error

@@ -10,7 +10,7 @@ from ortoo.model.browsing import SeekPreview
 from ortoo.model.failures import ErrorKinds
 from ortoo.model.replies import GroupInfo
 
-from . import browsing, letters, messages, operator_shapes, shapes, topics
+from . import browsing, letters, messages, operator_shapes, shapes, topic_shapes, topics
 from .routing import Route
 
 _get, _post, _delete = (partial(Route, method) for method in ("GET", "POST", "DELETE"))
@@ -98,7 +98,7 @@ DEAD_LETTERS = [
         "Delete dead letters: by ids, of a group, with an error, or so many of the oldest",
         does=(c.DeleteMessage, q.GetTopic, q.Scan),
         body=operator_shapes.LettersBody,
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
     _delete(
         f"{_TOPIC}/dlq/{{id}}",
@@ -111,6 +111,6 @@ DEAD_LETTERS = [
         letters.purge,
         "Delete all dead letters of a topic",
         does=(c.DeleteMessage, q.GetTopic, q.Scan),
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
 ]

@@ -25,7 +25,6 @@ from ortoo.model.replies import Placed
 from .call import Call
 from .messages import render
 from .shapes import (
-    Affected,
     BeginBody,
     CommitBody,
     MessageView,
@@ -39,6 +38,7 @@ from .shapes import (
     TransactionPublish,
     TransactionView,
 )
+from .topic_shapes import Affected
 
 INBOXES_MAX = 100
 IDLE_SECONDS = 60.0
