@@ -8,7 +8,7 @@ record alone has more events than that, the answer is that record, as slowly as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import msgspec
 
@@ -36,7 +36,7 @@ async def history(call: Call) -> Streaming:
     return Streaming(_written(page, records), JSON)
 
 
-async def _written(page: HistoryPage, records: list[HistoryRecord]) -> AsyncIterator[bytes]:
+async def _written(page: HistoryPage, records: list[HistoryRecord]) -> AsyncGenerator[bytes, None]:
     """As a `HistoryList`."""
     before, _, after = _encode(HistoryList([], page.start + len(records), page.end)).partition(b"[]")
     lead = before + b"["

@@ -17,7 +17,7 @@ from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
 from ortoo.model.shown_settings import ShownSettings
 
-from . import live, monitoring, namespaces, openapi, paging, pipelines, shapes, stream
+from . import events, live, monitoring, namespaces, openapi, paging, pipelines, shapes, stream
 from .routing import Route
 
 _get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
@@ -88,6 +88,14 @@ SERVER = [
         does=(q.GetOverview,),
         query=live.OverviewQuery,
         answer=Overview,
+    ),
+    _get(
+        "/v1/overview/watch",
+        events.watch,
+        "The overview, and what changes in it about every second, as server-sent events",
+        does=(q.GetOverview,),
+        query=live.OverviewQuery,
+        media_types=("text/event-stream",),
     ),
     _get(
         "/v1/activity",

@@ -56,8 +56,10 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 Messages = Annotated[list[NewMessage], Meta(min_length=1, max_length=limits.BATCH_MESSAGES_MAX)]
 
 
-class PublishBody(Input):
-    messages: Messages
+class PublishBody(NewMessage, gc=True, kw_only=True, forbid_unknown_fields=True):
+    """`messages`; or the fields of one message, which then need no list."""
+
+    messages: Messages | UnsetType = UNSET
     wait: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Seconds to wait for room")] = 0.0
 
 
