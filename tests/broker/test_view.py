@@ -23,6 +23,7 @@ OTHERS = 500
 LOOKS_PER_TURN = 200  # at most, with a single pattern
 QUERIES = [
     q.ListTopics(None),
+    q.BrowseTopics(None),
     q.ListNamespaces(None),
     q.GetStats(),
     q.GetMetrics(),
@@ -106,6 +107,11 @@ async def test_the_answer_has_what_may_be_seen_and_no_more(broker: Broker, query
     match query:
         case q.ListTopics():
             assert [(info.namespace, info.name) for info in answer] == [("others", "topic-7"), ("shop", "orders")]
+        case q.BrowseTopics():
+            assert [(info.namespace, info.name) for info in answer.topics] == [
+                ("others", "topic-7"),
+                ("shop", "orders"),
+            ]
         case q.ListNamespaces():
             assert [(info.name, info.topics) for info in answer] == [("others", 1), ("shop", 1)]
         case q.GetStats():

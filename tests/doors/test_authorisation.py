@@ -137,6 +137,8 @@ def samples(place: Place) -> dict[type, Any]:
         q.ListPipelines(OURS),
         q.ListNamespaces(),
         q.ListTopics(OURS),
+        q.BrowseTopics(OURS),
+        q.BrowseGroups(TOPIC),
         q.GetTopic(TOPIC),
         q.GetStats(),
         q.GetMe(),
@@ -177,7 +179,7 @@ def expected(role: str, kind: type) -> str | None:
             return None if role == "server" else FORBIDDEN
         case "oneself":
             return None
-        case "anything" if kind in (q.ListTopics, q.GetOverview, q.GetActivity, q.ListPipelines):
+        case "anything" if kind in (q.ListTopics, q.BrowseTopics, q.GetOverview, q.GetActivity, q.ListPipelines):
             return None if in_ours(role, operation.scope) else FORBIDDEN
         case "anything" if kind is q.GetSeries:
             return None if grants(role, operation.scope) else FORBIDDEN

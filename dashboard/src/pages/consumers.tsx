@@ -54,7 +54,7 @@ function Group({ namespace, topic, group }: { namespace: string; topic: string; 
   const path = ["topics", topic, "groups", group];
   const key = JSON.stringify([namespace, ...path]);
   const query = { namespace };
-  const consumers = useData(`c ${key}`, (signal) => call<{ consumers: ConsumerRow[] }>([...path, "consumers"], { query, signal }), 3);
+  const consumers = useData(`c ${key}`, (signal) => call<{ consumers: ConsumerRow[] }>([...path, "consumers"], { query: { ...query, limit: 1000 }, signal }), 3);
   const locks = useData(`k ${key}`, (signal) => call<{ locks: LockRow[]; total: number }>([...path, "locks"], { query, signal }), 3);
   const leases = useData(`l ${key}`, (signal) => call<{ leases: LeaseRow[]; total: number }>([...path, "leases"], { query, signal }), 3);
   return (

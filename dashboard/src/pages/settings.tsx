@@ -17,7 +17,7 @@ function show(value: unknown): string {
 export function SettingsPage(): JSX.Element {
   const isAdmin = may("admin");
   const settings = useData(isAdmin ? "settings" : null, (signal) => call<{ settings: Setting[] }>(["settings"], { signal }));
-  const spaces = useData("namespaces", (signal) => call<{ namespaces: NamespaceInfo[] }>(["namespaces"], { signal }), 10);
+  const spaces = useData("namespaces", (signal) => call<{ namespaces: NamespaceInfo[] }>(["namespaces"], { query: { limit: 1000 }, signal }), 10);
   return (
     <>
       <Heading title="Settings">

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -21,10 +21,10 @@ from ortoo.model.errors import (
     UnauthenticatedError,
 )
 from ortoo.model.masking import shown_config, shown_info
-from ortoo.model.names import GroupId, TopicId, TopicName
+from ortoo.model.names import GroupId, LeaseId, TopicId, TopicName
 from ortoo.model.oneself import describe_principal
 from ortoo.model.operations import operation_of
-from ortoo.model.queries import GetMe, GetTopic, ListTopics, Query
+from ortoo.model.queries import BrowseTopics, GetMe, GetTopic, ListTopics, Query
 from ortoo.model.replies import LeasedRun, Placed
 from ortoo.model.topic import TopicConfig
 
@@ -180,6 +180,18 @@ class AuthorizedLink:
         known = None if found is None else found.group_names.get(group)
         return None if known is None else known.id
 
+    def held(self, topic: TopicName, group: str, leases: Collection[LeaseId]) -> dict[LeaseId, int]:
+        """Which of these leases of a group have messages that are not settled, and how many."""
+        self.require("read", topic)
+        found = self._shards.find_topic(topic)
+        known = None if found is None else found.group_names.get(group)
+        if known is None:
+            return {}
+        states = ((lease, known.leases.get(lease)) for lease in leases)
+        return {
+            lease: sum(map(len, state.held.values())) for lease, state in states if state is not None and state.held
+        }
+
     @property
     def makes_topics(self) -> bool:
         """Whether first use makes them."""
@@ -320,6 +332,8 @@ class AuthorizedLink:
         answer: Any = await self._meters.timed(operation_of(query).family, self._ask(query))
         if isinstance(query, ListTopics):
             answer = [shown_info(info) for info in answer]
+        elif isinstance(query, BrowseTopics):
+            answer = msgspec.structs.replace(answer, topics=[shown_info(info) for info in answer.topics])
         elif isinstance(query, GetTopic):
             answer = shown_info(answer)
         elif isinstance(query, GetMe):

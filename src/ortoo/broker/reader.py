@@ -10,9 +10,10 @@ import msgspec
 from ortoo.engine.lease import resolve
 from ortoo.engine.publish import check_healthy
 from ortoo.engine.topic import Topic
-from ortoo.engine.view import group_info, offsets_in_state, state_of, topic_info
+from ortoo.engine.view import offsets_in_state, state_of
 from ortoo.model import limits
 from ortoo.model import queries as q
+from ortoo.model.browsing import GroupsFound, TopicsFound
 from ortoo.model.commands import Position
 from ortoo.model.errors import CorruptionError, InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo
@@ -43,6 +44,7 @@ from .due_times import with_times
 from .inspecting import INSPECTORS
 from .keys import keys_of
 from .keys_lister import KeysLister
+from .listing import browse_groups, browse_topics, look_at
 from .namespaces import list_namespaces
 from .portion import bound_count, encode_fitting, fit, left_of
 from .trace import Timeline
@@ -53,6 +55,8 @@ from .watching import Watched, Watching
 _MISSING_MAX = 100
 _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fields of the query
     q.ListTopics: "topics",
+    q.BrowseTopics: "browse_topics",
+    q.BrowseGroups: "browse_groups",
     q.ListNamespaces: "namespaces",
     q.GetTopic: "topic",
     q.GetStats: "stats",
@@ -80,6 +84,7 @@ _METHODS: dict[type, str] = {  # that answer queries; their arguments are the fi
 # Answered with no more than whoever asks may see:
 _VIEWED = (
     q.ListTopics,
+    q.BrowseTopics,
     q.ListNamespaces,
     q.GetStats,
     q.GetMetrics,
@@ -90,16 +95,6 @@ _VIEWED = (
 )
 
 A = TypeVar("A")
-
-
-async def _look_at(topic: Topic, now: int, turns: Turns) -> TopicInfo:
-    groups = []
-    for group in list(topic.groups.values()):
-        groups.append(group_info(group, now))
-        await turns.worked(len(group.feeds))
-    info = topic_info(topic, groups)
-    await turns.worked(len(topic.partitions))
-    return info
 
 
 class Shell(Watched, Protocol):
@@ -132,14 +127,25 @@ class Reader(Watching):
         """In turns, each topic as it is when its turn comes."""
         turns, now = Turns(), self._broker.now()
         found = await visible(self._broker.state, view, turns, namespace)
-        return [await _look_at(topic, now, turns) for topic in sorted(found, key=lambda topic: topic.name)]
+        return [await look_at(topic, now, turns) for topic in sorted(found, key=lambda topic: topic.name)]
+
+    async def browse_topics(
+        self, namespace: str | None, after: TopicName | None, count: int, view: View | None = None
+    ) -> TopicsFound:
+        query = q.BrowseTopics(namespace, after, count)
+        return await browse_topics(self._broker.state, query, view, self._broker.now())
+
+    async def browse_groups(self, name: TopicName, after: str | None, count: int) -> GroupsFound:
+        return await browse_groups(
+            self._broker.state.topic(name), q.BrowseGroups(name, after, count), self._broker.now()
+        )
 
     async def namespaces(self, namespace: str | None = None, view: View | None = None) -> list[NamespaceInfo]:
         return await list_namespaces(self._broker.state, namespace, view, Turns())
 
     async def topic(self, name: TopicName) -> TopicInfo:
         """In turns, each group as it is when its turn comes."""
-        return await _look_at(self._broker.state.topic(name), self._broker.now(), Turns())
+        return await look_at(self._broker.state.topic(name), self._broker.now(), Turns())
 
     async def stats(self, view: View | None = None) -> Stats:
         """In turns, each topic as it is when its turn comes. Who may not see everything is told of its topics only."""

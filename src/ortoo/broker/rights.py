@@ -20,6 +20,7 @@ from ortoo.model.errors import ForbiddenError
 from ortoo.model.names import INBOX_OWNER, MessageRef, TopicId, TopicName, check_name, is_inbox, is_inbox_name
 from ortoo.model.operations import OPERATIONS, About
 from ortoo.model.queries import (
+    BrowseTopics,
     FindMessages,
     GetActivity,
     GetOverview,
@@ -36,6 +37,7 @@ _HIDDEN = 1 << 64  # nor one from here on; what clients send is below
 
 _WITHIN = (
     ListTopics,
+    BrowseTopics,
     ListNamespaces,
     GetSeries,
     GetOverview,

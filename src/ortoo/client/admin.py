@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+import msgspec
+
+from ortoo.model import limits
+from ortoo.model.browsing import GroupPage, TopicPage, read_names, write_names
 from ortoo.model.commands import (
     ChangeTopic,
     CreateGroup,
@@ -24,8 +28,10 @@ from ortoo.model.commands import (
 )
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 from ortoo.model.message import Received
-from ortoo.model.names import DEFAULT_GROUP, TopicId, parse_message_id
+from ortoo.model.names import DEFAULT_GROUP, TopicId, TopicName, parse_message_id
 from ortoo.model.queries import (
+    BrowseGroups,
+    BrowseTopics,
     FindMessages,
     GetMessage,
     GetOffsets,
@@ -34,7 +40,6 @@ from ortoo.model.queries import (
     GetTrace,
     ListKeys,
     ListMessages,
-    ListTopics,
 )
 from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
@@ -45,6 +50,9 @@ from .by_id import to_dedup_ids
 from .positions import Where, to_position
 
 __all__ = ["Admin", "Time", "Where", "to_position", "to_seconds"]
+
+
+EVERYWHERE = "*"  # in the place of a namespace, where topics are listed
 
 
 class Admin(Browsing):
@@ -111,7 +119,27 @@ class Admin(Browsing):
         return found
 
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
-        return await self._link.ask(ListTopics(check_text("a namespace", namespace or self.namespace)))
+        """Those of a namespace, or with "*" of all that may be seen; asked for a page at a time."""
+        query, found = BrowseTopics(self._within(namespace), None, limits.LISTED_MAX), list[TopicInfo]()
+        while True:
+            page = await self._link.ask(query)
+            found += page.topics
+            if page.next is None:
+                return found
+            query = msgspec.structs.replace(query, after=page.next)
+
+    async def topics_page(
+        self, *, limit: int = 100, next: str | None = None, namespace: str | None = None
+    ) -> TopicPage:
+        """As `topics`, a page at a time, by namespace and name: `next` of one page asks for the one after it."""
+        names = read_names(None if next is None else check_text("next", next), 2)
+        after = None if names is None else TopicName(*names)
+        found = await self._link.ask(BrowseTopics(self._within(namespace), after, check_count("limit", limit, 1)))
+        return TopicPage(found.topics, write_names(found.next))
+
+    def _within(self, namespace: str | None) -> str | None:
+        name = check_text("a namespace", namespace or self.namespace)
+        return None if name == EVERYWHERE else name
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self._link.ask(GetTopic(self._name(topic, namespace)))
@@ -156,11 +184,28 @@ class Admin(Browsing):
         await self._link.call(DeleteGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
-        return (await self._link.ask(GetTopic(self._name(topic, namespace)))).groups
+        """By name; asked for a page at a time."""
+        query, found = BrowseGroups(self._name(topic, namespace), None, limits.LISTED_MAX), list[GroupInfo]()
+        while True:
+            page = await self._link.ask(query)
+            found += page.groups
+            if page.next is None:
+                return found
+            query = msgspec.structs.replace(query, after=page.next)
+
+    async def groups_page(
+        self, topic: str, *, limit: int = 100, next: str | None = None, namespace: str | None = None
+    ) -> GroupPage:
+        """As `groups`, a page at a time: `next` of one page asks for the one after it."""
+        names = read_names(None if next is None else check_text("next", next), 1)
+        after = None if names is None else names[0]
+        query = BrowseGroups(self._name(topic, namespace), after, check_count("limit", limit, 1))
+        found = await self._link.ask(query)
+        return GroupPage(found.groups, write_names(None if found.next is None else [found.next]))
 
     async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
         check_text("a group's name", group)
-        for info in await self.groups(topic, namespace=namespace):
+        for info in (await self._link.ask(GetTopic(self._name(topic, namespace)))).groups:
             if info.name == group:
                 return info
         raise NotFoundError(f"topic {topic!r} has no group {group!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -82,7 +82,9 @@ def _texts(parts: list[T], render: Callable[[T], list[Any]]) -> Iterable[bytes]:
     yield b"]" if parts else b"[]"
 
 
-async def _written(sections: list[Section[T]], render: Callable[[T], list[Any]], after: bytes) -> AsyncIterator[bytes]:
+async def _written(
+    sections: list[Section[T]], render: Callable[[T], list[Any]], after: bytes
+) -> AsyncGenerator[bytes, None]:
     for before, parts in sections:
         yield before
         for text in _texts(parts, render):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from heapq import merge
 
 import msgspec
 
 from .errors import InvalidError
 from .message import Received
-from .names import TopicId
-from .replies import Page
+from .names import TopicId, TopicName
+from .replies import GroupInfo, Page, TopicInfo
 
 _NOT_ONE = "`next` is not a continuation; pass it as it came"
 
@@ -46,6 +47,20 @@ class StateFound(msgspec.Struct, frozen=True):
     next: tuple[int, int] | None = None  # a partition, and an offset there
 
 
+class TopicsFound(msgspec.Struct, frozen=True):
+    """A page of topics, by namespace and name. `next`: the last of them; None when there are no more."""
+
+    topics: list[TopicInfo]
+    next: TopicName | None = None
+
+
+class GroupsFound(msgspec.Struct, frozen=True):
+    """The same of the groups of a topic."""
+
+    groups: list[GroupInfo]
+    next: str | None = None
+
+
 class FoundMessages(msgspec.Struct, frozen=True):
     """Some of the messages that were asked for; `next` goes on with the others, and is None when these were all."""
 
@@ -56,6 +71,20 @@ class FoundMessages(msgspec.Struct, frozen=True):
     @property
     def complete(self) -> bool:
         return self.next is None
+
+
+class TopicPage(msgspec.Struct, frozen=True):
+    """Some of the topics; `next` goes on with the others, and is None when these were all."""
+
+    topics: list[TopicInfo]
+    next: str | None
+
+
+class GroupPage(msgspec.Struct, frozen=True):
+    """The same of the groups of a topic."""
+
+    groups: list[GroupInfo]
+    next: str | None
 
 
 class SeekPreview(msgspec.Struct, frozen=True):
@@ -79,6 +108,7 @@ def merge_found(found: SearchFound, is_newest: bool) -> list[Received]:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Continuation).decode
+_decode_names = msgspec.msgpack.Decoder(list[str]).decode
 
 
 def write_continuation(found: Continuation | None) -> str | None:
@@ -107,3 +137,20 @@ def read_place(text: str | None) -> tuple[int, int]:
     if not is_plain:
         raise InvalidError(_NOT_ONE)
     return int(partition), int(offset)
+
+
+def write_names(names: Sequence[str] | None) -> str | None:
+    """Where a list that is sorted by names goes on: behind these."""
+    return None if names is None else urlsafe_b64encode(_encode(tuple(names))).decode().rstrip("=")
+
+
+def read_names(text: str | None, count: int) -> list[str] | None:
+    if text is None:
+        return None
+    try:
+        names = _decode_names(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, msgspec.DecodeError):
+        raise InvalidError(_NOT_ONE) from None
+    if len(names) != count:
+        raise InvalidError(_NOT_ONE)
+    return names

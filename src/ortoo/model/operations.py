@@ -10,7 +10,7 @@ import msgspec
 from . import commands as c
 from . import queries as q
 from .access import SCOPES, Scope
-from .browsing import SearchFound, SeekPreview, StateFound
+from .browsing import GroupsFound, SearchFound, SeekPreview, StateFound, TopicsFound
 from .decoding import decode_stored
 from .errors import (
     ConfigError,
@@ -126,6 +126,8 @@ OPERATIONS: dict[type, Operation] = {
     q.ListPipelines: Operation("read", "read", PipelinesFound, about="anything"),
     q.ListNamespaces: Operation("read", "read", list[NamespaceInfo], about="anything"),
     q.ListTopics: Operation("read", "read", list[TopicInfo], about="anything"),
+    q.BrowseTopics: Operation("read", "read", TopicsFound, about="anything"),
+    q.BrowseGroups: Operation("read", "read", GroupsFound, _UNKNOWN),
     q.GetTopic: Operation("read", "read", TopicInfo, _UNKNOWN),
     q.GetStats: Operation("read", "read", Stats, about="anything"),
     q.GetMe: Operation("read", "read", Me, about="oneself"),

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from . import limits
-from .browsing import Continuation, SearchFound, SeekPreview, StateFound
+from .browsing import Continuation, GroupsFound, SearchFound, SeekPreview, StateFound, TopicsFound
 from .commands import START, Position
 from .inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from .keys import KeysInfo
@@ -17,7 +17,17 @@ from .metrics import MetricFigures
 from .names import MessageRef, TopicName
 from .oneself import Me
 from .pipelines import PipelinesFound
-from .replies import HistoryPage, KeysFound, MessageFound, MessageState, NamespaceInfo, Page, Stats, TopicInfo, Trace
+from .replies import (
+    HistoryPage,
+    KeysFound,
+    MessageFound,
+    MessageState,
+    NamespaceInfo,
+    Page,
+    Stats,
+    TopicInfo,
+    Trace,
+)
 from .series import Resolution, Series
 from .shards import ShardInfo
 from .shown_settings import ShownSettings
@@ -31,6 +41,22 @@ class Query(msgspec.Struct, Generic[A], frozen=True):
 
 class ListTopics(Query[list[TopicInfo]], frozen=True, tag=True):
     namespace: str | None = None  # of all when None
+
+
+class BrowseTopics(Query[TopicsFound], frozen=True, tag=True):
+    """The same a page at a time, by namespace and name."""
+
+    namespace: str | None = None
+    after: TopicName | None = None  # the last one of the page before
+    count: int = 100
+
+
+class BrowseGroups(Query[GroupsFound], frozen=True, tag=True):
+    """Those of a topic, a page at a time, by name."""
+
+    topic: TopicName
+    after: str | None = None
+    count: int = 100
 
 
 class ListNamespaces(Query[list[NamespaceInfo]], frozen=True, tag=True):
@@ -246,6 +272,8 @@ class GetDelayed(Query[DelayedCounts], frozen=True, tag=True):
 
 AnyQuery = (
     ListTopics
+    | BrowseTopics
+    | BrowseGroups
     | ListNamespaces
     | GetTopic
     | GetStats

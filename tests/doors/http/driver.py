@@ -28,13 +28,13 @@ from ortoo.client.by_id import MessageIds
 from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
 from ortoo.client.stream import Stream
-from ortoo.doors.http import id_shapes, shapes
+from ortoo.doors.http import id_shapes, shapes, topic_shapes
 from ortoo.doors.http.monitoring import ShardList
 from ortoo.doors.http.namespaces import NamespaceList
 from ortoo.doors.http.operator_shapes import FoundPage, Redriven
 from ortoo.model import inspection as i
 from ortoo.model.batch import to_outgoing
-from ortoo.model.browsing import FoundMessages, SeekPreview
+from ortoo.model.browsing import FoundMessages, GroupPage, SeekPreview, TopicPage
 from ortoo.model.errors import ClosedError, InvalidError, LeaseLostError, NotFoundError, UnavailableError, error_of
 from ortoo.model.failures import ErrorKinds
 from ortoo.model.history import HistoryEvent
@@ -498,7 +498,9 @@ class HttpQueue:
         self, topic: str, ids: Sequence[str] | None, namespace: str | None, **chosen: Any
     ) -> int:
         body = {"ids": None if ids is None else list(ids), **chosen}
-        return (await self.call("POST", f"{topic_path(topic)}/dlq/delete", shapes.Affected, body, namespace)).messages
+        return (
+            await self.call("POST", f"{topic_path(topic)}/dlq/delete", topic_shapes.Affected, body, namespace)
+        ).messages
 
     @like_the_queue
     async def redrive(
@@ -511,7 +513,7 @@ class HttpQueue:
 
     async def purge_dead_letters(self, topic: str, *, namespace: str | None = None) -> int:
         path = f"{topic_path(topic)}/dlq/purge"
-        return (await self.call("POST", path, shapes.Affected, namespace=namespace)).messages
+        return (await self.call("POST", path, topic_shapes.Affected, namespace=namespace)).messages
 
     # -- topics and groups
 
@@ -529,15 +531,23 @@ class HttpQueue:
 
     async def purge(self, topic: str, *, if_id: int | None = None, namespace: str | None = None) -> int:
         path = f"{topic_path(topic)}/purge"
-        return (await self.call("POST", path, shapes.Affected, namespace=namespace, if_id=if_id)).messages
+        return (await self.call("POST", path, topic_shapes.Affected, namespace=namespace, if_id=if_id)).messages
 
     async def mark_archived(self, topic: str, ends: dict[int, int], *, namespace: str | None = None) -> list[int]:
         path = f"{topic_path(topic)}/archived"
-        return (await self.call("POST", path, shapes.Offsets, {"ends": ends}, namespace)).offsets
+        return (await self.call("POST", path, topic_shapes.Offsets, {"ends": ends}, namespace)).offsets
 
     async def topics(self, *, namespace: str | None = None) -> list[TopicInfo]:
-        found = await self.call("GET", "/v1/topics", dict[str, list[TopicInfo]], namespace=namespace)
-        return found["topics"]
+        found, next = list[TopicInfo](), None
+        while True:
+            page = await self.topics_page(limit=1000, next=next, namespace=namespace)
+            found, next = found + page.topics, page.next
+            if next is None:
+                return found
+
+    @like_the_queue
+    async def topics_page(self, **options: Any) -> TopicPage:
+        return await self.call("GET", "/v1/topics", TopicPage, **options)
 
     async def topic(self, topic: str, *, namespace: str | None = None) -> TopicInfo:
         return await self.call("GET", topic_path(topic), TopicInfo, namespace=namespace)
@@ -546,7 +556,7 @@ class HttpQueue:
     async def offsets(self, topic: str, at: str, time: Time | None, namespace: str | None) -> list[int]:
         where: dict[str, Any] = {"at": at} if time is None else {"time": to_seconds(time)}
         path = f"{topic_path(topic)}/offsets"
-        return (await self.call("GET", path, shapes.Offsets, namespace=namespace, **where)).offsets
+        return (await self.call("GET", path, topic_shapes.Offsets, namespace=namespace, **where)).offsets
 
     async def read_history(
         self, topic: str, *, partition: int, from_position: int = 0, namespace: str | None = None
@@ -554,7 +564,7 @@ class HttpQueue:
         path, end = f"{topic_path(topic)}/history", None
         while end is None or from_position < end:
             where: dict[str, Any] = {"partition": partition, "from_position": from_position, "limit": 1000}
-            page = await self.call("GET", path, shapes.HistoryList, namespace=namespace, **where)
+            page = await self.call("GET", path, topic_shapes.HistoryList, namespace=namespace, **where)
             end = page.end if end is None else end
             if events := [event for event in page.events if event.position < end]:
                 yield events
@@ -597,7 +607,16 @@ class HttpQueue:
         await self.call("DELETE", group_path(topic, group), type(None), namespace=namespace)
 
     async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:
-        return (await self.call("GET", f"{topic_path(topic)}/groups", shapes.GroupList, namespace=namespace)).groups
+        found, next = list[GroupInfo](), None
+        while True:
+            page = await self.groups_page(topic, limit=1000, next=next, namespace=namespace)
+            found, next = found + page.groups, page.next
+            if next is None:
+                return found
+
+    @like_the_queue
+    async def groups_page(self, topic: str, **options: Any) -> GroupPage:
+        return await self.call("GET", f"{topic_path(topic)}/groups", GroupPage, **options)
 
     async def group(self, topic: str, group: str = DEFAULT_GROUP, *, namespace: str | None = None) -> GroupInfo:
         return await self.call("GET", group_path(topic, group), GroupInfo, namespace=namespace)
@@ -624,7 +643,7 @@ class HttpQueue:
     ) -> list[int]:
         body = {"consumer": consumer, "session": session}
         path = f"{group_path(topic, group)}/heartbeat"
-        return (await self.call("POST", path, shapes.Owned, body, namespace)).partitions
+        return (await self.call("POST", path, topic_shapes.Owned, body, namespace)).partitions
 
     async def leave(
         self, consumer: str, topic: str | None = None, group: str | None = None, *, namespace: str | None = None
@@ -687,7 +706,7 @@ class HttpNamedTransaction:
     async def commit(self, parts: Sequence[str] | None = None) -> int:
         body = {"parts": None if parts is None else list(parts)}
         path = f"{self._path}/commit"
-        return (await self._queue.call("POST", path, shapes.Affected, body, self._namespace)).messages
+        return (await self._queue.call("POST", path, topic_shapes.Affected, body, self._namespace)).messages
 
     async def abort(self) -> None:
         await self._queue.call("POST", f"{self._path}/abort", type(None), namespace=self._namespace)

@@ -95,7 +95,7 @@ async def test_a_dashboard_that_is_not_built_says_how_to_build_it(built: Path) -
     (built / "index.html").unlink()
     async with serving() as home:
         page = await home.client.get("/")
-        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "make dashboard" in page.text
         assert page.headers["cache-control"] == "no-store"
         assert (await home.client.get("/v1/topics")).status_code == 200
@@ -103,7 +103,13 @@ async def test_a_dashboard_that_is_not_built_says_how_to_build_it(built: Path) -
 
 async def test_it_can_be_turned_off() -> None:
     async with serving(settings=HttpSettings(dashboard=False)) as home:
-        problem(await home.client.get("/"), 404, "not_found")
+        index = await home.client.get("/")
+        assert (index.status_code, index.json()["docs"], index.json()["health"]) == (200, "/docs", "/health")
+        page = await home.client.get("/", headers={"accept": "text/html,*/*"})
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        for path in index.json().values():
+            assert f'href="{path}"' in page.text
+            assert path == "/v1/stream" or (await home.client.get(path)).status_code == 200
         problem(await home.client.get("/assets/index-1a2b.js"), 404, "not_found")
 
 

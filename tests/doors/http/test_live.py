@@ -21,6 +21,7 @@ from ortoo.model import limits
 from ortoo.model.message import Message
 from ortoo.testing import ManualClock
 from tests.doors.http.home import Home, serving, until
+from tests.doors.http.test_events import opened
 from tests.doors.http.test_stream import Client, talking
 from tests.doors.roles import OURS, THEIRS, Shared, serving_roles
 
@@ -440,3 +441,15 @@ async def test_the_client_watches() -> None:
         assert second.timestamp == first.timestamp + 1
         assert [row.name for row in second.topics] == ["orders"]
         assert msgspec.json.encode(second).startswith(b'{"timestamp"')
+
+
+async def test_an_overview_is_watched_as_events() -> None:
+    async with sampled() as (home, here):
+        await home.publish("t", 1)
+        await here.second()
+        async with opened(home, "/v1/overview/watch", begins="overview") as stream:
+            await home.publish("t", 2)
+            await here.second()
+            kind, told = await stream.next()
+            assert (kind, [row["name"] for row in told["topics"]]) == ("changes", ["t"])
+        await until(lambda: not live.hub_of(home.door._services)._looking)

@@ -107,8 +107,11 @@ async def test_topics_listed_in_turns_are_the_list_that_is_described(home: Home)
         await home.queue.create_topic(name)
     listed = (await home.client.get("/v1/topics")).json()
     shown = [(await home.client.get(f"/v1/topics/{name}")).json() for name in ("a", "b")]
-    assert listed == {"topics": shown}
-    assert msgspec.json.decode((await home.client.get("/v1/topics?namespace=none")).content) == {"topics": []}
+    assert listed == {"topics": shown, "next": None}
+    assert msgspec.json.decode((await home.client.get("/v1/topics?namespace=none")).content) == {
+        "topics": [],
+        "next": None,
+    }
 
 
 async def test_a_topic_that_goes_meanwhile_disturbs_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from ortoo.broker.view import View
 from ortoo.model import limits
 from ortoo.model import metrics as m
 from ortoo.model import queries as q
+from ortoo.model.browsing import TopicsFound
 from ortoo.model.histogram import sum_histograms
 from ortoo.model.keys import KeysInfo
 from ortoo.model.latency import slowest
@@ -55,6 +56,17 @@ async def _all(shards: ShardBrokers, query: Any, view: View | None, brokers: lis
 async def _topics(shards: ShardBrokers, query: q.ListTopics, view: View | None) -> list[TopicInfo]:
     found = [info for infos in await _all(shards, query, view) for info in infos]
     return sorted(found, key=lambda info: (info.namespace, info.name))
+
+
+async def _browse_topics(shards: ShardBrokers, query: q.BrowseTopics, view: View | None) -> TopicsFound:
+    """Of the first ones of each shard, those before the place where the first of their pages ends."""
+    pages: list[TopicsFound] = await _all(shards, query, view)
+    ends = [page.next for page in pages if page.next is not None]
+    found = sorted((info for page in pages for info in page.topics), key=lambda info: (info.namespace, info.name))
+    known = [info for info in found if not ends or (info.namespace, info.name) <= min(ends)]
+    shown = known[: query.count]
+    is_all = not ends and len(shown) == len(found)
+    return TopicsFound(shown, None if is_all else TopicName(shown[-1].namespace, shown[-1].name))
 
 
 async def _namespaces(shards: ShardBrokers, query: q.ListNamespaces, view: View | None) -> list[NamespaceInfo]:
@@ -263,6 +275,7 @@ async def _shards(shards: ShardBrokers, query: q.ListShards, view: View | None) 
 
 _TOGETHER: dict[type, Callable[[ShardBrokers, Any, View | None], Awaitable[Any]]] = {
     q.ListTopics: _topics,
+    q.BrowseTopics: _browse_topics,
     q.ListNamespaces: _namespaces,
     q.GetStats: _stats,
     q.GetOverview: _overview,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from http import HTTPStatus
 from math import ceil
 from typing import Protocol
@@ -15,6 +15,7 @@ import zstandard
 from ortoo.model import errors
 
 JSON = b"application/json"
+EVENTS = b"text/event-stream"
 Headers = list[tuple[bytes, bytes]]
 
 WORTHWHILE_BYTES = 2_048  # below, the head of the answer weighs more than what is saved by compressing
@@ -62,13 +63,16 @@ class Answer:
 
 
 class Streaming:
-    """An answer that is made while it is sent, as fast as the client reads."""
+    """An answer that is made while it is sent, as fast as the client reads. `ended` is called whatever becomes of it."""
 
-    __slots__ = ("chunks", "content_type", "status")
+    __slots__ = ("chunks", "content_type", "ended", "status")
 
-    def __init__(self, chunks: AsyncIterator[bytes], content_type: bytes) -> None:
+    def __init__(
+        self, chunks: AsyncGenerator[bytes, None], content_type: bytes, ended: Callable[[], None] | None = None
+    ) -> None:
         self.chunks = chunks
         self.content_type = content_type
+        self.ended = ended
         self.status = 200
 
 
@@ -201,7 +205,7 @@ async def compress(coding: str, body: bytes) -> bytes:
     return _compress(coding, body)
 
 
-async def compress_stream(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def compress_stream(coding: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """Each chunk can be read as soon as it is there."""
     coder, flush = _coder(coding)
     async for chunk in chunks:

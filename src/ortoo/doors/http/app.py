@@ -9,7 +9,7 @@ import binascii
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError, UnauthenticatedError
 
 from .answers import (
+    EVENTS,
     PROBLEM_TYPE,
     WORTHWHILE_BYTES,
     Answer,
@@ -39,6 +40,7 @@ from .body import BodyReader, check_content_type, check_nests, check_values, par
 from .call import Call, ClientGone, ForeignSocket, HttpServices, Receive, Scope, Send, SocketCall
 from .connection import Connection
 from .origins import Origins
+from .raw import NDJSON, is_raw, join_lines, media_type
 from .routing import Dialect, Endpoint, Router, SocketHandler, decoded, parse_query
 from .stream import Session
 
@@ -145,11 +147,15 @@ class App:
         except Refusal as error:
             return error
 
-    @staticmethod
-    async def _body(endpoint: Endpoint, call: Call, body_reader: BodyReader) -> Any:
+    async def _body(self, endpoint: Endpoint, call: Call, body_reader: BodyReader) -> Any:
         call.share = body_reader.share
         body = await body_reader.read(call.receive, call.headers, endpoint.bytes_max)
-        if not body and endpoint.route.body_optional:
+        if endpoint.route.takes_raw and is_raw(call.headers):
+            self._origins.check_acting(call.headers)  # JSON is asked about first by browsers, other bodies may not be
+            return body
+        if endpoint.route.takes_raw and media_type(call.headers) == NDJSON:
+            body = join_lines(body)
+        elif not body and endpoint.route.body_optional:
             body = b"{}"
         elif not body:
             raise InvalidError("this request needs a JSON body; /docs shows which")
@@ -171,7 +177,11 @@ class App:
         head += self._origins.headers(headers)
         if isinstance(answer, Streaming):
             connection: Connection = scope["state"]["connection"]
-            await _send_stream(answer, head, choose_coding(headers.get(b"accept-encoding")), connection, send)
+            try:
+                await _send_stream(answer, head, choose_coding(headers.get(b"accept-encoding")), connection, send)
+            finally:
+                if answer.ended is not None:
+                    answer.ended()
             return
         body = answer.body
         head += answer.headers
@@ -196,21 +206,25 @@ async def _send_stream(
     answer: Streaming, head: Headers, coding: str | None, connection: Connection, send: Send
 ) -> None:
     chunks = answer.chunks
-    if coding is not None:
+    if coding is not None and answer.content_type != EVENTS:  # those are small, and must come through at once
         chunks = compress_stream(coding, chunks)
         head += [(b"content-encoding", coding.encode()), (b"vary", b"accept-encoding")]
     await send({"type": "http.response.start", "status": answer.status, "headers": head})
-    await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head does not wait for the first
-    try:
-        async for chunk in chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})  # waits for a slow reader
-            if connection.is_gone:
-                connection.cut()
-                return
-    except OrtooError as error:  # too late for a status; an end without the last chunk shows that it is not all
-        log.warning("a stream ended early: %s", error)
-        connection.cut()
+    if connection.running.scope["method"] == "HEAD":
+        await send({"type": "http.response.body", "body": b""})
         return
+    await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head does not wait for the first
+    async with aclosing(answer.chunks):
+        try:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})  # waits for a slow reader
+                if connection.is_gone:
+                    connection.cut()
+                    return
+        except OrtooError as error:  # too late for a status; an end without the last chunk shows that it is not all
+            log.warning("a stream ended early: %s", error)
+            connection.cut()
+            return
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -40,6 +40,22 @@ from PyPI, and it fetches packages from npm.</p>
 <p><code>ortoo serve --set http.dashboard=false</code> leaves this page out.</p>"""
 
 
+_LINKS = {
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "health": "/health",
+    "ready": "/ready",
+    "metrics": "/metrics",
+    "topics": "/v1/topics",
+    "stream": "/v1/stream",
+}
+_INDEX = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Ortoo</title><h1>Ortoo</h1><ul>'
+    + "".join(f'<li><a href="{path}">{name}</a></li>' for name, path in _LINKS.items())
+    + "</ul>"
+).encode()
+
+
 class AnyQuery(msgspec.Struct):
     """Whatever somebody put behind the address of a page."""
 
@@ -83,7 +99,7 @@ class Dashboard:
 
     async def page(self, call: Call) -> Answer:
         if self._page is None:
-            return Answer(_NOT_BUILT, 404, _HTML, [(b"content-security-policy", POLICY)])
+            return Answer(_NOT_BUILT, 200, _HTML, [(b"content-security-policy", POLICY)])
         return self._page.answer(call.headers)
 
     async def asset(self, call: Call) -> Answer:
@@ -91,6 +107,15 @@ class Dashboard:
         if file is None:
             raise Refusal(404, "the dashboard has no such file; load its page again", code="not_found")
         return file.answer(call.headers)
+
+
+async def _index(call: Call) -> Answer:
+    if b"text/html" in call.headers.get(b"accept", b""):
+        return Answer(_INDEX, content_type=_HTML, headers=[(b"content-security-policy", POLICY)])
+    return Answer(msgspec.json.encode(_LINKS))
+
+
+INDEX = Route("GET", "/", _index, "Where to go from here, without a dashboard", query=AnyQuery, needs_token=False)
 
 
 def _load(path: Path, cache: bytes) -> File:

@@ -8,7 +8,7 @@ record alone has more events than that, the answer is that record, as slowly as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import msgspec
 
@@ -20,7 +20,8 @@ from ortoo.model.replies import HistoryPage
 
 from .answers import JSON, Streaming
 from .call import Call
-from .shapes import HistoryList, HistoryQuery
+from .shapes import HistoryQuery
+from .topic_shapes import HistoryList
 
 _PART_EVENTS, _PART_BYTES = 1_000, 256 * 1024  # that are written before others run
 _EVENT_BYTES = 256  # about, without its error
@@ -35,7 +36,7 @@ async def history(call: Call) -> Streaming:
     return Streaming(_written(page, records), JSON)
 
 
-async def _written(page: HistoryPage, records: list[HistoryRecord]) -> AsyncIterator[bytes]:
+async def _written(page: HistoryPage, records: list[HistoryRecord]) -> AsyncGenerator[bytes, None]:
     """As a `HistoryList`."""
     before, _, after = _encode(HistoryList([], page.start + len(records), page.end)).partition(b"[]")
     lead = before + b"["

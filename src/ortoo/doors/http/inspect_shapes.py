@@ -11,9 +11,8 @@ from ortoo.model import limits
 from ortoo.model.names import DEFAULT_GROUP
 
 from .call import InNamespace
+from .paging import Listed, Next
 from .shapes import Instant, Offset
-
-Listed = Annotated[int, Meta(ge=1, le=limits.LISTED_MAX)]
 
 
 class ExplainQuery(InNamespace, kw_only=True):
@@ -22,7 +21,7 @@ class ExplainQuery(InNamespace, kw_only=True):
 
 class LeasesQuery(InNamespace, kw_only=True):
     limit: Listed = 100
-    next: str | None = None
+    next: Next | None = None
 
 
 class LocksQuery(InNamespace, kw_only=True):

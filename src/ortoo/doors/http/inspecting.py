@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from ortoo.model import queries as q
-from ortoo.model.inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
+from ortoo.model.inspection import ConsumerInfo, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 
 from .call import Call
 from .inspect_shapes import DelayedQuery, ExplainQuery, LeasesQuery, LocksQuery, StripQuery
+from .paging import PageQuery, page
 from .routing import Route
 
 
@@ -27,8 +30,16 @@ async def locks(call: Call) -> LocksFound:
     return await call.link.ask(q.ListLocks(call.topic, call.params["group"], query.limit))
 
 
-async def consumers(call: Call) -> ConsumersFound:
-    return await call.link.ask(q.ListConsumers(call.topic, call.params["group"]))
+class ConsumerList(msgspec.Struct):
+    """By name."""
+
+    consumers: list[ConsumerInfo]
+    next: str | None
+
+
+async def consumers(call: Call) -> ConsumerList:
+    found = await call.link.ask(q.ListConsumers(call.topic, call.params["group"]))
+    return ConsumerList(*page(found.consumers, lambda info: (info.name,), call.query))
 
 
 async def strip(call: Call) -> Strip:
@@ -75,7 +86,8 @@ INSPECTION = [
         consumers,
         "List who consumes a group, and what they hold",
         does=(q.ListConsumers,),
-        answer=ConsumersFound,
+        query=PageQuery,
+        answer=ConsumerList,
     ),
     _get(
         f"{_TOPIC}/strip",

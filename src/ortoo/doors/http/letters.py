@@ -10,7 +10,7 @@ from ortoo.model.queries import GetMessage, GetTopic
 
 from .call import Call
 from .operator_shapes import ErrorsQuery, LettersBody, Redriven
-from .shapes import Affected
+from .topic_shapes import Affected
 
 
 async def errors(call: Call) -> ErrorKinds:

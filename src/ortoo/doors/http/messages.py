@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from heapq import heappop, heappush
 
 import msgspec
@@ -29,6 +29,7 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 from .answers import Streaming
 from .call import Call
 from .operator_shapes import FoundPage
+from .raw import NDJSON
 from .shapes import (
     DeadLetterBody,
     DeadLettersQuery,
@@ -211,7 +212,6 @@ async def trace(call: Call) -> Trace:
 
 # -- reading a topic
 
-NDJSON = b"application/x-ndjson"
 _CHUNK_MESSAGES, _CHUNK_BYTES = 500, 256 * 1024  # of a stream: what is made before the client has to read
 _PAGE_BYTES = 16 * 1024 * 1024  # a page of large messages ends early, and says where to go on
 _SCAN_FIRST, _SCAN_BYTES = 32, 1024 * 1024  # how many to ask the store for, before and after their size is known
@@ -322,7 +322,7 @@ class Replay:
         marks = [self._tracks[which].mark() for _, which in sorted(self._heads)]
         return urlsafe_b64encode(_encode_bookmark(Bookmark(self._topic_id, marks))).decode().rstrip("=")
 
-    async def lines(self, cut: int | None) -> AsyncIterator[bytes]:
+    async def lines(self, cut: int | None) -> AsyncGenerator[bytes, None]:
         while messages := await self.take(_CHUNK_MESSAGES, _CHUNK_BYTES):
             yield _encode_lines([render(message, cut) for message in messages])
 

@@ -31,6 +31,7 @@ from ortoo.model.shown_settings import ShownSettings
 
 from .answers import Answer
 from .call import Call, InNamespace
+from .paging import page
 from .shapes import AnalyticsQuery
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -92,11 +93,15 @@ async def settings(call: Call) -> ShownSettings:
 
 
 class ShardList(msgspec.Struct):
+    """By number."""
+
     shards: list[ShardInfo]
+    next: str | None = None
 
 
 async def shards(call: Call) -> ShardList:
-    return ShardList(await call.link.ask(ListShards()))
+    found = await call.link.ask(ListShards())
+    return ShardList(*page(found, lambda info: (f"{info.shard:06}",), call.query))
 
 
 async def series(call: Call) -> Series:

@@ -7,14 +7,18 @@ import msgspec
 from ortoo.model.replies import NamespaceInfo
 
 from .call import Call
+from .paging import page
 
 
 class NamespaceList(msgspec.Struct):
+    """By name."""
+
     namespaces: list[NamespaceInfo]
+    next: str | None = None
 
 
 async def list_all(call: Call) -> NamespaceList:
-    return NamespaceList(await call.queue.namespaces())
+    return NamespaceList(*page(await call.queue.namespaces(), lambda info: (info.name,), call.query))
 
 
 async def put(call: Call) -> NamespaceInfo:

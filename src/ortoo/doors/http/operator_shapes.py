@@ -10,7 +10,8 @@ from msgspec import Meta
 from ortoo.model import limits
 
 from .call import InNamespace
-from .shapes import Count, Cut, Input, MessagePage, Offset, ReplayQuery, Seconds, SeekBody, StateQuery
+from .shapes import Count, Cut, Input, MessagePage, Offset, ReplayQuery, Seconds, StateQuery
+from .topic_shapes import SeekBody
 
 # -- topics
 

@@ -10,7 +10,7 @@ from ortoo.model.browsing import SeekPreview
 from ortoo.model.failures import ErrorKinds
 from ortoo.model.replies import GroupInfo
 
-from . import browsing, letters, messages, operator_shapes, shapes, topics
+from . import browsing, events, letters, messages, operator_shapes, shapes, topic_shapes, topics
 from .routing import Route
 
 _get, _post, _delete = (partial(Route, method) for method in ("GET", "POST", "DELETE"))
@@ -19,6 +19,14 @@ _TOPIC = "/v1/topics/{topic}"
 _GROUP = f"{_TOPIC}/groups/{{group}}"
 
 MESSAGES = [
+    _get(
+        f"{_TOPIC}/tail",
+        events.tail,
+        "Follow a topic without a group, as server-sent events; goes on behind `Last-Event-ID`",
+        does=(q.GetTopic, q.GetOffsets, q.Scan),
+        query=events.TailQuery,
+        media_types=("text/event-stream",),
+    ),
     _get(
         f"{_TOPIC}/messages",
         browsing.read,
@@ -31,6 +39,14 @@ MESSAGES = [
 ]
 
 GROUPS = [
+    _get(
+        f"{_GROUP}/consume",
+        events.consume,
+        "Consume a group as server-sent events; what is not settled returns when the stream ends",
+        does=(c.Lease, c.Settle, c.Leave, q.GetTopic),
+        query=events.ConsumeQuery,
+        media_types=("text/event-stream",),
+    ),
     _post(
         f"{_GROUP}/seek",
         topics.seek,
@@ -98,7 +114,7 @@ DEAD_LETTERS = [
         "Delete dead letters: by ids, of a group, with an error, or so many of the oldest",
         does=(c.DeleteMessage, q.GetTopic, q.Scan),
         body=operator_shapes.LettersBody,
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
     _delete(
         f"{_TOPIC}/dlq/{{id}}",
@@ -111,6 +127,6 @@ DEAD_LETTERS = [
         letters.purge,
         "Delete all dead letters of a topic",
         does=(c.DeleteMessage, q.GetTopic, q.Scan),
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
 ]

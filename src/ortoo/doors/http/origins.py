@@ -13,6 +13,9 @@ from .answers import Headers, Refusal
 _AUTHORITY = re.compile(r"(\[[^\[\]@/]*\]|[^:\[\]@/]*)(?::\d*)?")
 
 
+_OUR_HEADER = re.compile(rb"ortoo-[\w%.-]+")
+
+
 class Origins:
     """Browsers: which sites' pages may call (CORS), under which names this server answers, and keeping out everyone else.
 
@@ -82,9 +85,12 @@ class Origins:
     def preflight(self, headers: dict[bytes, bytes], methods: str) -> Headers:
         if b"access-control-request-method" not in headers or not self.is_allowed(headers.get(b"origin", b"")):
             return []
+        asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
+        ours = [name.strip() for name in asked if _OUR_HEADER.fullmatch(name.strip())]
+        known = [b"authorization", b"content-type", b"content-encoding", b"accept", b"last-event-id"]
         return [
             (b"access-control-allow-methods", methods.encode()),
-            (b"access-control-allow-headers", b"authorization, content-type, content-encoding, accept"),
+            (b"access-control-allow-headers", b", ".join(known + ours)),
             (b"access-control-max-age", b"600"),
         ]
 

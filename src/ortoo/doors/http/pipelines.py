@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import msgspec
 
-from msgspec import Meta
-
-from ortoo.model.pipelines import PipelinesFound
+from ortoo.model import limits
+from ortoo.model.pipelines import PipelineInfo
 from ortoo.model.queries import ListPipelines
 
 from .call import Call, InNamespace
 from .live import First
+from .paging import PageQuery, page
 
 
-class PipelinesQuery(InNamespace, kw_only=True):
+class PipelinesQuery(PageQuery, kw_only=True):
     """Of one namespace, or of all that may be read."""
 
     namespace: str | None = None  # type: ignore[assignment]
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
     offset: First = 0
+
+
+class PipelineList(msgspec.Struct):
+    """By namespace and name. `total`: of all pages."""
+
+    pipelines: list[PipelineInfo]
+    next: str | None
+    total: int
 
 
 class ForgetQuery(InNamespace, kw_only=True):
@@ -27,9 +34,11 @@ class ForgetQuery(InNamespace, kw_only=True):
     reporter: str | None = None
 
 
-async def list_all(call: Call) -> PipelinesFound:
+async def list_all(call: Call) -> PipelineList:
     query: PipelinesQuery = call.query
-    return await call.link.ask(ListPipelines(query.namespace, query.limit, query.offset))
+    found = await call.link.ask(ListPipelines(query.namespace, limits.LISTED_MAX))
+    jobs = found.pipelines[query.offset :] if query.next is None else found.pipelines
+    return PipelineList(*page(jobs, lambda job: (job.namespace, job.job, job.reporter or ""), query), found.total)
 
 
 async def report(call: Call) -> None:

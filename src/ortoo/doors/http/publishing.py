@@ -24,8 +24,8 @@ from ortoo.model.replies import Placed
 
 from .call import Call
 from .messages import render
+from .raw import to_raw_message
 from .shapes import (
-    Affected,
     BeginBody,
     CommitBody,
     MessageView,
@@ -39,6 +39,7 @@ from .shapes import (
     TransactionPublish,
     TransactionView,
 )
+from .topic_shapes import Affected
 
 INBOXES_MAX = 100
 IDLE_SECONDS = 60.0
@@ -48,16 +49,30 @@ _value, _base64 = map(attrgetter, ("value", "value_base64"))
 
 
 async def publish(call: Call) -> bytes:
-    body: PublishBody = call.body
-    command = Publish(call.topic, to_columns(body.messages))
-    if not body.wait:
+    if isinstance(call.body, bytes):
+        batch, wait = to_raw_message(call.headers, call.body)
+    else:
+        batch, wait = to_columns(_listed(call.body)), call.body.wait
+    command = Publish(call.topic, batch)
+    if not wait:
         return _encode(to_placements([await call.link.publish(command)]))
-    wait_ms = 0 if call.services.is_closing else round(body.wait * 1000)
+    wait_ms = 0 if call.services.is_closing else round(wait * 1000)
     publishing = call.link.publish_or_wait(command, wait_ms, call.share, call.share.bytes)
     placed = await call.services.wait_for(call, publishing, _stays)
     if placed is None:  # the door closes: one last try, without waiting
         placed = await call.link.publish(command)
     return _encode(to_placements([placed]))
+
+
+def _listed(body: PublishBody) -> Sequence[NewMessage]:
+    fields = (getattr(body, name) for name in NewMessage.__struct_fields__)
+    if body.messages is UNSET:
+        if (body.value is UNSET) == (body.value_base64 is UNSET):
+            raise InvalidError("give messages, or value or value_base64 of a single one")
+        return [body]
+    if any(given is not default for given, default in zip(fields, NewMessage.__struct_defaults__, strict=True)):
+        raise InvalidError("give messages, or the fields of a single one, not both")
+    return body.messages
 
 
 async def _stays(placed: Placed) -> None:

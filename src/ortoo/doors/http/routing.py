@@ -42,6 +42,7 @@ class Route(msgspec.Struct, frozen=True):
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[type[OrtooError], ...] = ()  # besides those of what it does
     needs_token: bool = True
+    takes_raw: bool = False  # its body may be a message as it is, or lines of JSON
 
     check: Callable[[bytes], None] | None = None  # in a dialect: refuses a body that has more than is worth building
     bytes_max: int | None = None  # in a dialect: of a body that has no use for as much as any may have

@@ -21,7 +21,7 @@ from .answers import guarding_headers
 from .app import App
 from .call import ForeignSocket, HttpServices, Metrics, Ready, Receive, Scope, Send
 from .connection import Connection, to_answer
-from .dashboard import Dashboard
+from .dashboard import INDEX, Dashboard
 from .monitoring import Analytics
 from .openapi import Description
 from .publishing import Inboxes
@@ -158,5 +158,5 @@ def _routes(
     if own is not None:
         whole = msgspec.structs.replace(own, routes=own.routes + own.own_routes)
         return Router((), [whole]), own, dict(own.sockets)
-    routes = [*ROUTES, *Dashboard().routes] if with_dashboard else ROUTES
+    routes = [*ROUTES, *Dashboard().routes] if with_dashboard else [*ROUTES, INDEX]
     return Router(routes, dialects), None, {path: found for each in dialects for path, found in each.sockets.items()}

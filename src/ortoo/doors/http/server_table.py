@@ -12,12 +12,12 @@ from ortoo.model.errors import NotFoundError
 from ortoo.model.live import Activity, Overview
 from ortoo.model.namespaces import Quota
 from ortoo.model.oneself import Me
-from ortoo.model.pipelines import PipelinesFound, RunReport
+from ortoo.model.pipelines import RunReport
 from ortoo.model.replies import NamespaceInfo, Stats
 from ortoo.model.series import Series
 from ortoo.model.shown_settings import ShownSettings
 
-from . import live, monitoring, namespaces, openapi, pipelines, shapes, stream
+from . import events, live, monitoring, namespaces, openapi, paging, pipelines, shapes, stream
 from .routing import Route
 
 _get, _put, _delete = (partial(Route, method) for method in ("GET", "PUT", "DELETE"))
@@ -30,6 +30,7 @@ NAMESPACES = [
         namespaces.list_all,
         "List the namespaces: what is in each, and its quota",
         does=(q.ListNamespaces,),
+        query=paging.PageQuery,
         answer=namespaces.NamespaceList,
     ),
     _put(
@@ -69,6 +70,7 @@ SERVER = [
         monitoring.shards,
         "List the stores that topics lie in, and how each does",
         does=(q.ListShards,),
+        query=paging.PageQuery,
         answer=monitoring.ShardList,
     ),
     _get(
@@ -88,6 +90,14 @@ SERVER = [
         answer=Overview,
     ),
     _get(
+        "/v1/overview/watch",
+        events.watch,
+        "The overview, and what changes in it about every second, as server-sent events",
+        does=(q.GetOverview,),
+        query=live.OverviewQuery,
+        media_types=("text/event-stream",),
+    ),
+    _get(
         "/v1/activity",
         live.activity,
         "What happened of late, second by second, the newest first",
@@ -101,7 +111,7 @@ SERVER = [
         "The jobs that archive, analyse and transform: how their runs do, and the runs before",
         does=(q.ListPipelines,),
         query=pipelines.PipelinesQuery,
-        answer=PipelinesFound,
+        answer=pipelines.PipelineList,
     ),
     _put(
         _PIPELINE,

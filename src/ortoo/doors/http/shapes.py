@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_type_hints
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ortoo.model import limits
-from ortoo.model.history import HistoryEvent
 from ortoo.model.names import DEFAULT_GROUP
-from ortoo.model.replies import GroupInfo, MessageState, PartitionInfo
-from ortoo.model.topic import DEFAULT_PRIORITY, TopicConfig
+from ortoo.model.replies import MessageState
+from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .call import InNamespace
 
@@ -57,8 +56,10 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 Messages = Annotated[list[NewMessage], Meta(min_length=1, max_length=limits.BATCH_MESSAGES_MAX)]
 
 
-class PublishBody(Input):
-    messages: Messages
+class PublishBody(NewMessage, gc=True, kw_only=True, forbid_unknown_fields=True):
+    """`messages`; or the fields of one message, which then need no list."""
+
+    messages: Messages | UnsetType = UNSET
     wait: Annotated[float, Meta(ge=0, le=limits.WAIT_MS_MAX / 1000, description="Seconds to wait for room")] = 0.0
 
 
@@ -162,120 +163,6 @@ class SettleResults(msgspec.Struct, omit_defaults=True):
 
     results: list[SettleResult]
     revoked: list[str] = []
-
-
-# -- topics and groups
-
-
-class TopicSettings(TopicConfig, frozen=True, kw_only=True, omit_defaults=False):
-    """All settings of a topic, the defaults too; docs/topic-settings.md says what each one means."""
-
-
-class NewTopic(TopicConfig, frozen=True, kw_only=True):
-    """A name, and any topic settings beside it; what is left out has its default."""
-
-    name: str
-    exist_ok: bool = True
-
-
-# All may be left out, and none has a default: whoever fills in defaults would change what he did not name.
-TopicChanges = msgspec.defstruct(
-    "TopicChanges",
-    [(name, hint | UnsetType, UNSET) for name, hint in get_type_hints(TopicConfig).items()],
-    namespace={"__doc__": "The settings to change; the others stay."},
-    forbid_unknown_fields=True,
-    kw_only=True,
-)
-
-
-class TopicView(msgspec.Struct):
-    namespace: str
-    name: str
-    id: int
-    config: TopicSettings
-    dlq: str
-    created: float
-    depth: int
-    messages: int
-    bytes: int
-    partitions: list[PartitionInfo]
-    groups: list[GroupInfo]
-
-
-class TopicList(msgspec.Struct):
-    topics: list[TopicView]
-
-
-class Affected(msgspec.Struct):
-    """How many messages it was."""
-
-    messages: int
-
-
-class Offsets(msgspec.Struct):
-    """One for each partition."""
-
-    offsets: list[int]
-
-
-class HistoryList(msgspec.Struct):
-    """`next` is the position to go on from, whether there is more by now or not; `end` is where the history ends."""
-
-    events: list[HistoryEvent]
-    next: int
-    end: int
-
-
-class ArchivedBody(Input):
-    """By partition: messages below that offset are kept elsewhere."""
-
-    ends: dict[Offset, Offset]
-
-
-class NewGroup(Input):
-    """Where it begins: `start`, or an `offset`, or a `time`; "all" when none is given, "new" for an ephemeral one."""
-
-    start: Literal["all", "new", "start", "end"] | None = None
-    offset: Offset | None = None
-    time: Instant | None = None
-    ephemeral: bool = False
-
-
-class SeekBody(Input):
-    """Where to: `to`, or an `offset`, or a `time`. With `to_offset` or `to_time`, just that stretch comes again."""
-
-    to: Literal["all", "new", "start", "end"] | None = None
-    offset: Offset | None = None
-    time: Instant | None = None
-    to_offset: Offset | None = None
-    to_time: Instant | None = None
-
-
-class GroupList(msgspec.Struct):
-    groups: list[GroupInfo]
-
-
-class HeartbeatBody(Input):
-    consumer: str
-    session: Seconds | None = None
-
-
-class Owned(msgspec.Struct):
-    """The partitions that the consumer owns, where order is by partition."""
-
-    partitions: list[int]
-
-
-class LeaveBody(Input):
-    consumer: str
-
-
-class LeaveAnywhereBody(Input):
-    """From every group, or from those of one topic, or from one."""
-
-    consumer: str
-    topic: str | None = None
-    group: str | None = None
 
 
 # -- single messages and dead letters

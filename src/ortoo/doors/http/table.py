@@ -11,7 +11,20 @@ from ortoo.model import errors
 from ortoo.model import queries as q
 from ortoo.model.replies import GroupInfo, KeysFound, Trace
 
-from . import by_id, history, id_shapes, leases, messages, operator_shapes, publishing, shapes, topics
+from . import (
+    by_id,
+    history,
+    id_shapes,
+    leases,
+    messages,
+    operator_shapes,
+    paging,
+    publishing,
+    raw,
+    shapes,
+    topic_shapes,
+    topics,
+)
 from .inspecting import INSPECTION
 from .operator_table import DEAD_LETTERS, GROUPS, MESSAGES
 from .routing import Route
@@ -26,29 +39,39 @@ _TRANSACTION = "/v1/transactions/{name}"
 
 _TOPICS = [
     _get(
-        "/v1/topics", topics.list_all, "List the topics of a namespace", does=(q.ListTopics,), answer=shapes.TopicList
+        "/v1/topics",
+        topics.list_all,
+        "List the topics of a namespace, or with `namespace=*` of all that may be seen",
+        does=(q.BrowseTopics,),
+        query=paging.TopicsQuery,
+        answer=topic_shapes.TopicList,
     ),
     _post(
         "/v1/topics",
         topics.create,
         "Create a topic; one that exists with the same settings is fine, unless exist_ok is false",
         does=(c.CreateTopic, q.GetTopic),
-        body=shapes.NewTopic,
+        body=topic_shapes.NewTopic,
         is_checked_later=True,
-        answer=shapes.TopicView,
+        answer=topic_shapes.TopicView,
         status=201,
     ),
     _get(
-        _TOPIC, topics.show, "Show a topic: settings, partitions, groups", does=(q.GetTopic,), answer=shapes.TopicView
+        _TOPIC,
+        topics.show,
+        "Show a topic: settings, partitions, groups",
+        does=(q.GetTopic,),
+        query=paging.TopicQuery,
+        answer=topic_shapes.TopicView,
     ),
     _patch(
         _TOPIC,
         topics.change,
         "Change some settings of a topic",
         does=(c.ChangeTopic, q.GetTopic),
-        body=shapes.TopicChanges,
+        body=topic_shapes.TopicChanges,
         is_checked_later=True,
-        answer=shapes.TopicView,
+        answer=topic_shapes.TopicView,
     ),
     _delete(
         _TOPIC,
@@ -63,7 +86,7 @@ _TOPICS = [
         "Empty a topic for every group",
         does=(c.PurgeTopic,),
         query=operator_shapes.IfIdQuery,
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
     _get(
         f"{_TOPIC}/offsets",
@@ -71,7 +94,7 @@ _TOPICS = [
         "Tell an offset of each partition: the first, the next, or the first since a time",
         does=(q.GetOffsets,),
         query=shapes.OffsetsQuery,
-        answer=shapes.Offsets,
+        answer=topic_shapes.Offsets,
     ),
     _get(
         f"{_TOPIC}/history",
@@ -79,15 +102,15 @@ _TOPICS = [
         "Tell what happened to the messages of a partition, from a position on",
         does=(q.ScanHistory,),
         query=shapes.HistoryQuery,
-        answer=shapes.HistoryList,
+        answer=topic_shapes.HistoryList,
     ),
     _post(
         f"{_TOPIC}/archived",
         topics.mark_archived,
         "Say that messages below these offsets are kept elsewhere; answered with the marks of all partitions",
         does=(c.MarkArchived,),
-        body=shapes.ArchivedBody,
-        answer=shapes.Offsets,
+        body=topic_shapes.ArchivedBody,
+        answer=topic_shapes.Offsets,
     ),
 ]
 
@@ -98,6 +121,7 @@ _MESSAGES = [
         "Publish messages, all or nothing; answered once they are durable",
         does=(c.Publish,),
         body=shapes.PublishBody,
+        takes_raw=True,
         answer=shapes.Placements,
         status=201,
     ),
@@ -125,6 +149,13 @@ _MESSAGES = [
         does=(q.GetMessage,),
         query=shapes.MessageQuery,
         answer=shapes.MessageDetail,
+    ),
+    _get(
+        f"{_MESSAGE}/value",
+        raw.value,
+        "Read the value of a message as it was sent, with its content type",
+        does=(q.GetMessage,),
+        media_types=("*/*",),
     ),
     _delete(_MESSAGE, messages.delete, "Delete a message for every group", does=(c.DeleteMessage,)),
     _get(f"{_MESSAGE}/trace", messages.trace, "Tell what happened to a message", does=(q.GetTrace,), answer=Trace),
@@ -204,8 +235,9 @@ _GROUPS = [
         f"{_TOPIC}/groups",
         topics.list_groups,
         "List the groups of a topic",
-        does=(q.GetTopic,),
-        answer=shapes.GroupList,
+        does=(q.BrowseGroups,),
+        query=paging.PageQuery,
+        answer=topic_shapes.GroupList,
     ),
     _get(_GROUP, topics.show_group, "Show a group: backlog, leases, consumers", does=(q.GetTopic,), answer=GroupInfo),
     _post(
@@ -213,7 +245,7 @@ _GROUPS = [
         topics.create_group,
         "Create a group",
         does=(c.CreateGroup, q.GetTopic),
-        body=shapes.NewGroup,
+        body=topic_shapes.NewGroup,
         body_optional=True,
         answer=GroupInfo,
         status=201,
@@ -232,22 +264,22 @@ _GROUPS = [
         topics.heartbeat,
         "A consumer's sign of life without leasing",
         does=(c.Heartbeat,),
-        body=shapes.HeartbeatBody,
-        answer=shapes.Owned,
+        body=topic_shapes.HeartbeatBody,
+        answer=topic_shapes.Owned,
     ),
     _post(
         f"{_GROUP}/leave",
         topics.leave,
         "A consumer leaves the group: its leases return at once",
         does=(c.Leave,),
-        body=shapes.LeaveBody,
+        body=topic_shapes.LeaveBody,
     ),
     _post(
         "/v1/leave",
         topics.leave_anywhere,
         "A consumer leaves every group, or those of one topic",
         does=(c.Leave,),
-        body=shapes.LeaveAnywhereBody,
+        body=topic_shapes.LeaveAnywhereBody,
     ),
 ]
 
@@ -283,7 +315,7 @@ _TRANSACTIONS = [
         does=(c.Commit,),
         body=shapes.CommitBody,
         body_optional=True,
-        answer=shapes.Affected,
+        answer=topic_shapes.Affected,
     ),
     _post(
         f"{_TRANSACTION}/abort",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ortoo.broker.turns import Turns
 from ortoo.client.admin import to_position
@@ -16,17 +17,17 @@ from ortoo.model.replies import GroupInfo, KeysFound, TopicInfo
 
 from .call import Call, InNamespace
 from .operator_shapes import PauseBody, SeekOrPreviewBody
-from .shapes import (
+from .paging import PageQuery, TopicsQuery
+from .shapes import Count, OffsetsQuery
+from .topic_shapes import (
     Affected,
     ArchivedBody,
-    Count,
     GroupList,
     HeartbeatBody,
     LeaveAnywhereBody,
     LeaveBody,
     NewGroup,
     Offsets,
-    OffsetsQuery,
     Owned,
     TopicSettings,
     TopicView,
@@ -39,8 +40,10 @@ class KeysQuery(InNamespace, kw_only=True):
     limit: Count = 1000
 
 
-def view(info: TopicInfo) -> TopicView:
+def view(info: TopicInfo, *, is_brief: bool = False) -> TopicView:
     fields = {name: getattr(info, name) for name in TopicView.__struct_fields__}
+    if is_brief:
+        return TopicView(**{**fields, "config": UNSET, "partitions": UNSET, "groups": UNSET})
     fields["config"] = TopicSettings(**shown_settings(info.config))
     return TopicView(**fields)
 
@@ -58,16 +61,18 @@ async def create(call: Call) -> TopicView:
 
 
 async def list_all(call: Call) -> bytes:
-    """A `TopicList`, written in turns: of thousands of topics it is megabytes."""
+    """A `TopicList`, written in turns: of a thousand topics it is a megabyte."""
+    query: TopicsQuery = call.query
     written, turns = [], Turns()
-    for info in await call.queue.topics():
-        written.append(_encode(view(info)))
+    found = await call.queue.topics_page(limit=query.limit, next=query.next)
+    for info in found.topics:
+        written.append(_encode(view(info, is_brief=query.view == "brief")))
         await turns.worked(len(info.partitions) * (1 + len(info.groups)))
-    return b'{"topics":[%b]}' % b",".join(written)
+    return b'{"topics":[%b],"next":%b}' % (b",".join(written), _encode(found.next))
 
 
 async def show(call: Call) -> TopicView:
-    return view(await call.link.ask(GetTopic(call.topic)))
+    return view(await call.link.ask(GetTopic(call.topic)), is_brief=call.query.view == "brief")
 
 
 async def change(call: Call) -> TopicView:
@@ -99,7 +104,9 @@ async def mark_archived(call: Call) -> Offsets:
 
 
 async def list_groups(call: Call) -> GroupList:
-    return GroupList((await call.link.ask(GetTopic(call.topic))).groups)
+    query: PageQuery = call.query
+    found = await call.queue.groups_page(call.params["topic"], limit=query.limit, next=query.next)
+    return GroupList(found.groups, found.next)
 
 
 async def show_group(call: Call) -> GroupInfo:
