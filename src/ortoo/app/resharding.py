@@ -5,7 +5,7 @@ checkpoints stay good. Numbers that are given later are higher than all that wer
 keeps for the whole queue (which transactions have ended, what producers were answered, quotas) is told to each of the new ones.
 
 Refused, before anything is written: open transactions, which are one in several stores; topics whose dead letters would go to
-another shard; and where stores are joined, leases that have the same number in both.
+another shard, or lie there; and where stores are joined, leases that have the same number in both.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ortoo.ports import Contents, Source, StoredHistory
 
 from .migrate import Keys, Migration, Moved, Progress, fold, open_source, open_target
 from .stores import place_of, shown_store
+from .stranded import refuse_stranded
 
 _NAMED_MAX = 5
 
@@ -55,6 +56,8 @@ async def move_shards(
             {topic: source for source, state in zip(old, states, strict=True) for topic in state.topics}
         )
         parts = divide(states, len(targets))
+        progress("looking for dead letters")
+        await refuse_stranded(contents, states, len(targets))
         new = [open_target(where, keys if target_keys is None else target_keys) for where in targets]
         for target in new:
             opened.push_async_callback(target.close)
@@ -195,7 +198,8 @@ def _refuse_split(topic: TopicName, dlq: TopicName, shards: int) -> None:
     if shard_of(topic, shards) != shard_of(dlq, shards):
         raise ConfigError(
             f"the dead letters of topic {str(topic)!r} go to {dlq.name!r}, which would lie in another of {shards} shards; start "
-            "the queue once more and set another dlq_topic (by default it lies beside its topic); nothing was moved"
+            "the queue once more, redrive or delete those that are there, and set another dlq_topic (by default it lies beside "
+            "its topic); nothing was moved"
         )
 
 
