@@ -179,6 +179,30 @@ async def test_dead_letters_that_would_lie_elsewhere_are_refused(tmp_path: Path)
     assert not Path(new[0]).exists()
 
 
+async def test_dead_letters_that_would_be_stranded_are_refused_and_told(tmp_path: Path) -> None:
+    here, there = apart(2)
+    old, new, clock = folders(tmp_path, "old", 1), folders(tmp_path, "new", 2), ManualClock(START)
+    async with opened(old, clock) as queue:
+        await queue.create_topic(here, dlq_topic=there, partitions=1)
+        await queue.create_topic(there, partitions=1)
+        await queue.publish_many(here, [Message(b"%d" % number) for number in range(3)])
+        await queue.publish_many(there, [Message(b"plain"), Message(b"odd", headers={"ortoo-origin": "x"})])
+        await queue.reject(await queue.lease(here, group="g", max_messages=3), "no")
+        await queue.update_topic(here, dlq_topic=f"{here}.dlq")
+    with pytest.raises(
+        ConfigError, match=f"3 of topic '{here}' in '{there}'.*make that the dlq_topic of the topic again"
+    ):
+        await move_shards(old, new)
+    assert not Path(new[0]).exists()
+    async with opened(old, clock) as queue:  # as it says
+        await queue.update_topic(here, dlq_topic=there)
+        assert await queue.redrive(here) == 3
+        await queue.update_topic(here, dlq_topic=f"{here}.dlq")
+    assert (await move_shards(old, new)).differences == []
+    async with opened(new, clock) as queue:
+        assert len(await queue.lease(here, group="g", max_messages=9)) == 3
+
+
 async def test_leases_of_one_number_do_not_come_into_one_store(tmp_path: Path) -> None:
     old, new, clock = folders(tmp_path, "old", 2), folders(tmp_path, "new", 1), ManualClock(START)
     async with opened(old, clock) as queue:

@@ -16,9 +16,9 @@ from ortoo import InvalidError, NotFoundError, Queue
 from ortoo.broker import Broker, Sampler, SeriesReader
 from ortoo.broker.shards import Shards
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import Abort, MessageId, Publish, SettleById, Transact
+from ortoo.model.commands import Abort, MessageId, Publish, Redrive, SettleById, Transact
 from ortoo.model.errors import ConfigError, UnavailableError
-from ortoo.model.names import TopicName
+from ortoo.model.names import TopicName, parse_message_id
 from ortoo.model.queries import GetMetrics, GetOverview
 from ortoo.model.shards import fnv32a, routing_text, shard_of
 from ortoo.stores.disk import open_directory
@@ -263,6 +263,21 @@ async def test_a_transaction_across_shards_is_refused_and_a_tag_allows_it() -> N
             tx.ack(message)
             tx.publish("{shop}invoices", b"2")
         assert (await queue.topic("{shop}invoices")).depth == 1
+
+
+async def test_a_dead_letter_away_from_its_topic_is_not_said_to_be_of_one_that_was_deleted() -> None:
+    async with sharded() as (queue, shards):
+        origin = await queue.publish(lie_in(0)[0], b"1")
+        headers = {"ortoo-origin": origin.id, "ortoo-group": "g"}
+        copy = await queue.publish(lie_in(1)[0], b"1", headers=headers)
+        redrive = Redrive(parse_message_id(copy.id), parse_message_id(origin.id), "g", None)
+        with pytest.raises(
+            InvalidError, match=f"another shard than its topic '{lie_in(0)[0]}', and cannot be redriven"
+        ):
+            await shards.call(redrive)
+        await queue.delete_topic(lie_in(0)[0])
+        with pytest.raises(NotFoundError, match="was deleted"):
+            await shards.call(redrive)
 
 
 async def test_settings_that_reach_into_another_shard_are_refused() -> None:

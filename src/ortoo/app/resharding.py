@@ -5,7 +5,7 @@ checkpoints stay good. Numbers that are given later are higher than all that wer
 keeps for the whole queue (which transactions have ended, what producers were answered, quotas) is told to each of the new ones.
 
 Refused, before anything is written: open transactions, which are one in several stores; topics whose dead letters would go to
-another shard; and where stores are joined, leases that have the same number in both.
+another shard, or lie there; and where stores are joined, leases that have the same number in both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ortoo.broker.shards.identity import Identity, check_alone, check_place, che
 from ortoo.engine.producers import Producer
 from ortoo.engine.replay import apply
 from ortoo.engine.state import State
+from ortoo.engine.told import join_stored
 from ortoo.model.access import SHARD_NAMESPACE
 from ortoo.model.errors import ConfigError, UnavailableError
 from ortoo.model.names import LeaseId, TopicId, TopicName
@@ -28,6 +29,7 @@ from ortoo.ports import Contents, Source, StoredHistory
 
 from .migrate import Keys, Migration, Moved, Progress, fold, open_source, open_target
 from .stores import place_of, shown_store
+from .stranded import refuse_stranded
 
 _NAMED_MAX = 5
 
@@ -54,6 +56,8 @@ async def move_shards(
             {topic: source for source, state in zip(old, states, strict=True) for topic in state.topics}
         )
         parts = divide(states, len(targets))
+        progress("looking for dead letters")
+        await refuse_stranded(contents, states, len(targets))
         new = [open_target(where, keys if target_keys is None else target_keys) for where in targets]
         for target in new:
             opened.push_async_callback(target.close)
@@ -125,6 +129,7 @@ def divide(states: Sequence[State], shards: int) -> list[State]:
     for state in states:
         _refuse_transactions(state)
     parts = [_rest_of(states) for _ in range(shards)]
+    _tell_answers(states, parts)
     for state in states:
         for topic in state.topics.values():
             if topic.name.namespace != SHARD_NAMESPACE:
@@ -153,22 +158,31 @@ def _rest_of(states: Sequence[State]) -> State:
     for at, is_committed, name in ended:
         if name not in part.ended or not is_committed:  # what one store gave up was not committed as a whole
             part.ended[name] = (at, is_committed)
-    heard = sorted((one.at, who) for state in states for who, one in state.producers.items())
-    for _, who in heard:
-        if who not in part.producers:
-            part.producers[who] = _joined([state.producers[who] for state in states if who in state.producers])
     for state in states:
         part.namespaces.update(state.namespaces)
     return part
 
 
-def _joined(same: list[Producer]) -> Producer:
-    joined = Producer()
-    joined.at = max(one.at for one in same)
-    joined.done_below = max(one.done_below for one in same)
-    for one in same:
-        joined.answers.update(one.answers)
-    return joined
+def _tell_answers(states: Sequence[State], parts: Sequence[State]) -> None:
+    """What producers were answered: each store may be asked again. Who was heard of last is kept if there are too many."""
+    last = dict[str, int]()
+    for state in states:
+        for who, one in state.producers.items():
+            last[who] = max(one.at, last.get(who, 0))
+    nobody = Producer()
+    for who in sorted(last, key=lambda name: (last[name], name)):
+        same = [state.producers.get(who, nobody) for state in states]
+        new = [Producer() for _ in parts]
+        for producer in new:
+            producer.at, producer.done_below = last[who], max(one.done_below for one in same)
+        for number in sorted({number for one in same for number in one.answers}):
+            first, other = join_stored([one.answers.get(number) for one in same])
+            for producer, answer in zip(new, (first, *[other] * (len(new) - 1)), strict=True):
+                if answer is not None:
+                    producer.answers[number] = answer
+        for part, producer in zip(parts, new, strict=True):
+            part.producers[who] = producer
+            part.producers.make_room(who, max(producer.answers, default=0))
 
 
 def _refuse_transactions(state: State) -> None:
@@ -184,7 +198,8 @@ def _refuse_split(topic: TopicName, dlq: TopicName, shards: int) -> None:
     if shard_of(topic, shards) != shard_of(dlq, shards):
         raise ConfigError(
             f"the dead letters of topic {str(topic)!r} go to {dlq.name!r}, which would lie in another of {shards} shards; start "
-            "the queue once more and set another dlq_topic (by default it lies beside its topic); nothing was moved"
+            "the queue once more, redrive or delete those that are there, and set another dlq_topic (by default it lies beside "
+            "its topic); nothing was moved"
         )
 
 

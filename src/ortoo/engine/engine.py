@@ -17,7 +17,7 @@ from .alarms import Alarm, LatestDue
 from .copies import CopyRoom
 from .decision import Decision, Draft
 from .due import decide_due
-from .once import decide_once
+from .once import decide_once, is_answered
 from .partition import Partition
 from .picker import Budget
 from .quotas import note_stored
@@ -60,10 +60,7 @@ class Engine:
 
     def has_answer(self, command: c.Command) -> bool:
         """Whether it was decided before, so that nothing happens now."""
-        if type(command) is not c.Once:
-            return False
-        producer = self.state.producers.get(command.producer)
-        return producer is not None and command.sequence in producer.answers
+        return type(command) is c.Once and is_answered(self.state, command)
 
     def park(self, command: c.Lease) -> Callable[[int], None]:
         """The consumer of a lease that found nothing waits, which is a sign of life until what is returned is called."""

@@ -9,36 +9,56 @@ from ortoo.model import limits
 from ortoo.model.commands import Lease, Once, PlainCommand
 from ortoo.model.errors import CorruptionError, InvalidError
 from ortoo.model.names import check_name
-from ortoo.model.operations import decode_answer, encode_answer
 from ortoo.model.records import Answered
 
 from .decision import Decision
 from .producers import Producer
 from .state import State
+from .told import Unanswered, answer_of, to_stored
+
+_NONE = object()
 
 
 def decide_once(state: State, command: Once, now: int, decide: Callable[[PlainCommand, int], Decision]) -> Decision:
     check_name("a producer", command.producer)
     if type(command.command) is Lease:
         raise InvalidError("a lease is not numbered: what is not settled is delivered again")
+    found = _answer(state, command)
+    if found is not _NONE and not isinstance(found, Unanswered):
+        return Decision([], found)
+    rest = found if isinstance(found, Unanswered) else None
+    wanted = command.command if rest is None else rest.command
+    decision = decide(wanted, now)
+    if decision.records:  # else nothing happened, and nothing happens again
+        answer = to_stored(wanted, decision.reply, None if rest is None else rest.told)
+        decision.records.append(Answered(now, command.producer, command.sequence, command.done_below, answer))
+    return decision if rest is None else Decision(decision.records, rest.answer(command.command, decision.reply))
+
+
+def is_answered(state: State, command: Once) -> bool:
+    """All of it, so that nothing happens now."""
     producer = state.producers.get(command.producer)
-    if producer is not None:
-        known = producer.answers.get(command.sequence)
-        if known is not None:
-            return Decision([], _answer(command, known))
+    if producer is None or command.sequence not in producer.answers:
+        return False
+    try:
+        return not isinstance(_answer(state, command), Unanswered)
+    except InvalidError:  # as it will be told, when it is decided
+        return True
+
+
+def _answer(state: State, command: Once) -> Any:
+    """`_NONE` where there is none."""
+    producer = state.producers.get(command.producer)
+    if producer is None:
+        return _NONE
+    known = producer.answers.get(command.sequence)
+    if known is None:
         if command.sequence < producer.done_below:
             raise InvalidError(f"command {command.sequence} of this producer was answered, and the answer forgotten")
-    decision = decide(command.command, now)
-    if decision.records:  # else nothing happened, and nothing happens again
-        answer = encode_answer(decision.reply)
-        decision.records.append(Answered(now, command.producer, command.sequence, command.done_below, answer))
-    return decision
-
-
-def _answer(command: Once, known: bytes) -> Any:
+        return _NONE
     try:
-        return decode_answer(command, known)
-    except CorruptionError:  # it is the answer to something else
+        return answer_of(command.command, known)
+    except (CorruptionError, InvalidError):  # it is the answer to something else
         raise InvalidError(f"number {command.sequence} of this producer was another command") from None
 
 

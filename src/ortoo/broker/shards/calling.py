@@ -156,6 +156,20 @@ async def _settle_ids(shards: ShardBrokers, command: Any) -> list[IdState]:
     return states
 
 
+async def _redrive(shards: ShardBrokers, command: Any) -> Any:
+    """From the shard that has the dead letter, which is that of its topic: only what has moved, or was made up, is in another."""
+    wanted = _plain(command)
+    shard, home = shards.shard_of_id(wanted.copy.topic), shards.shard_of_id(wanted.origin.topic)
+    if home != shard:
+        topic = _taking(shards, home).engine.state.topics.get(wanted.origin.topic)
+        if topic is not None:
+            raise InvalidError(
+                f"dead letter {wanted.copy} lies in another shard than its topic {str(topic.name)!r}, and cannot be redriven; "
+                "publish its value anew, and delete it"
+            )
+    return await shards.at(shard).call(command)
+
+
 # -- transactions
 
 
@@ -168,6 +182,9 @@ def _shards_of(shards: ShardBrokers, command: Transact) -> dict[int, None]:
 async def _transact(shards: ShardBrokers, command: Any) -> Any:
     wanted = _plain(command)
     places = list(_shards_of(shards, wanted))
+    for shard in places if len(places) > 1 else ():  # what was done when they lay in one is still answered
+        if shards.at(shard).engine.has_answer(command):
+            return await shards.at(shard).call(command)
     if len(places) > 1:
         names = _names(shards, wanted)
         raise InvalidError(f"a transaction cannot span shards, and {names} lie in different ones{_TOGETHER}")
@@ -292,6 +309,7 @@ _SPECIAL: dict[type, Callable[[ShardBrokers, Any], Awaitable[Any]]] = {
     c.Extend: _settle_runs,
     c.SettleById: _settle_ids,
     c.ExtendById: _settle_ids,
+    c.Redrive: _redrive,
     c.Transact: _transact,
     c.Begin: _tell_all,
     c.Commit: _commit,
