@@ -1,8 +1,8 @@
 """Writes the parts of the documents that repeat what the code says: `python docs/generate.py`.
 
-topic-settings.md and configuration.md are written whole; tables between two marker comments are replaced in operations.md
-and cli.md. The meanings of limits are written here; their values come from the code. So do the meanings of topic and server
-settings, metrics and commands. tests/docs/test_generated.py fails while a page is out of date.
+topic-settings.md and configuration.md are written whole; tables between two marker comments are replaced in operations.md,
+guide.md, errors.md and cli.md. The meanings of limits are written here; their values come from the code. So do the meanings of
+topic and server settings, metrics and commands. tests/docs/test_generated.py fails while a page is out of date.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from ortoo import TopicConfig
 from ortoo.app.families import SECTIONS
 from ortoo.app.options import Option, options
 from ortoo.cli.reference import commands_reference, exit_codes_table, shared_options
+from ortoo.doors.http.answers import STATUS
 from ortoo.engine.lifecycle import LIFE, STATES
 from ortoo.model import limits
+from ortoo.model.errors import ERRORS
 from ortoo.model.topic import _BOUNDS
 from ortoo.model.topic_settings import SETTINGS
 
@@ -347,6 +349,12 @@ def life_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def errors_table() -> str:
+    """In the order of the tree."""
+    rows = [f"| [`{code}`](#{code}) | `{kind.__name__}` | {STATUS[kind]} |" for code, kind in ERRORS.items()]
+    return "\n".join(["| code | in Python | HTTP |", "|---|---|---|", *rows])
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """The page with what stands between its two markers replaced."""
     begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"\n<!-- {name}: end -->"
@@ -359,13 +367,14 @@ def with_table(page: str, name: str, table: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page as it should be."""
-    operations, guide = DOCS / "operations.md", DOCS / "guide.md"
+    operations, guide, errors = DOCS / "operations.md", DOCS / "guide.md", DOCS / "errors.md"
     text = with_table(operations.read_text(encoding="utf-8"), "limits", limits_table())
     return {
         DOCS / "topic-settings.md": topic_settings(),
         DOCS / "configuration.md": configuration(),
         operations: with_table(text, "metrics", metrics_tables()),
         guide: with_table(guide.read_text(encoding="utf-8"), "life", life_table()),
+        errors: with_table(errors.read_text(encoding="utf-8"), "errors", errors_table()),
         DOCS / "cli.md": command_line((DOCS / "cli.md").read_text(encoding="utf-8")),
     }
 

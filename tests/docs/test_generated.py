@@ -9,6 +9,7 @@ from docs import generate
 from ortoo.app.config import load_settings
 from ortoo.app.families import FAMILIES
 from ortoo.app.options import options
+from ortoo.model.errors import ERRORS
 from ortoo.model.topic_settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,14 +66,20 @@ def test_operations_lists_every_event_of_the_log() -> None:
     assert [place for place in logged if not any(place[1].startswith(event) for event in listed)] == []
 
 
-def test_the_guide_lists_every_error_with_its_code() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", guide, re.MULTILINE))
+def test_every_public_error_is_listed_with_its_code() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    listed = {name: code for code, name in re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \| `(\w+)` \|", page, re.MULTILINE)}
     assert listed == {
         name: error.code
         for name in ortoo.__all__
         if inspect.isclass(error := getattr(ortoo, name)) and issubclass(error, ortoo.OrtooError)
     }
+
+
+def test_every_error_is_explained_under_its_code() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^### (\w+)$", page, re.MULTILINE)
+    assert sorted(explained) == sorted(ERRORS)
 
 
 def test_the_guide_names_every_method_of_a_queue() -> None:
