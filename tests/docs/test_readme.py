@@ -1,4 +1,4 @@
-"""Do the commands of the README do what it says, one after the other, as a newcomer would type them?"""
+"""Do the commands of the README and of the tour do what they say, one after the other, as a newcomer would type them?"""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ import pytest
 
 from tests.served import Served
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMISE = re.compile(r"# → (.+)$", re.MULTILINE)
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's HTTP commands need curl, which is not installed")
-def test_the_commands_do_what_the_readme_says(served: Served, tmp_path: Path) -> None:
-    ortoo = f'ortoo() {{ {shlex.quote(sys.executable)} -m ortoo "$@"; }}\n'
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the HTTP commands need curl, which is not installed")
+@pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
+def test_the_commands_do_what_the_page_says(page: str, served: Served, tmp_path: Path) -> None:
+    python = shlex.quote(sys.executable)
+    programs = f'ortoo() {{ {python} -m ortoo "$@"; }}\npython() {{ {python} "$@"; }}\n'
     env = {name: value for name, value in os.environ.items() if not name.startswith("ORTOO_")}
-    env["ORTOO_URL"] = f"ortoo://{served.tcp}"
-    blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
+    env |= {"ORTOO_URL": f"ortoo://{served.tcp}", "HOME": str(tmp_path)}
+    blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 3
     for block in blocks:
         if "ortoo pipeline" in block:
             continue  # needs Spark: see tests/spark
-        script = ortoo + served.at_home(block)
+        script = programs + served.at_home(block)
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             env=env,
