@@ -4,7 +4,7 @@
                                     =INSTANT PLACE TOPIC    confirmed: the id of the first message, for the topic's window
     ortoo:gone:NAMESPACE\\0TOPIC     INSTANT                 what was confirmed in that topic before counts for nothing
 
-A digest, because ids of encrypted topics are secrets.
+A digest, because ids of encrypted topics are secrets. Instants are microseconds, so that what is confirmed next counts.
 
 In one process, whoever wants an id that is being published waits here. So what Redis has of ours, and nobody here knows of, was
 left behind, and may be claimed again for the same topic: there the broker knows whether it was published.
@@ -58,7 +58,7 @@ return found
 
 _CONFIRM = """
 local time = redis.call('TIME')
-local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = string.format('%d', time[1] * 1000000 + time[2])
 for i, key in ipairs(KEYS) do
   local value = redis.call('GET', key)
   local place, topic, window = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
@@ -100,7 +100,7 @@ return 1
 
 _FORGET = """
 local time = redis.call('TIME')
-local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = string.format('%d', time[1] * 1000000 + time[2])
 return redis.call('SET', KEYS[1], now, 'PX', ARGV[1])
 """
 
