@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 import ortoo
 from ortoo.testing.private_postgres import PrivatePostgres, private_postgres
+from tests.stores.failover import Pair
 
 ROUNDS, NUMBERS = 4, 25
 
@@ -122,6 +124,45 @@ def test_a_queue_that_is_killed_while_it_spills_and_while_it_drains(
             load.take(2 + number)
             load.kill()
     judge(load, asyncio.run(drained(postgres.url, tmp_path)))
+
+
+async def test_a_queue_that_is_killed_in_a_failover_tells_what_can_be_known_when_it_is_opened(tmp_path: Path) -> None:
+    """The standby was behind: what waits in the spill cannot be moved, and tells from where on commits are missing."""
+    with TemporaryDirectory() as folder:
+        pair = Pair(Path(folder))
+        pair.start()
+        try:
+            standby = await pair.follow()
+            hosts = f"127.0.0.1:{pair.primary.port},127.0.0.1:{standby.port}"
+            url = f"postgresql://queue@{hosts}/postgres?target_session_attrs=primary"
+            load = Load(url, tmp_path)
+            load.start()
+            await asyncio.to_thread(load.take, NUMBERS)
+            await pair.follow()
+            await pair.cut()
+            await asyncio.to_thread(load.take, NUMBERS)  # these only the primary has
+            await pair.lose_primary()
+            await asyncio.to_thread(load.take, NUMBERS)  # these only the spill has
+            await asyncio.to_thread(load.kill)
+            await pair.fail_over()
+            async with ortoo.open(url, spill=tmp_path) as queue:
+                problems = " ".join((await queue.stats()).problems)
+                found = [int(message.value) async for message in queue.read("numbers")]
+                assert found == list(range(len(found)))
+                assert NUMBERS <= len(found) < len(load.confirmed)
+                told = re.search(
+                    r"commits (\d+) to (\d+), .* could not be moved .* it has commits up to (\d+), and (\d+) was",
+                    problems,
+                )
+                assert told is not None, problems
+                first, last, there, before = map(int, told.groups())
+                assert there < before == first - 1 < last
+                offsets = re.search(r"'numbers', partition 0: offsets (\d+) to (\d+)", problems)
+                assert offsets is not None, problems
+                assert int(offsets[1]) > len(found)
+                assert int(offsets[2]) >= load.confirmed[-1]
+        finally:
+            pair.kill()
 
 
 def test_a_server_that_is_stopped_while_its_database_is_away_loses_nothing(

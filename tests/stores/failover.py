@@ -53,6 +53,7 @@ class Pair:
             await primary.execute(f"alter system set synchronous_standby_names = '{standby.folder.name}'")
             await primary.execute("select pg_reload_conf()")
             await _until(primary, "select exists (select 1 from pg_stat_replication where sync_state = 'sync')")
+            await primary.execute("checkpoint")  # whoever does it tells all others that they have to wait
 
     async def waiting(self, *others: int) -> int:
         """The process of a commit that waits for the standby, none of these."""

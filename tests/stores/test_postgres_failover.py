@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ortoo import Queue
+from ortoo import Queue, Received
 from ortoo.app.clock import SystemClock
 from ortoo.broker import Broker
 from ortoo.broker.showing import projection_of
@@ -162,13 +162,13 @@ async def test_under_load_what_was_confirmed_is_there_or_told_to_be_gone(
         gone = [value for value, offset in placed if offset is not None and value not in found.values()]
         assert len(set(found.values())) == len(found), "doubled"
         assert list(found.values()) == sorted(found.values()), "out of order"
-        assert bool(gone) == is_behind
+        assert gone or not is_behind  # what was confirmed in the last moment may be gone in any case
         assert all(offset in told for value, offset in placed if value in gone), (gone, told, broker.problems())
         leased = [int(one.value) async for one in _leased(queue)]
         assert leased == list(found.values())
 
 
-async def _leased(queue: Queue):  # type: ignore[no-untyped-def]
+async def _leased(queue: Queue) -> AsyncIterator[Received]:
     while messages := await queue.lease("t", max_messages=1000):
         for message in messages:
             yield message
