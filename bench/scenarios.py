@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import browser, delayed, disk, flat, memory, mqtt, paths, postgres, traffic, turns
+from . import browser, delayed, disk, flat, memory, mqtt, paths, postgres, postgres_outages, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live.race import NAME as LIVE
@@ -50,6 +50,7 @@ def scenarios(race: Race) -> list[Scenario]:
         Scenario(postgres.RESTART, postgres.restart, is_long=True),
         Scenario(postgres.SNAPSHOT, postgres.old_snapshot, is_long=True),
         Scenario(postgres.OUTAGE, postgres.outage, is_long=True),
+        Scenario(postgres_outages.NAME, postgres_outages.scenario, is_long=True),
         Scenario(mqtt.PACKETS, mqtt.packets),
         Scenario(mqtt.SESSIONS, mqtt.sessions),
         Scenario(mqtt.SUBSCRIPTIONS, mqtt.subscriptions),
