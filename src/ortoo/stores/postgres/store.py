@@ -167,7 +167,7 @@ class PostgresStore:
         self._keys.attach(self.catalog, self.term, self._reader.decode)
         if (found := recovery.last) < self._number:
             self._losses.append(lost(found, self._number, self._known_before, self.catalog, found < self._hard))
-            _log.error("commits are lost", extra={"found": found, "confirmed": self._number})
+            _log.error("the database went back", extra={"found": found, "confirmed": self._number})
         self._hard = self._number = found
 
     async def _enter(self) -> None:
