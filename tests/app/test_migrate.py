@@ -119,9 +119,8 @@ async def test_without_a_key_nothing_moves_and_the_topics_are_named(tmp_path: Pa
     for target in (url, new):
         with pytest.raises(ConfigError, match=r"no key.*secret"):
             await migrate(old, target, KEYS, {})
-    for target in (url, new):  # what that has left is no queue, and in nobody's way
-        with pytest.raises(UnavailableError, match="half a copy"):
-            await seen(target, START)
+    assert not Path(new).exists()
+    for target in (url, new):
         assert (await migrate(old, target, KEYS)).differences == []
 
 
@@ -171,6 +170,13 @@ async def test_a_target_that_has_something_is_refused(tmp_path: Path, url: str) 
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ExistsError, match="is a file"):
         await migrate(old, str(tmp_path / "file"), KEYS)
+    with pytest.raises(ExistsError, match=r"x cannot be made, for .*file is a file; name a new directory"):
+        await migrate(old, str(tmp_path / "file" / "x"), KEYS)
+    with pytest.raises(ConfigError, match="cannot be a data directory: File name too long"):
+        await migrate(old, str(tmp_path / ("x" * 300)), KEYS)
+    for wrong in ("", "a\0b"):
+        with pytest.raises(ConfigError, match="is no name for a store"):
+            await migrate(old, wrong, KEYS)
     with pytest.raises(ConfigError, match="both where to move from and where to"):
         await migrate(old, old, KEYS)
     with pytest.raises(ConfigError, match="no store for mysql://"):

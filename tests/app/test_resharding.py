@@ -292,5 +292,5 @@ async def test_a_transaction_that_one_store_gave_up_is_not_taken_for_committed(t
     states = [State(), State()]
     states[0].ended["default", "tx"] = (5, True)
     states[1].ended["default", "tx"] = (3, False)
-    for part in divide(states, 2):
+    for part in divide(states, 2, "q"):
         assert part.ended["default", "tx"] == (3, False)

@@ -230,6 +230,6 @@ def test_answers_of_several_stores_are_no_more_than_one_may_have(monkeypatch: py
             producer = Producer()
             producer.at, producer.answers = 10 * number + shard, {1: b"\xda" * 100}
             state.producers[f"p{shard}{number}"] = producer
-    for part in divide(states, 2):
+    for part in divide(states, 2, "q"):
         assert part.producers.answer_bytes <= 1_000
         assert list(part.producers)[-1] == "p18"

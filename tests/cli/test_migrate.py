@@ -177,7 +177,10 @@ def test_shards_move_says_what_it_moved_and_what_is_in_the_way(tmp_path: Path) -
     assert (checked.code, "2 shards belong together" in checked.out) == (0, True)
     again = call("shards", "move", "--from", tmp_path / "data", "--to", new[0], "--to", new[1])
     assert again.code != 0
+    assert "these are the 2 shards of a queue already" in again.err
+    again = call("shards", "move", "--from", tmp_path / "data", "--to", new[1], "--to", tmp_path / "d")
     assert "is not empty" in again.err
+    assert "no name for a store" in call("shards", "move", "--from", tmp_path / "data", "--to", "").err
     alone = call("migrate", "--from", new[0], "--to", tmp_path / "c")
     assert alone.code == 0  # a shard may change its place
     assert "shard 0 of 2" in call("topics", "list", "--data", tmp_path / "c").err

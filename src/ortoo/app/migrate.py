@@ -9,11 +9,12 @@ Of messages that are deleted, what they said is left behind; their places, and t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from secrets import token_hex
 
-import msgspec
-
+from ortoo.broker.shards.identity import Identity
 from ortoo.engine import Engine
 from ortoo.engine.partition import Partition
 from ortoo.engine.shares import Shares
@@ -22,7 +23,7 @@ from ortoo.engine.state import State
 from ortoo.engine.topic import Topic
 from ortoo.engine.transaction import Name, Transaction, namespace_of
 from ortoo.model import records as r
-from ortoo.model.errors import ConfigError, UnavailableError
+from ortoo.model.errors import ConfigError, OrtooError, UnavailableError
 from ortoo.ports import Contents, Source, Target
 from ortoo.stores.addresses import is_postgres
 from ortoo.stores.disk import open_ring
@@ -32,6 +33,7 @@ from .compared import compare
 from .republished import Republished, how_many
 from .retold import began, commits_began
 from .stores import place_of, refuse_unknown_store, shown_store
+from .targets import Mark, Moved, Targets, identity, named
 
 HISTORY_TOGETHER = 2_000
 STAGED_BYTES = 8 << 20
@@ -39,20 +41,6 @@ _NAMED_MAX = 5
 _QUARANTINED = " is quarantined: "
 Keys = str | dict[str, bytes] | None
 Progress = Callable[[str], None]
-
-
-class Moved(msgspec.Struct):
-    """What is in the target."""
-
-    topics: int = 0
-    groups: int = 0
-    messages: int = 0
-    leases: int = 0
-    history: int = 0  # records
-    transactions: int = 0  # open ones
-    verified: bool = False
-    differences: list[str] = []
-    problems: list[str] = []  # of the source
 
 
 def open_source(where: str, keys: Keys = None) -> Source:
@@ -87,20 +75,39 @@ async def migrate(
     """`target_keys`: where they are not the same."""
     if place_of(source) == place_of(target):
         raise ConfigError(f"{shown_store(source)} is both where to move from and where to; name another target")
-    old = open_source(source, keys)
-    try:
+    async with AsyncExitStack() as opened:
         new = open_target(target, keys if target_keys is None else target_keys)
-        try:
-            engine = await fold(old, progress)
-            moved = await Migration(old, new, progress).run(engine.state, verify)
-            moved.problems += old.problems
-            if not moved.differences:
-                await new.release()
+        opened.push_async_callback(new.close)
+        targets = Targets([new], [target])
+        await targets.look()
+        old = open_source(source, keys)
+        opened.push_async_callback(old.close)
+        engine = await fold(old, progress)
+        queue = named([engine.state])
+        if (moved := await targets.finish_earlier(queue, [None])) is not None:
             return moved
+        targets.refuse_secrets([engine.state])
+        moved = await Migration(old, new, progress).run(engine.state, verify)
+        moved.problems += old.problems
+        if not moved.differences:
+            await targets.release(Mark(token_hex(8), queue, moved))
+        return moved
+
+
+async def identities(where: Sequence[str], taken: Sequence[int], keys: Keys) -> list[Identity | None]:
+    """Which shards the stores are that have something already."""
+    found: list[Identity | None] = [None] * len(where)
+    for place in taken:
+        store = None
+        try:
+            store = open_source(where[place], keys)
+            found[place] = identity((await fold(store)).state)
+        except OrtooError:  # it is none that anybody can read
+            continue
         finally:
-            await new.close()
-    finally:
-        await old.close()
+            if store is not None:
+                await store.close()
+    return found
 
 
 async def fold(source: Source, progress: Progress = lambda _: None) -> Engine:
@@ -136,7 +143,6 @@ class Migration:
     async def run(self, state: State, verify: bool) -> Moved:
         """The state, and what the source has of its topics. Whoever asked for it releases the target."""
         await self._target.begin()
-        self._refuse_secrets(state)
         for topic in state.topics.values():
             await self._move_topic(topic)
         self._count(state)
@@ -149,12 +155,6 @@ class Migration:
         if verify:
             await self._verify(state)
         return self._moved
-
-    def _refuse_secrets(self, state: State) -> None:
-        secret = sorted(str(topic.name) for topic in state.topics.values() if topic.config.encrypted)
-        if secret and not self._target.can_encrypt():
-            named = ", ".join(secret[:_NAMED_MAX]) + (" and more" if len(secret) > _NAMED_MAX else "")
-            raise ConfigError(f"there is no key to encrypt with in the target (--to-keys), and it would get {named}")
 
     def _count(self, state: State) -> None:
         groups = [group for topic in state.topics.values() for group in topic.groups.values()]

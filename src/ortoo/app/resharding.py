@@ -27,9 +27,10 @@ from ortoo.model.replies import Columns
 from ortoo.model.shards import SHARDS_MAX, first_id_after, shard_of
 from ortoo.ports import Contents, Source, StoredHistory
 
-from .migrate import Keys, Migration, Moved, Progress, fold, open_source, open_target
+from .migrate import Keys, Migration, Progress, fold, identities, open_source, open_target
 from .stores import place_of, shown_store
 from .stranded import refuse_stranded
+from .targets import Mark, Moved, Targets, named
 
 _NAMED_MAX = 5
 
@@ -45,30 +46,37 @@ async def move_shards(
 ) -> Moved:
     """`sources`: all stores of a queue, in their order; `targets`: new ones. `target_keys`: where they are not the same."""
     _check_names(sources, targets)
+    new_keys = keys if target_keys is None else target_keys
     async with AsyncExitStack() as opened:
+        new = [open_target(where, new_keys) for where in targets]
+        for target in new:
+            opened.push_async_callback(target.close)
+        places = Targets(new, targets)
+        await places.look()
         old = list[Source]()
         for where in sources:
             old.append(open_source(where, keys))
             opened.push_async_callback(old[-1].close)
         states = [(await fold(source, progress)).state for source in old]
         _check_set(states, [shown_store(where) for where in sources])
+        source = named(states)
+        if (done := await places.finish_earlier(source, await identities(targets, places.taken, new_keys))) is not None:
+            return done
         contents = _Together(
             {topic: source for source, state in zip(old, states, strict=True) for topic in state.topics}
         )
-        parts = divide(states, len(targets))
+        queue = token_hex(8)
+        parts = divide(states, len(targets), queue)
+        places.refuse_secrets(parts)
         progress("looking for dead letters")
         await refuse_stranded(contents, states, len(targets))
-        new = [open_target(where, keys if target_keys is None else target_keys) for where in targets]
-        for target in new:
-            opened.push_async_callback(target.close)
         moved = Moved(differences=[], problems=[problem for source in old for problem in source.problems])
         for part, target, where in zip(parts, new, targets, strict=True):
             found = await Migration(contents, target, progress).run(part, verify)
             _add(moved, found, shown_store(where))
-        if not moved.differences:
-            for target in reversed(new):  # without its first store no queue is opened: before all are there, none is
-                await target.release()
         moved.topics -= len(new) if len(new) > 1 else 0  # those that tell which shard a store is
+        if not moved.differences:
+            await places.release(Mark(queue, source, moved))
         return moved
 
 
@@ -124,8 +132,8 @@ class _Together(Contents):
 # -- the state
 
 
-def divide(states: Sequence[State], shards: int) -> list[State]:
-    """What each of so many stores has afterwards."""
+def divide(states: Sequence[State], shards: int, queue: str) -> list[State]:
+    """What each of so many stores has afterwards. `queue`: a name for the set."""
     for state in states:
         _refuse_transactions(state)
     parts = [_rest_of(states) for _ in range(shards)]
@@ -138,12 +146,11 @@ def divide(states: Sequence[State], shards: int) -> list[State]:
     for part in parts:
         _refuse_leases(part)
     if shards > 1:
-        _tell_identity(parts)
+        _tell_identity(parts, queue)
     return parts
 
 
-def _tell_identity(parts: list[State]) -> None:
-    queue = token_hex(8)
+def _tell_identity(parts: list[State], queue: str) -> None:
     for shard, part in enumerate(parts):
         number = first_id_after(part.number, shard)
         apply(part, shard_created(Identity(shard, len(parts), queue, is_complete=shard == 0), part.now, number))

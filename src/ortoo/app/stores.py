@@ -33,6 +33,8 @@ def open_store(
 
 def refuse_unknown_store(where: str | Path) -> None:
     """What is left is a folder."""
+    if not str(where) or "\0" in str(where):
+        raise ConfigError(f"{str(where)!r} is no name for a store; name a folder, or postgres://USER@HOST/DATABASE")
     scheme = SCHEME.match(str(where))
     if scheme is None:
         return
@@ -55,7 +57,10 @@ def shown_store(where: str) -> str:
 
 def place_of(where: str) -> str:
     """The same for every way to write one store, as far as names tell."""
-    return shown_store(where) if is_postgres(where) else str(Path(where).resolve())
+    if is_postgres(where):
+        return shown_store(where)
+    refuse_unknown_store(where)
+    return str(Path(where).resolve())
 
 
 def _open_postgres(url: str, keys: str | dict[str, bytes] | None, spill: str | Path | None, spill_bytes: int) -> Store:

@@ -12,7 +12,7 @@ from . import show
 from .help import Json, examples
 
 if TYPE_CHECKING:
-    from ortoo.app.migrate import Moved
+    from ortoo.app.targets import Moved
 
 EXAMPLES = examples(
     "ortoo migrate --from ./data --to postgres://queue@db1/q",

@@ -37,8 +37,13 @@ class Source(Contents, Protocol):
 class Target(Protocol):
     """What is written is durable when `finish` returns; it is a store when `release` does."""
 
+    async def look(self) -> str | None:
+        """Whether it can be begun: an error if not, ExistsError where there is something. Nothing is written. A mark is returned
+        where an earlier copy is whole, and only waits for its release."""
+        ...
+
     async def begin(self) -> None:
-        """ExistsError where there is something. What an earlier one left that was not finished goes."""
+        """Once it was looked at. What an earlier one left that was not finished goes."""
         ...
 
     def can_encrypt(self) -> bool: ...
@@ -65,6 +70,12 @@ class Target(Protocol):
         """What was written, to be read again."""
         ...
 
-    async def release(self) -> None: ...
+    async def mark(self, told: str) -> None:
+        """All of it is there. It is released now, or by a later one that finds this mark."""
+        ...
+
+    async def release(self) -> None:
+        """If that was cut short, again."""
+        ...
 
     async def close(self) -> None: ...

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ortoo.model.errors import ExistsError, NotFoundError
+from ortoo.model.errors import ConfigError, ExistsError, NotFoundError
 from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord, Published, Record, Staged, TopicCreated, Trimmed
 from ortoo.model.replies import Columns
@@ -30,8 +30,8 @@ from .logged import CommitReader
 from .reader import Reader
 from .view import ViewDisk
 
-_MIGRATING = b"ortoo migrate\n"  # what the file UNFINISHED has here
-_DRAFT = "draft"
+_MIGRATING = b"ortoo migrate\n"  # what the file UNFINISHED begins with here; a mark may follow
+_DRAFT, _LOCK = "draft", "LOCK"
 _NAMED_MAX = 5
 
 
@@ -91,36 +91,66 @@ class DirectoryTarget:
         self._inner = self._path / _DRAFT
         self._ring = ring
         self._draft: Draft | None = None
+        self._lock = DirectoryLock(self._path)
 
-    async def begin(self) -> None:
-        refuse_interrupted_repair(self._path)
-        if self._path.exists():
-            self._clear()
-        make_durable_dir(self._path)
-        fd = os.open(self._path / UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as writer:
-            writer.write(_MIGRATING)
-            os.fsync(fd)
-        sync(self._path)
-        self._inner.mkdir(PRIVATE)
-        self._draft = Draft(RealDisk(self._inner), self._ring)
-        bind_keys(self._draft.disk, self._ring)
+    async def look(self) -> str | None:
+        try:
+            refuse_interrupted_repair(self._path)
+            return self._look()
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path} cannot be a data directory: {error.strerror or error}; name another one"
+            ) from None
 
-    def _clear(self) -> None:
-        """Only what an earlier one of these left may be there."""
-        if not self._path.is_dir():
-            raise ExistsError(f"{self._path} is a file; name a new directory")
-        present = sorted(path.name for path in self._path.iterdir())
+    def _look(self) -> str | None:
+        present = self._present()
+        home = next(path for path in (self._path, *self._path.parents) if os.path.lexists(path))
+        if not home.is_dir():
+            what = "is a file" if home == self._path else f"cannot be made, for {home} is a file"
+            raise ExistsError(f"{self._path} {what}; name a new directory")
         marker = self._path / UNFINISHED
-        if NAME not in present and marker.is_file() and marker.read_bytes() == _MIGRATING:
-            for name in [name for name in present if name != UNFINISHED]:
-                path = self._path / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        elif present:
+        told = marker.read_bytes() if UNFINISHED in present else b""
+        if told.startswith(_MIGRATING) and (mark := told[len(_MIGRATING) :].decode().strip()):
+            return mark
+        if present and (NAME in present or told != _MIGRATING):
             more = f" and {len(present) - _NAMED_MAX} more" if len(present) > _NAMED_MAX else ""
             raise ExistsError(
                 f"{self._path} is not empty, there is {', '.join(present[:_NAMED_MAX])}{more}; name a new directory"
             )
+        if not os.access(home, os.W_OK | os.X_OK):
+            raise ConfigError(f"{home} may not be written to; change its permissions, or name another directory")
+        return None
+
+    def _present(self) -> list[str]:
+        if not self._path.is_dir():
+            return []
+        return sorted(path.name for path in self._path.iterdir() if path.name != _LOCK)
+
+    async def begin(self) -> None:
+        make_durable_dir(self._path)
+        self._lock.acquire()
+        self._look()  # nobody else has begun meanwhile
+        if NAME in self._present():  # it opens as a store
+            raise ExistsError(f"{self._path} has a queue already; name a new directory")
+        self._write_marker(_MIGRATING)
+        for name in self._present():
+            path = self._path / name
+            if name != UNFINISHED:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._inner.mkdir(PRIVATE)
+        self._draft = Draft(RealDisk(self._inner), self._ring)
+        bind_keys(self._draft.disk, self._ring)
+
+    def _write_marker(self, told: bytes) -> None:
+        """All or nothing."""
+        draft = self._path / f"{UNFINISHED}.tmp"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as writer:
+            writer.write(told)
+            writer.flush()
+            os.fsync(fd)
+        draft.replace(self._path / UNFINISHED)
+        sync(self._path)
 
     def can_encrypt(self) -> bool:
         return self._ring.current is not None
@@ -158,21 +188,29 @@ class DirectoryTarget:
     def reopen(self) -> DirectorySource:
         return DirectorySource(self._inner, self._ring)
 
+    async def mark(self, told: str) -> None:
+        self._write_marker(_MIGRATING + told.encode())
+
     async def release(self) -> None:
         """From the last rename on it is a data directory."""
-        for path in sorted(self._inner.iterdir()):
-            if path.name != NAME:
-                path.rename(self._path / path.name)
-        sync(self._path)
-        (self._inner / NAME).rename(self._path / NAME)
-        (self._path / UNFINISHED).unlink()
-        self._inner.rmdir()
+        self._lock.acquire()
+        if self._inner.is_dir():
+            for path in sorted(self._inner.iterdir()):
+                if path.name != NAME:
+                    path.rename(self._path / path.name)
+            sync(self._path)
+            if (self._inner / NAME).exists():
+                (self._inner / NAME).rename(self._path / NAME)
+                sync(self._path)
+            self._inner.rmdir()
+        (self._path / UNFINISHED).unlink(missing_ok=True)
         sync(self._path)
 
     async def close(self) -> None:
         if self._draft is not None:
             self._draft.catalog.close_files()
             self._draft = None
+        self._lock.release()
 
 
 def _in_thread(commits: AsyncIterator[list[Record]], loop: asyncio.AbstractEventLoop) -> Iterator[list[Record]]:

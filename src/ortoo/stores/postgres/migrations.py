@@ -87,7 +87,7 @@ async def _refuse_half(connection: Any, address: Address) -> None:
     if await connection.fetchval("select to_regclass('incoming') is not null"):
         raise UnavailableError(
             f"the schema {address.schema!r} of {address.shown} is half a copy, by a migration that was never finished; run "
-            "`ortoo migrate` again, which begins anew, or drop the schema"
+            "`ortoo migrate` or `ortoo shards move` again, which goes on or begins anew, or drop the schema"
         )
 
 

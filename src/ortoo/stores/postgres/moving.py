@@ -7,6 +7,7 @@ the table `incoming` until all of it is there: whoever opens it is refused as lo
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from ortoo.model.errors import ExistsError, UnavailableError
 from ortoo.model.names import TopicId
@@ -28,9 +29,10 @@ from .writing import APPEND, encode
 
 _NODE = "ortoo migrate"
 _MARK = """
-    create table incoming (since timestamptz not null default now());
+    drop table if exists incoming;
+    create table incoming (mark text not null);
     comment on table incoming is 'This schema is half a copy, by a migration that is not finished.';
-    comment on column incoming.since is 'Not used.';
+    comment on column incoming.mark is 'That all of it is there, and which migration was about to finish it.';
 """
 _EMPTY = """
     do $$ declare found record; begin
@@ -40,6 +42,9 @@ _EMPTY = """
         end loop;
     end $$
 """
+_HAS_SCHEMA = "select to_regnamespace(quote_ident($1)) is not null"
+_IS_HALF = "select to_regclass('incoming') is not null"
+_MARK_OF = "select max(to_jsonb(i) ->> 'mark') from incoming i"  # one that an earlier version made has no such column
 _PRESENT = """
     select greatest((select max(number) from commits), (select max(number) from checkpoints), 0) as last,
            (select count(*) from topics) as topics, exists (select 1 from batches) as has_batches
@@ -102,22 +107,41 @@ class PostgresTarget:
         self._term = 0
         self._new_keys: dict[str, bytes] = {}  # whose check values are to be written down first
 
-    async def begin(self) -> None:
+    async def look(self) -> str | None:
+        """By beginning, and taking that back."""
         connection = await self._connections.reconnect()
         await _take(self._connections, self._address)
+        with failing_while(f"looking at the schema {self._address.schema}"):
+            trial = connection.transaction()
+            await trial.start()
+            try:
+                if await connection.fetchval(_HAS_SCHEMA, self._address.schema) and await connection.fetchval(_IS_HALF):
+                    found = await connection.fetchval(_MARK_OF)
+                    if found is not None:
+                        return str(found)
+                await self._make(connection)
+            finally:
+                await trial.rollback()
+        return None
+
+    async def _make(self, connection: Any) -> None:
+        await migrate(connection, self._address, is_copied=True)
+        if await connection.fetchval(_IS_HALF):
+            await connection.execute(_EMPTY)
+        else:
+            last, topics, has_batches = await connection.fetchrow(_PRESENT)
+            if last or topics or has_batches:
+                raise ExistsError(
+                    f"{self._address.shown} has a queue in the schema {self._address.schema!r} already, with {topics} "
+                    f"topics and {last} commits; name another one: ?schema=NAME"
+                )
+        await connection.execute(_MARK)
+
+    async def begin(self) -> None:
+        connection = self._connections.writer
         with failing_while(f"preparing the schema {self._address.schema}"):
             async with connection.transaction():
-                await migrate(connection, self._address, is_copied=True)
-                if await connection.fetchval("select to_regclass('incoming') is not null"):
-                    await connection.execute(_EMPTY)
-                else:
-                    last, topics, has_batches = await connection.fetchrow(_PRESENT)
-                    if last or topics or has_batches:
-                        raise ExistsError(
-                            f"{self._address.shown} has a queue in the schema {self._address.schema!r} already, with {topics} "
-                            f"topics and {last} commits; name another one: ?schema=NAME"
-                        )
-                    await connection.execute(_MARK)
+                await self._make(connection)
                 self._term = await connection.fetchval("select claim(null, 0, $1)", _NODE)
         self._ring.bind({}, self._new_keys.update)
 
@@ -181,9 +205,13 @@ class PostgresTarget:
     def reopen(self) -> PostgresSource:
         return PostgresSource(self._address, self._ring, is_copied=True)
 
+    async def mark(self, told: str) -> None:
+        with failing_while("finishing the copy"):
+            await self._connections.writer.execute("insert into incoming (mark) values ($1)", told)
+
     async def release(self) -> None:
         with failing_while("finishing the copy"):
-            await self._connections.writer.execute("drop table incoming")
+            await self._connections.writer.execute("drop table if exists incoming")
 
     async def close(self) -> None:
         await self._connections.close()
