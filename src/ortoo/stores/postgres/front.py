@@ -258,6 +258,8 @@ class Front:
         if upto >= self.log.first:
             await self._shard.sync()
             self.waiting.moved(upto)
+            while self.waiting.forget():  # noqa: ASYNC110  it gives others a turn
+                await asyncio.sleep(0)
             await self.log.trim(upto)
             self._progress.set()
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from ortoo.model.names import TopicId
 
 from .catalog import Place
-from .commit_log import CommitLog, unpack
+from .commit_log import CommitLog, GoneError, unpack
 from .rows import Row
 from .writing import Commit, HistoryRow
 
 READ_BYTES = 4 << 20
 HISTORY_TOGETHER = 64
+FORGOTTEN_TOGETHER = 2_000  # parts of commits that are forgotten in one turn
 
 
 class _Run:
@@ -47,47 +48,77 @@ class WaitingHistory(NamedTuple):
     commit: int
 
 
+Runs = dict[Place, _Run]
+
+
 class Waiting:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._logs: dict[Place, _Run] = {}
-        self._histories: dict[Place, _Run] = {}
+        self._logs: Runs = {}
+        self._histories: Runs = {}
+        self._noted: array[int] = array("Q")  # for each part of a commit, which one it is of
+        self._places: list[tuple[bool, Place]] = []  # and where: whether it is history, and of what
         self._upto = 0  # commits up to this number are in the database
         self._last = 0
 
     def clear(self) -> None:
-        self._logs.clear()
-        self._histories.clear()
+        self._logs, self._histories = {}, {}
+        self._noted, self._places = array("Q"), []
         self._upto = self._last = 0
 
     def note(self, commit: Commit) -> None:
         """It is in the log."""
         for row in commit.rows:
-            run = self._logs.setdefault((TopicId(row.topic), row.partition), _Run())
+            run = self._at(self._logs, (TopicId(row.topic), row.partition))
             if not run.numbers or run.numbers[-1] != commit.number:
                 run.firsts.append(row.base)
                 run.numbers.append(commit.number)
+                self._note(commit.number, False, (TopicId(row.topic), row.partition))
         for one in commit.histories:
-            run = self._histories.setdefault((TopicId(one.topic), one.partition), _Run())
+            run = self._at(self._histories, (TopicId(one.topic), one.partition))
             run.firsts.append(one.number)
             run.numbers.append(commit.number)
             run.lows.append(one.first)
             run.highs.append(one.last)
-        if not self._last:
+            self._note(commit.number, True, (TopicId(one.topic), one.partition))
+        if self._upto >= self._last:  # nothing else waits
             self._upto = commit.number - 1
         self._last = commit.number
 
+    def _at(self, runs: Runs, place: Place) -> _Run:
+        run = runs.get(place)
+        if run is None:
+            run = runs[place] = _Run()
+        return run
+
+    def _note(self, number: int, is_history: bool, place: Place) -> None:
+        self._noted.append(number)
+        self._places.append((is_history, place))
+
     def moved(self, upto: int) -> None:
-        """The database has them now."""
+        """The database has them now, so nobody is told of them any more."""
         self._upto = max(self._upto, upto)
-        if upto >= self._last:
-            self.clear()
-            return
-        for runs in (self._logs, self._histories):
-            for place, run in list(runs.items()):
-                run.drop(upto)
-                if not run.numbers:
-                    del runs[place]
+
+    def forget(self) -> bool:
+        """Some of what has moved, as much as one turn may do. Whether there is more."""
+        gone = bisect_right(self._noted, self._upto)
+        until = min(gone, FORGOTTEN_TOGETHER)
+        for is_history, place in dict.fromkeys(self._places[:until]):
+            self._run(self._histories if is_history else self._logs, place)
+        del self._noted[:until], self._places[:until]
+        return until < gone
+
+    def _run(self, runs: Runs, place: Place) -> _Run | None:
+        """What of it still waits."""
+        run = runs.get(place)
+        if run is None or not run.numbers:
+            return None
+        if run.numbers[0] <= self._upto:
+            run.drop(self._upto)
+            if not run.numbers:
+                del runs[place]
+                return None
+        return run
 
     def has(self, number: int) -> bool:
         return self._upto < number <= self._last
@@ -96,12 +127,14 @@ class Waiting:
 
     def begin_of(self, place: Place) -> int | None:
         """The first offset of which the row waits."""
-        run = self._logs.get(place)
-        return None if run is None or not run.firsts else run.firsts[0]
+        run = self._run(self._logs, place)
+        return None if run is None else run.firsts[0]
 
     async def rows(self, place: Place, offsets: Sequence[int]) -> list[Row]:
         """With the first of these offsets, which wait, and some that follow. GoneError when they do not wait any more."""
-        run = self._logs[place]
+        run = self._run(self._logs, place)
+        if run is None:
+            raise GoneError
         first, last = (bisect_right(run.firsts, offset) - 1 for offset in (offsets[0], offsets[-1]))
         found = await self.commits(run.numbers[max(0, first) : last + 1].tolist())
         return [row for commit in found for row in commit.rows if (row.topic, row.partition) == place]
@@ -114,8 +147,8 @@ class Waiting:
 
     def happened(self, place: Place, start: int, offset: int | None = None) -> list[WaitingHistory]:
         """The first from the one with the record of that number on; or those from there on that speak of an offset."""
-        run = self._histories.get(place)
-        if run is None or not run.firsts:
+        run = self._run(self._histories, place)
+        if run is None:
             return []
         begin = max(0, bisect_right(run.firsts, start) - 1) if offset is None else bisect_left(run.firsts, start)
         which = range(begin, len(run.firsts))
