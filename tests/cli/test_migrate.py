@@ -13,6 +13,8 @@ import pytest
 
 import ortoo
 from ortoo.stores.postgres import parse_address
+from ortoo.stores.postgres.shard import identity_of
+from ortoo.stores.postgres.spill import Spill
 from ortoo.testing.private_postgres import programs
 from tests.stores.postgres_server import fresh_url, server
 
@@ -184,3 +186,55 @@ def test_shards_move_says_what_it_moved_and_what_is_in_the_way(tmp_path: Path) -
     alone = call("migrate", "--from", new[0], "--to", tmp_path / "c")
     assert alone.code == 0  # a shard may change its place
     assert "shard 0 of 2" in call("topics", "list", "--data", tmp_path / "c").err
+
+
+def test_what_waits_in_a_spill_is_not_left_behind(tmp_path: Path, url: str) -> None:
+    fill(url, 50)
+    address, spill = parse_address(url), tmp_path / "spill"
+    folder = Spill(spill, address)
+
+    async def leave() -> None:
+        connection = await asyncpg.connect(server().url, server_settings={"search_path": address.schema})
+        await folder.open(await identity_of(connection, address))
+        await connection.close()
+        await folder.append(1_000, 1, "token", b"commit", "now")
+        await folder.close()
+
+    asyncio.run(leave())
+    for move in (("migrate",), ("shards", "move")):
+        done = call(*move, "--from", url, "--to", tmp_path / "new", "--spill", spill)
+        assert done.code != 0
+        assert "has commits that" in done.err
+        assert not (tmp_path / "new").exists()
+    done = call("check", url, "--spill", spill)
+    assert (done.code, "has commits that the database does not have yet" in done.out) == (1, True)
+    assert call("check", url, "--spill", tmp_path / "none").code == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update batches set until = until + 1",
+        "update batches set last_at = last_at + 1",
+        "update batches set size = -1",
+        "update batches set times = 'x'",
+        "update batches set gaps = 'xxxxx'",
+        "update batches set columns = '[]'",
+        """update batches set columns = '{"keys": 5}'""",
+        "update batches set key_hashes = 'x'",
+        "update history set first_offset = first_offset + 1",
+        "update history set last_offset = last_offset + 1",
+        "update checkpoints set manifest = 'x'",
+        "update snapshots set data = 'x'",
+    ],
+)
+def test_what_was_tampered_with_is_told_as_corruption_and_not_moved(tmp_path: Path, url: str, damage: str) -> None:
+    fill(str(tmp_path / "data"), 50)
+    assert call("migrate", "--from", tmp_path / "data", "--to", url).code == 0
+    write(url, damage)
+    assert call("check", url).code == ("snapshots" not in damage)  # what the engine has of them, only the engine reads
+    done = call("migrate", "--from", url, "--to", tmp_path / "new")
+    assert done.code != 0
+    assert "Traceback" not in done.err
+    assert "corruption" in done.err or "quarantined" in done.err
+    assert not (tmp_path / "new" / "FORMAT").exists()

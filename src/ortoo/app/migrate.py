@@ -43,14 +43,14 @@ Keys = str | dict[str, bytes] | None
 Progress = Callable[[str], None]
 
 
-def open_source(where: str, keys: Keys = None) -> Source:
+def open_source(where: str, keys: Keys = None, spill: Path | None = None) -> Source:
     ring = open_ring(keys)
     if not is_postgres(where):
         refuse_unknown_store(where)
         return directory_source(Path(where), ring)
     from ortoo.stores.postgres import PostgresSource, parse_address
 
-    return PostgresSource(parse_address(where), ring)
+    return PostgresSource(parse_address(where), ring, spill=spill)
 
 
 def open_target(where: str, keys: Keys = None) -> Target:
@@ -70,9 +70,10 @@ async def migrate(
     target_keys: Keys = None,
     *,
     verify: bool = True,
+    spill: Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Moved:
-    """`target_keys`: where they are not the same."""
+    """`target_keys`: where they are not the same. `spill`: the folder in which a database's commits may wait."""
     if place_of(source) == place_of(target):
         raise ConfigError(f"{shown_store(source)} is both where to move from and where to; name another target")
     async with AsyncExitStack() as opened:
@@ -80,7 +81,7 @@ async def migrate(
         opened.push_async_callback(new.close)
         targets = Targets([new], [target])
         await targets.look()
-        old = open_source(source, keys)
+        old = open_source(source, keys, spill)
         opened.push_async_callback(old.close)
         engine = await fold(old, progress)
         queue = named([engine.state])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from secrets import token_hex
 
 from ortoo.broker.shards.identity import Identity, check_alone, check_place, check_set, shard_created
@@ -42,9 +43,11 @@ async def move_shards(
     target_keys: Keys = None,
     *,
     verify: bool = True,
+    spill: Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Moved:
-    """`sources`: all stores of a queue, in their order; `targets`: new ones. `target_keys`: where they are not the same."""
+    """`sources`: all stores of a queue, in their order; `targets`: new ones. `target_keys`: where they are not the same.
+    `spill`: the folder in which commits of databases may wait."""
     _check_names(sources, targets)
     new_keys = keys if target_keys is None else target_keys
     async with AsyncExitStack() as opened:
@@ -55,7 +58,7 @@ async def move_shards(
         await places.look()
         old = list[Source]()
         for where in sources:
-            old.append(open_source(where, keys))
+            old.append(open_source(where, keys, spill))
             opened.push_async_callback(old[-1].close)
         states = [(await fold(source, progress)).state for source in old]
         _check_set(states, [shown_store(where) for where in sources])

@@ -14,6 +14,7 @@ from ortoo.model.errors import NotFoundError
 
 from . import show
 from .help import Json, examples
+from .migrate import SPILL, Spill
 from .parse import size
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def check(
     ],
     keys: Keys = None,
     limit: Limit = None,
+    spill: Spill = SPILL,
     json: Json = False,
 ) -> None:
     """Verify everything that is stored. Changes nothing; the exit code is 1 if something is wrong.
@@ -64,12 +66,12 @@ def check(
     missing, and that all of it can be read.
     """
     if _DATABASE.match(directory):
-        _check_database(directory, keys, limit, json)
+        _check_database(directory, keys, limit, spill, json)
     else:
         _check_directory(Path(directory), keys, json)
 
 
-def _check_database(url: str, keys: str | None, limit: str | None, json: bool) -> None:
+def _check_database(url: str, keys: str | None, limit: str | None, spill: Path, json: bool) -> None:
     from ortoo.stores.addresses import is_postgres
     from ortoo.stores.disk import open_ring
 
@@ -78,7 +80,7 @@ def _check_database(url: str, keys: str | None, limit: str | None, json: bool) -
     from ortoo.stores.postgres import check_schema, parse_address
 
     with show.working("checking") as progress:
-        report = asyncio.run(check_schema(parse_address(url), open_ring(keys), bytes_max, progress))
+        report = asyncio.run(check_schema(parse_address(url), open_ring(keys), bytes_max, progress, spill))
     if json:
         show.json_document(report)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,15 @@ Keys = Annotated[
 TargetKeys = Annotated[
     str | None, typer.Option(help="keys that the target encrypts with, where they are others than --keys")
 ]
+Spill = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="PostgreSQL: the server's spill, where commits may wait that a database does not have",
+        envvar="ORTOO_SPILL",
+    ),
+]
+SPILL = Path("data", "spill")  # a server's own, when it is told of no other
 Verify = Annotated[bool, typer.Option(help="read everything again in both, and compare")]
 
 
@@ -45,6 +55,7 @@ def migrate(
     keys: Keys = None,
     to_keys: TargetKeys = None,
     verify: Verify = True,
+    spill: Spill = SPILL,
     json: Json = False,
 ) -> None:
     """Move a queue to another store: directory or PostgreSQL, in each direction.
@@ -57,7 +68,9 @@ def migrate(
     from ortoo.app.stores import shown_store
 
     with show.working("moving") as progress:
-        moved = asyncio.run(moving.migrate(source, target, keys, to_keys, verify=verify, progress=progress))
+        moved = asyncio.run(
+            moving.migrate(source, target, keys, to_keys, verify=verify, spill=spill, progress=progress)
+        )
     show_moved(moved, shown_store(target), json)
 
 

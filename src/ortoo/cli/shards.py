@@ -14,7 +14,7 @@ from ortoo.model.shards import SHARDS_MAX, shard_of
 from . import show
 from .connection import Target, on_target
 from .help import Json, examples
-from .migrate import Keys, TargetKeys, Verify, show_moved
+from .migrate import SPILL, Keys, Spill, TargetKeys, Verify, show_moved
 
 app = typer.Typer(no_args_is_help=True, help="Show, check and change the stores that topics lie in.")
 
@@ -139,6 +139,7 @@ def move(
     keys: Keys = None,
     to_keys: TargetKeys = None,
     verify: Verify = True,
+    spill: Spill = SPILL,
     json: Json = False,
 ) -> None:
     """Move a queue to another number of stores.
@@ -153,5 +154,5 @@ def move(
     from ortoo.app.stores import shown_store
 
     with show.working("moving") as progress:
-        moved = asyncio.run(move_shards(source, target, keys, to_keys, verify=verify, progress=progress))
+        moved = asyncio.run(move_shards(source, target, keys, to_keys, verify=verify, spill=spill, progress=progress))
     show_moved(moved, ", ".join(shown_store(where) for where in target), json)

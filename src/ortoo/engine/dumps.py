@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ortoo.model.decoding import decode_stored
 from ortoo.model.namespaces import Quota
 from ortoo.model.topic import TopicConfig
 
@@ -104,4 +105,4 @@ _decoder = msgspec.msgpack.Decoder(StateDump)
 
 def peek(data: bytes) -> StateDump:
     """What a snapshot says, for one who only wants to know."""
-    return _decoder.decode(data)
+    return decode_stored(_decoder, data, "the snapshot of the state")

@@ -7,6 +7,7 @@ not at all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from .migrations import refuse_unready
 from .reader import Reader
 from .recovery import Recovery
 from .rows import Row, decode_row
+from .shard import identity_of
+from .spill import spilled
 from .writing import HistoryRow
 
 PROBLEMS_MAX = 100
@@ -150,9 +153,13 @@ class _Check:
 
 
 async def check_schema(
-    address: Address, ring: KeyRing, bytes_max: int | None = None, progress: Progress = lambda _: None
+    address: Address,
+    ring: KeyRing,
+    bytes_max: int | None = None,
+    progress: Progress = lambda _: None,
+    spill: Path | None = None,
 ) -> SchemaReport:
-    """`bytes_max`: after so many bytes of messages, and of history, the rest is not read."""
+    """`bytes_max`: after so many bytes of messages, and of history, the rest is not read. `spill`: the folder of all spills."""
     connections = Connections(address, PATIENT_S, is_reader=True)
     try:
         connection = await connections.reconnect()
@@ -161,6 +168,12 @@ async def check_schema(
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 check = _Check(connection, ring, bytes_max, progress)
                 await check.run()
+        found = None if spill is None else spilled(spill, await identity_of(connection, address))
+        if found is not None:
+            check.report.complain(
+                f"{found} has commits that the database does not have yet, and they were not looked at; start the queue with "
+                "that spill, and check again when ortoo_spilled_commits is 0"
+            )
         return check.report
     finally:
         await connections.close()

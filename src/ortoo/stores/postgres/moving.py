@@ -7,6 +7,7 @@ the table `incoming` until all of it is there: whoever opens it is refused as lo
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ortoo.model.errors import ExistsError, UnavailableError
@@ -25,6 +26,8 @@ from .errors import failing_while
 from .migrations import migrate, refuse_unready
 from .reader import Reader
 from .recovery import Recovery
+from .shard import identity_of
+from .spill import spilled
 from .writing import APPEND, encode
 
 _NODE = "ortoo migrate"
@@ -58,8 +61,9 @@ async def _take(connections: Connections, address: Address) -> None:
 
 
 class PostgresSource:
-    def __init__(self, address: Address, ring: KeyRing, is_copied: bool = False) -> None:
-        """`is_copied`: it is what a target has just written, and that one has the lock."""
+    def __init__(self, address: Address, ring: KeyRing, is_copied: bool = False, spill: Path | None = None) -> None:
+        """`is_copied`: it is what a target has just written, and that one has the lock. `spill`: the folder of all spills."""
+        self._spill = spill
         self.problems: list[str] = []
         self._address = address
         self._ring = ring
@@ -74,6 +78,13 @@ class PostgresSource:
         await refuse_unready(connection, self._address, self._is_copied)
         if not self._is_copied:
             await _take(self._connections, self._address)
+        if self._spill is not None:
+            found = spilled(self._spill, await identity_of(connection, self._address))
+            if found is not None:
+                raise UnavailableError(
+                    f"{found} has commits that {self._address.shown} does not have yet: start the queue with that spill once "
+                    "more, and stop it when ortoo_spilled_commits is 0; nothing was moved"
+                )
         with failing_while("reading the queue"):
             known = await connection.fetch("select name, check_value from encryption_keys")
             self._ring.bind(dict(map(tuple, known)), lambda _: None)

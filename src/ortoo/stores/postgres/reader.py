@@ -14,7 +14,7 @@ from ortoo.ports import StoredHistory
 from ortoo.stores.disk.commit import decode_commit
 from ortoo.stores.disk.crypto import KeyRing, Sealed
 
-from .catalog import Catalog, History, Log, Name
+from .catalog import Catalog, History, Log, Name, bounds
 from .commit_log import GoneError
 from .connections import Connections
 from .rows import Row, decode_row
@@ -206,7 +206,7 @@ class Reader:
             sealed = Sealed(row.key_name, row.nonce or b"")
             data = self._ring.open(sealed, data, history_context(row.topic, row.partition, row.number))
         found = decode_history(data)
-        if len(found) != row.events:
+        if len(found) != row.events or bounds(found) != (row.first, row.last):
             raise CorruptionError(
                 f"the history of topic {row.topic}, partition {row.partition} at {row.number} is damaged"
             )

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ortoo.model import records as r
+from ortoo.model.decoding import decode_stored
 from ortoo.model.errors import CorruptionError, OrtooError
 from ortoo.model.names import TopicId
 from ortoo.model.records import LogIndex
@@ -19,7 +20,7 @@ from . import manifest as manifests
 from .catalog import SMALL_RECORDS, Catalog, Name, Place, Small, is_small
 from .log_index import IndexBuilder
 from .manifest import Manifest
-from .rows import Row, Stretch, decode_row, in_stretches, joined
+from .rows import Row, Stretch, check_head, decode_row, in_stretches, joined
 from .shells import filled
 from .writing import STAGED
 
@@ -80,7 +81,7 @@ class Recovery:
         found = await self._connection.fetchrow(_CHECKPOINT)
         if found is not None:
             self.checkpointed = self.last = found["number"]
-            manifest = manifests.decoder.decode(found["manifest"])
+            manifest = decode_stored(manifests.decoder, found["manifest"], f"the manifest of checkpoint {self.last}")
             yield [await self._load(manifest)]
             async for records in self._stages():
                 yield records
@@ -151,6 +152,11 @@ class Recovery:
         index = found.get(place)
         if index is None:
             index = found[place] = IndexBuilder(*place)
+        try:
+            check_head(row)
+        except CorruptionError as error:
+            self._isolate(place[0], str(error))
+            return
         remembers = row.last_at >= at - self._catalog.dedup_window_ms(place[0])
         if place[0] in self._catalog.quarantined or not (row.key_name or (row.has_ids and remembers)):
             index.add(row, row.key_hashes)

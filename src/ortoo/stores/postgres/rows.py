@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from struct import Struct
+from struct import error as struct_error
 from typing import Any, NamedTuple
 
 import msgspec
@@ -303,6 +304,39 @@ def encode_row(topic: int, partition: int, stretch: Stretch, ring: KeyRing | Non
 
 def decode_row(row: Row, ring: KeyRing) -> Stretch:
     """CorruptionError when it contradicts itself; UnavailableError without its key."""
+    check_head(row)
+    try:
+        stretch = _decode_row(row, ring)
+    except (ValueError, TypeError, IndexError, AttributeError, struct_error) as error:
+        raise CorruptionError(f"{where(row)} cannot be read: {error}") from None
+    _check(row, stretch)
+    return stretch
+
+
+def check_head(row: Row) -> None:
+    """CorruptionError where what is read without the messages cannot be so."""
+    sizes = [
+        ("gaps", row.gaps, 4 * row.messages),
+        ("key_hashes", row.key_hashes, 8 * row.messages),
+        ("times", row.times, _INSTANT.size * (len(row.times or b"") // _INSTANT.size or 1)),
+    ]
+    for name, data, size in sizes:
+        if data is not None and len(data) != size:
+            raise CorruptionError(f"{where(row)} has {len(data)} bytes of {name}, not {size}")
+
+
+def _check(row: Row, stretch: Stretch) -> None:
+    last = row.base - 1 if not stretch.offsets else stretch.offsets[-1]
+    ends = len(stretch.offsets), len(stretch.values), last < row.until, stretch.instants[-1][1]
+    if ends != (row.messages, row.messages, True, row.last_at):
+        raise CorruptionError(f"{where(row)} contradicts itself in its offsets or instants")
+    if row.gaps is None and row.until - row.base != row.messages:
+        raise CorruptionError(f"{where(row)} goes up to {row.until}, and has {row.messages} messages")
+    if row.size < 0:
+        raise CorruptionError(f"{where(row)} has a size of {row.size}")
+
+
+def _decode_row(row: Row, ring: KeyRing) -> Stretch:
     try:
         columns: dict[str, Any] = _from_json(row.columns) if row.columns is not None else {}
     except msgspec.MsgspecError as error:

@@ -24,6 +24,12 @@ _BORN = "select min(at) from migrations"
 _log = logging.getLogger("ortoo.postgres")
 
 
+async def identity_of(connection: Any, address: Address) -> str:
+    with failing_while("looking which shard this is"):
+        born = await connection.fetchval(_BORN)
+    return f"schema {address.schema}, made {born:%Y-%m-%d %H:%M:%S.%f}"
+
+
 class Owner:
     """As the database has it."""
 
@@ -63,9 +69,7 @@ class Shard:
 
     async def identity(self) -> str:
         """What tells this shard from all others, wherever its database is moved to."""
-        with failing_while("looking which shard this is"):
-            born = await self.connections.writer.fetchval(_BORN)
-        return f"schema {self.address.schema}, made {born:%Y-%m-%d %H:%M:%S.%f}"
+        return await identity_of(self.connections.writer, self.address)
 
     async def claim(self, term: int | None = None) -> None:
         """Takes the shard that it has entered. Without a term, only when nobody else has it; with one, from whoever has a lower

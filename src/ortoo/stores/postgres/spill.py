@@ -64,6 +64,15 @@ def folder_of(address: Address) -> str:
     )
 
 
+def spilled(above: Path, shard: str) -> Path | None:
+    """The folder that has commits of that shard, which its database does not have; as far as it can be read."""
+    for path in sorted(above.glob(f"*/{_SHARD}")):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            if _bound.decode(path.read_bytes()).shard == shard and list_wal(RealDisk(path.parent)):
+                return path.parent
+    return None
+
+
 class Spill:
     def __init__(
         self,
