@@ -3,8 +3,8 @@
     python -m ortoo.testing.private_postgres FOLDER COMMAND ...    runs the command with {} replaced by the server's URL
 
 A Redis of one's own runs beside it for the command where there is one to be had; the variable ORTOO_REDIS tells where.
-It listens on the loopback interface alone, trusts whoever comes, and ends with whoever started it. One that was left behind,
-because that was killed, is ended by the next start.
+It listens on the loopback interface alone, trusts whoever comes, and ends with whoever started it, also if that is killed.
+One that was left behind nevertheless is ended by the next start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +22,12 @@ from time import monotonic, sleep
 
 from ortoo.model.errors import ConfigError
 
+from .private_process import PrivateProcess
 from .private_redis import private_redis
 
 VERSION = 18  # that is run where no other one is asked for
 USER = "queue"
-_START_S, _STOP_S = 60.0, 20.0
+_STOP_S = 20.0
 _OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -69,9 +69,9 @@ class PrivatePostgres:
         self._version = version
         self._programs = programs(version)
         self._options = {**_OPTIONS, **(options or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = PrivateProcess("PostgreSQL", self._log, signal.SIGINT)
         self._user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
-        self.port = _free_port()
+        self.port = self._process.port
 
     @property
     def url(self) -> str:
@@ -79,7 +79,6 @@ class PrivatePostgres:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
@@ -90,11 +89,8 @@ class PrivatePostgres:
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         for name, value in self._options.items():
             command += ["-c", f"{name}={value}"]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  # our own words
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, user=self._user, start_new_session=True
-            )
-        self._wait()
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER]
+        self._process.run(command, lambda: subprocess.run(ready, check=False).returncode == 0, self._user, None)  # noqa: S603
 
     def _end_left_over(self) -> None:
         """The server of a process that was killed."""
@@ -137,17 +133,6 @@ class PrivatePostgres:
             shutil.rmtree(self._data, ignore_errors=True)
             raise ConfigError(f"a PostgreSQL could not be made in {self._data}: {done.stderr.strip()[-500:]}")
 
-    def _wait(self) -> None:
-        """Until it takes connections."""
-        assert self._process is not None
-        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER]
-        deadline = monotonic() + _START_S
-        while subprocess.run(ready, check=False).returncode != 0:  # noqa: S603
-            if self._process.poll() is not None or monotonic() > deadline:
-                self.kill()
-                raise ConfigError(f"PostgreSQL did not start; its log: {self._log.read_text()[-500:]}")
-            sleep(0.02)
-
     # -- a standby
 
     def make_standby(self, folder: Path) -> PrivatePostgres:
@@ -181,34 +166,11 @@ class PrivatePostgres:
 
     def stop(self) -> None:
         """Ends connections, writes everything down."""
-        self._end(signal.SIGINT)
+        self._process.end()
 
     def kill(self) -> None:
         """As `kill -9` of all of it."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if how == signal.SIGKILL:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, how)
-        else:
-            process.send_signal(how)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        self._process.end(signal.SIGKILL)
 
 
 @contextmanager

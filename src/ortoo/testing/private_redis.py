@@ -9,16 +9,15 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic, sleep
 
 from ortoo.model.errors import ConfigError
 
-_START_S, _STOP_S = 60.0, 20.0
+from .private_process import PrivateProcess
+
 _OPTIONS = ("--bind", "127.0.0.1", "--appendonly", "yes", "--save", "")
 
 
@@ -43,8 +42,8 @@ class PrivateRedis:
         self.folder = folder / "redis"
         self._options = options
         self._configuration = configuration
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self._process = PrivateProcess("Redis", self.folder / "redis.log", signal.SIGTERM)
+        self.port = self._process.port
 
     @property
     def url(self) -> str:
@@ -52,12 +51,11 @@ class PrivateRedis:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
+        return self._process.is_running
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,21 +66,9 @@ class PrivateRedis:
         else:
             command += _OPTIONS
         command += ["--port", str(self.port), "--dir", str(self.folder), *self._options]
-        with (self.folder / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  # our own words
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True
-            )
-        self._wait()
-
-    def _wait(self) -> None:
-        """Until it answers: while it reads what it has, it takes connections already."""
-        assert self._process is not None
-        deadline = monotonic() + _START_S
-        while not self._answers():
-            if self._process.poll() is not None or monotonic() > deadline:
-                self.kill()
-                raise ConfigError(f"Redis did not start; its log: {(self.folder / 'redis.log').read_text()[-500:]}")
-            sleep(0.02)
+        self._process.run(
+            command, self._answers, None, self.folder
+        )  # while it reads what it has, it takes connections already
 
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
@@ -101,28 +87,10 @@ class PrivateRedis:
         shutil.rmtree(self.folder)
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        self._process.end()
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        self._process.end(signal.SIGKILL)
 
 
 @contextmanager
