@@ -1,7 +1,7 @@
 """Does a scrape tell the truth about the queue, in names that do not drift?"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import RedisFigures
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic
-from ortoo.model.settings import LimitSettings
+from ortoo.model.settings import DialectName, LimitSettings
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
@@ -54,14 +54,16 @@ class Scraped:
 class World:
     """A broker with one door, on a manual clock."""
 
-    def __init__(self, store: Store, connections: int = 10) -> None:
+    def __init__(
+        self, store: Store, connections: int = 10, dialects: Collection[DialectName] = ("mqueue", "mqtt-queues")
+    ) -> None:
         self.clock = ManualClock()
         self.broker = Broker(store, self.clock)
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         limits = LimitSettings(connections=connections)
         self.gate = Gate("tcp", self.broker, Authenticator("s3cret"), limits, Budget(1000))
         self.broker.meters.redis = lambda: RedisFigures(True, 1, 0, {"quota": 0, "dedup": 0})
-        self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0)
+        self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0, dialects)
         self.queue = Queue(self.broker)
 
     async def scrape(self) -> Scraped:
@@ -69,8 +71,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(store: Store | None = None, connections: int = 10) -> AsyncIterator[World]:
-    made = World(store or MemoryStore(), connections)
+async def world(
+    store: Store | None = None,
+    connections: int = 10,
+    dialects: Collection[DialectName] = ("mqueue", "mqtt-queues"),
+) -> AsyncIterator[World]:
+    made = World(store or MemoryStore(), connections, dialects)
     async with made.queue:
         made.webhook.start()
         yield made
@@ -192,6 +198,16 @@ async def test_the_names_of_other_queues_tell_the_same_numbers() -> None:
     assert found.value("mqtt_queue_dlq_total", **queue, reason="rejected") == 1
     assert found.value("mqueue_shard_health", shard="0", type="primary") == 1
     assert found.value("mqueue_enqueue_latency_seconds_count") == 1
+
+
+@pytest.mark.parametrize("dialects", [(), ("mqueue",), ("queen", "goqueue", "mqtt-queues")])
+async def test_names_of_other_queues_are_exposed_where_their_api_is_served(dialects: tuple[DialectName, ...]) -> None:
+    async with world(dialects=dialects) as here:
+        await let_everything_happen(here)
+        text = (await here.metrics.render()).decode()
+    prefixes = {"mqueue": "mqueue_", "mqtt-queues": "mqtt_queue_"}
+    assert {name for name, prefix in prefixes.items() if prefix in text} == set(dialects) & prefixes.keys()
+    assert 'ortoo_messages_published_total{namespace="default",topic="orders"} 6' in text
 
 
 async def test_a_message_that_failed_too_often_is_called_max_retries_by_mqtt_queues() -> None:

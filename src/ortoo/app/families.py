@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from ortoo.model.settings import DialectName
+
 Kind = Literal["gauge", "counter", "histogram", "summary"]
 
 
@@ -14,6 +16,7 @@ class Family(msgspec.Struct, frozen=True):
     kind: Kind
     labels: tuple[str, ...]
     help: str
+    dialect: DialectName | None = None  # exposed only where that API is served: the name is its own
 
 
 _TOPIC = ("namespace", "topic")
@@ -225,7 +228,11 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges((), {"ortoo_webhook_pending": "webhook notifications waiting to be sent"}),
     ],
     "Build": [Family("ortoo_build_info", "gauge", ("version", "python"), "always 1; the labels show the versions")],
-    "Names of other queues": [
+}
+
+# What the documents of other queues call these. `GET /metrics` has a dialect's names while `http.dialects` has it.
+_ALIASES: dict[DialectName, list[Family]] = {
+    "mqtt-queues": [
         *_gauges(_QUEUE, {"mqtt_queue_depth": "as ortoo_topic_depth"}),
         *_counters(
             _QUEUE,
@@ -244,6 +251,8 @@ SECTIONS: dict[str, list[Family]] = {
         ),
         Family("mqtt_queue_dlq_total", "counter", (*_QUEUE, "reason"), "as ortoo_messages_dead_lettered_total"),
         Family("mqtt_queue_active_consumers", "gauge", (*_QUEUE, "group"), "as ortoo_group_consumers"),
+    ],
+    "mqueue": [
         *_counters(
             (),
             {
@@ -272,5 +281,8 @@ SECTIONS: dict[str, list[Family]] = {
         ),
     ],
 }
+SECTIONS["Names of other queues"] = [
+    msgspec.structs.replace(family, dialect=dialect) for dialect, families in _ALIASES.items() for family in families
+]
 
 FAMILIES: dict[str, Family] = {family.name: family for families in SECTIONS.values() for family in families}

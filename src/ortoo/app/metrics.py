@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ortoo.client.link import Link
 from ortoo.model.histogram import Histogram
@@ -20,6 +20,7 @@ from ortoo.model.metrics import (
     TopicFigures,
 )
 from ortoo.model.queries import GetMetrics
+from ortoo.model.settings import DialectName
 from ortoo.model.version import __version__
 
 from .readings import Readings
@@ -37,18 +38,21 @@ class Metrics:
         link: Link,
         webhook: Webhook | None = None,
         certificate_seconds: Callable[[], float | None] = lambda: None,
+        dialects: Collection[DialectName] = (),
     ) -> None:
         """A link that meters nothing, such as the broker itself: a scrape is no request of a client.
 
-        `certificate_seconds`: until the server's certificate expires; None when it has none.
+        `certificate_seconds`: until the server's certificate expires; None when it has none. `dialects`: those
+        whose names for metrics are exposed beside our own.
         """
         self._link = link
         self._webhook = webhook
         self._certificate_seconds = certificate_seconds
+        self._dialects = dialects
 
     async def render(self, link: Link | None = None) -> bytes:
         """Prometheus text. Others are served while it is put together. `link`: of somebody who may see only some topics."""
-        figures, readings = await (link or self._link).ask(GetMetrics()), Readings()
+        figures, readings = await (link or self._link).ask(GetMetrics()), Readings(self._dialects)
         if self._webhook is not None and link is None:
             _read_webhook(readings, self._webhook)
         if (seconds := self._certificate_seconds()) is not None:

@@ -86,7 +86,7 @@ class Server:
         self.sharing = open_sharing(settings.redis, *self.shards.brokers)
         self.shards.shares_dedup |= self.sharing is not None
         self.certificates: Certificates | None = None  # with TLS, once it has started
-        self._metrics = Metrics(self.shards.link, self.webhook, self._certificate_seconds)
+        self._metrics = Metrics(self.shards.link, self.webhook, self._certificate_seconds, settings.http.dialects)
         self.watch = Watch(self.shards)
         self._samplers = {broker: _make_sampler(broker) for broker in self.shards.brokers}
         self.sampler = self._samplers[self.broker]
