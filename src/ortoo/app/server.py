@@ -267,7 +267,11 @@ def _make_shards(settings: Settings, opened: Opened) -> Shards:
         return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard)
 
     spill = spill_of(settings), settings.spill_bytes
-    return Shards(make_brokers(named, settings.encryption_keys, make, *spill), names_of(named), opened)
+    brokers = make_brokers(named, settings.encryption_keys, make, *spill)
+    for broker in brokers:
+        broker.meters.topics_most = max(1, settings.metrics.topics // len(brokers))
+        broker.meters.groups_most = max(1, settings.metrics.groups // len(brokers))
+    return Shards(brokers, names_of(named), opened)
 
 
 def spill_of(settings: Settings) -> Path | None:
