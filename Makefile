@@ -84,7 +84,7 @@ audit: $(BIN)/uv ## Look for known vulnerabilities in the locked packages (asks 
 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--group dev --extra postgres --extra redis --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
+		--group dev --extra otel --extra postgres --extra redis --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
 
 clean: ## Remove the environment, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist dashboard/node_modules $(dir $(DASHBOARD))

@@ -127,6 +127,7 @@ CONFIGURATION_SECTIONS = {
     "limits": "Limits",
     "audit": "Audit",
     "webhooks": "Webhooks",
+    "metrics": "Metrics",
     "log": "Log",
 }
 

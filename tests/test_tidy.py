@@ -36,6 +36,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/broker/meters.py",  # counts and raises on
     "src/ortoo/broker/broker.py",  # drops a state that a mistake broke, and recovers until that succeeds
     "src/ortoo/dialects/gomq/conversation.py",  # a mistake of ours with one command must not take the connection with it
+    "src/ortoo/otel.py",  # notes what failed in its span and raises on
     "src/ortoo/engine/engine.py",  # what runs by itself cannot raise: the topic concerned is suspended
     "src/ortoo/client/gather.py",  # whatever went wrong belongs to the callers who wait
     "src/ortoo/client/handler.py",  # an error whose own words fail

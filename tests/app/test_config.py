@@ -75,6 +75,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         "redis": "redis://cache:6379",
         "http.queen_generation": "later",
         "limits.connections": "7",
+        "metrics.topics": "7",
+        "metrics.groups": "7",
         "mqtt.receive_maximum": "7",
         "mqtt.max_packet_bytes": "2048",
         "mqtt.max_keep_alive": "7",

@@ -1,7 +1,7 @@
 """Does a scrape tell the truth about the queue, in names that do not drift?"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import RedisFigures
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic
-from ortoo.model.settings import LimitSettings
+from ortoo.model.settings import DialectName, LimitSettings
 from ortoo.ports import Store
 from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
@@ -54,14 +54,16 @@ class Scraped:
 class World:
     """A broker with one door, on a manual clock."""
 
-    def __init__(self, store: Store, connections: int = 10) -> None:
+    def __init__(
+        self, store: Store, connections: int = 10, dialects: Collection[DialectName] = ("mqueue", "mqtt-queues")
+    ) -> None:
         self.clock = ManualClock()
         self.broker = Broker(store, self.clock)
         self.webhook = Webhook(self.broker, self.broker.on_dead_letters)
         limits = LimitSettings(connections=connections)
         self.gate = Gate("tcp", self.broker, Authenticator("s3cret"), limits, Budget(1000))
         self.broker.meters.redis = lambda: RedisFigures(True, 1, 0, {"quota": 0, "dedup": 0})
-        self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0)
+        self.metrics = Metrics(self.broker, self.webhook, lambda: 86_400.0, dialects)
         self.queue = Queue(self.broker)
 
     async def scrape(self) -> Scraped:
@@ -69,8 +71,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(store: Store | None = None, connections: int = 10) -> AsyncIterator[World]:
-    made = World(store or MemoryStore(), connections)
+async def world(
+    store: Store | None = None,
+    connections: int = 10,
+    dialects: Collection[DialectName] = ("mqueue", "mqtt-queues"),
+) -> AsyncIterator[World]:
+    made = World(store or MemoryStore(), connections, dialects)
     async with made.queue:
         made.webhook.start()
         yield made
@@ -186,12 +192,25 @@ async def test_the_names_of_other_queues_tell_the_same_numbers() -> None:
         "mqtt_queue_dequeue_total": "ortoo_messages_delivered_total",
         "mqtt_queue_ack_total": "ortoo_messages_acked_total",
         "mqtt_queue_nack_total": "ortoo_messages_retried_total",
-        "mqtt_queue_delivery_latency_seconds_count": "ortoo_delivery_latency_seconds_count",
     }.items():
         assert found.value(alias, **queue) == found.value(name, **topic) > 0
+    latencies = [value for (name, _), value in found.samples.items() if name == "ortoo_delivery_latency_seconds_count"]
+    assert (
+        found.value("mqtt_queue_delivery_latency_seconds_count", **queue) == sum(latencies) - 1 > 0
+    )  # one is dropping's
     assert found.value("mqtt_queue_dlq_total", **queue, reason="rejected") == 1
     assert found.value("mqueue_shard_health", shard="0", type="primary") == 1
     assert found.value("mqueue_enqueue_latency_seconds_count") == 1
+
+
+@pytest.mark.parametrize("dialects", [(), ("mqueue",), ("queen", "goqueue", "mqtt-queues")])
+async def test_names_of_other_queues_are_exposed_where_their_api_is_served(dialects: tuple[DialectName, ...]) -> None:
+    async with world(dialects=dialects) as here:
+        await let_everything_happen(here)
+        text = (await here.metrics.render()).decode()
+    prefixes = {"mqueue": "mqueue_", "mqtt-queues": "mqtt_queue_"}
+    assert {name for name, prefix in prefixes.items() if prefix in text} == set(dialects) & prefixes.keys()
+    assert 'ortoo_messages_published_total{namespace="default",topic="orders"} 6' in text
 
 
 async def test_a_message_that_failed_too_often_is_called_max_retries_by_mqtt_queues() -> None:
@@ -294,23 +313,6 @@ async def test_counters_begin_anew_when_the_queue_is_opened_again(tmp_path: Path
         assert found.value("ortoo_epoch") == 2
 
 
-async def test_topics_and_groups_beyond_the_bound_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_module, "TOPICS_MAX", 2)
-    monkeypatch.setattr(metrics_module, "GROUPS_MAX", 2)
-    async with world() as here:
-        for number in range(5):
-            await here.queue.publish(f"t{number}", b"x")
-            for group in range(4):
-                await here.queue.lease(f"t{number}", group=f"g{group}")
-        found = await here.scrape()
-    assert found.labels("ortoo_topic_depth", "topic") == {"t0", "t1", "_other"}
-    assert found.value("ortoo_messages_published_total", namespace="", topic="_other") == 3
-    assert found.labels("ortoo_group_leased", "group") == {"g0", "g1", "_other"}
-    assert found.value("ortoo_group_leased", namespace="default", topic="t0", group="_other") == 2
-    assert found.labels("ortoo_group_leased", "topic") == {"t0", "t1"}
-    assert found.value("ortoo_leases") == 20
-
-
 async def test_passing_listeners_are_one_group() -> None:
     async with world() as here:
         await here.queue.create_topic("news")
@@ -366,20 +368,69 @@ async def test_the_time_of_a_lease_does_not_count_its_waiting() -> None:
     assert found.value("ortoo_request_seconds_sum", door="tcp", operation="lease") < 0.3
 
 
-async def test_the_delivery_latency_counts_from_publishing_to_the_first_delivery() -> None:
+async def test_latencies_count_from_publishing_to_the_first_delivery_and_from_there_to_the_ack() -> None:
     async with world() as here:
         await here.queue.publish("orders", b"x")
-        await here.clock.advance(3)
-        link = here.gate.admit("s3cret")
-        [run] = await link.lease(lease("orders", lease_ms=1000))
+        await here.clock.advance(2)
+        [first] = await here.queue.lease("orders", lease=7200)
         await here.clock.advance(3600)
-        await link.lease(lease("orders"))
+        await first.ack()
+        await here.queue.publish("orders", b"y")
+        await here.clock.advance(2)
+        await here.queue.lease("orders", lease=1)
+        await here.clock.advance(86_400)
+        await here.queue.lease("orders")  # again
         found = await here.scrape()
-    assert run.taken.attempts is None
-    orders = {"namespace": "default", "topic": "orders"}
-    assert found.value("ortoo_delivery_latency_seconds_count", **orders) == 1
-    assert found.value("ortoo_delivery_latency_seconds_sum", **orders) == 3
-    assert found.value("mqtt_queue_delivery_latency_seconds", namespace="default", queue="orders", quantile="0.99") == 5
+    orders = {"namespace": "default", "topic": "orders", "group": "default"}
+    assert found.value("ortoo_delivery_latency_seconds_count", **orders) == 2
+    assert found.value("ortoo_delivery_latency_seconds_sum", **orders) == 4
+    assert found.value("ortoo_delivery_latency_seconds_bucket", le="1.0", **orders) == 0
+    assert found.value("ortoo_delivery_latency_seconds_bucket", le="3.0", **orders) == 2
+    assert found.value("ortoo_ack_latency_seconds_count", **orders) == 1
+    assert found.value("ortoo_ack_latency_seconds_sum", **orders) == 3600
+    assert found.value("ortoo_ack_latency_seconds_bucket", le="3000.0", **orders) == 0
+    assert found.value("ortoo_ack_latency_seconds_bucket", le="10000.0", **orders) == 1
+    bounds = [float(dict(labels)["le"]) for name, labels in found.samples if name == "ortoo_ack_latency_seconds_bucket"]
+    assert (min(bounds), sorted(bounds)[-2]) == (0.001, 300_000)  # a millisecond to days
+    assert found.value("mqtt_queue_delivery_latency_seconds", namespace="default", queue="orders", quantile="0.99") == 3
+
+
+async def test_groups_count_what_became_of_their_messages() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", max_attempts=2, backoff_initial=0, partitions=1, ordering="none")
+        for group in ("billing", "shipping"):
+            await here.queue.create_group("orders", group)
+        await here.queue.publish_many("orders", [b"1", b"2", b"3"])
+        labels = {"namespace": "default", "topic": "orders", "group": "billing"}
+        names = ("delivered", "acked", "retried", "dead_lettered")
+        before = await here.scrape()
+        assert [before.value(f"ortoo_group_{name}_total", **labels) for name in names] == [0, 0, 0, 0]
+        first, second, third = await here.queue.lease("orders", group="billing", max_messages=3)
+        await first.ack()
+        await second.nack()
+        await third.reject("no")
+        await here.queue.lease("orders", group="billing")
+        found = await here.scrape()
+        assert [found.value(f"ortoo_group_{name}_total", **labels) for name in names] == [4, 1, 1, 1]
+        shipping = {**labels, "group": "shipping"}
+        assert [found.value(f"ortoo_group_{name}_total", **shipping) for name in names] == [0, 0, 0, 0]
+
+
+async def test_the_lag_in_seconds_is_of_what_is_due() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", partitions=1)
+        await here.queue.create_group("orders", "billing")
+        await here.queue.publish("orders", b"later", delay=100)
+        await here.clock.advance(10)
+        await here.queue.publish("orders", b"now")
+        await here.clock.advance(5)
+        found = await here.scrape()
+        labels = {"namespace": "default", "topic": "orders", "group": "billing"}
+        assert found.value("ortoo_group_lag_seconds", **labels) == 5
+        assert found.value("ortoo_group_oldest_pending_seconds", **labels) == 15
+        [message] = await here.queue.lease("orders", group="billing")
+        await message.ack()
+        assert (await here.scrape()).value("ortoo_group_lag_seconds", **labels) == 0
 
 
 async def test_a_client_beyond_the_limit_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:

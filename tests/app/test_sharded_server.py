@@ -50,7 +50,7 @@ async def test_every_door_reaches_every_shard(tmp_path: Path) -> None:
         text = await ask(server, "/metrics")
         for topic in (HERE, THERE):
             assert f'ortoo_messages_acked_total{{namespace="default",topic="{topic}"}} 1.0' in text
-            assert f'ortoo_delivery_latency_seconds_count{{namespace="default",topic="{topic}"}} 1.0' in text
+            assert f'ortoo_delivery_latency_seconds_count{{namespace="default",topic="{topic}",group="g"}} 1.0' in text
         assert await ask(server, "/ready") is not None
         told = await ask(server, "/v1/overview")
         assert {row["name"] for row in told["topics"]} <= {HERE, THERE}

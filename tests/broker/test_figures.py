@@ -10,6 +10,7 @@ import ortoo
 from ortoo.app.metrics import Metrics
 from ortoo.model import metrics as m
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
+from ortoo.model.latency import HISTOGRAM_WIDTH, to_histogram
 from ortoo.model.names import TopicName
 from ortoo.model.operations import OPERATIONS, encode_answer
 from ortoo.model.queries import GetMetrics, GetStats
@@ -33,6 +34,7 @@ def own(text: bytes) -> list[str]:
         "process_",
         "ortoo_request",
         "ortoo_group_oldest",
+        "ortoo_group_lag_seconds",
         "ortoo_event_loop",
         "ortoo_disk_free",
         "ortoo_in_flight_bytes",
@@ -106,14 +108,16 @@ async def test_a_scrape_is_no_request_and_a_query_is_one() -> None:
 
 
 def test_the_largest_answer_fits() -> None:
-    names = [f"{number:0255}" for number in range(m.GROUPS_MAX + 2)]
-    group = m.GroupFigures(*[1 << 40] * 8)
-    topics = [
-        m.TopicFigures(TopicName("n" * 255, f"{number:0255}"), groups=dict.fromkeys(names, group))
-        for number in range(m.TOPICS_MAX)
-    ]
-    deliveries = [(topic.name, Histogram(counts=[1 << 40] * 17)) for topic in topics]
-    assert len(encode_answer((topics, deliveries))) < FRAME_BYTES_MAX
+    names = [TopicName("n" * 255, f"{number:0255}") for number in range(m.TOPICS_MAX)]
+    ends = dict.fromkeys(("attempts", "timeout", "rejected", "moved", "ttl", "max_wait", "superseded"), 1 << 40)
+    topics = [m.TopicFigures(name, dead_lettered=ends, dropped=ends) for name in names]
+    told = to_histogram([1 << 40] * HISTOGRAM_WIDTH)
+    groups = [m.GroupFound(names[0], "g" * 255, m.GroupFigures(*[1 << 40] * 14))] * m.GROUPS_MAX
+    latencies = [m.GroupLatencies(names[0], "g" * 255, told, told)] * m.GROUPS_MAX
+    answer = m.MetricFigures(
+        topics, [(name, told) for name in names], {}, None, None, [], None, None, latencies, groups
+    )
+    assert len(encode_answer(answer)) < FRAME_BYTES_MAX
 
 
 @pytest.mark.parametrize("histogram", [Histogram(), Histogram(SIZE_BOUNDS)])

@@ -44,7 +44,7 @@ class DialectHome:
         return msgspec.json.decode(response.content) if response.content else None
 
 
-async def no_metrics(link: object = None) -> bytes:
+async def no_metrics(*asked: object) -> bytes:
     return b""
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from ortoo.model.settings import DialectName
+
 Kind = Literal["gauge", "counter", "histogram", "summary"]
 
 
@@ -14,6 +16,7 @@ class Family(msgspec.Struct, frozen=True):
     kind: Kind
     labels: tuple[str, ...]
     help: str
+    dialect: DialectName | None = None  # exposed only where that API is served: the name is its own
 
 
 _TOPIC = ("namespace", "topic")
@@ -63,30 +66,45 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_messages_dropped_total": "messages dropped instead of dead-lettered",
             },
         ),
+    ],
+    "Groups": [
+        *_gauges(
+            _GROUP,
+            {
+                "ortoo_group_backlog": "consumer lag: messages not settled yet",
+                "ortoo_group_ready": "of these, deliverable now",
+                "ortoo_group_delayed": "of these, not due yet or waiting for a retry",
+                "ortoo_group_leased": "of these, in flight: delivered and not settled",
+                "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
+                "ortoo_group_lag_seconds": "consumer lag: age of the oldest of these that is due; 0 if there is none",
+                "ortoo_group_oldest_pending_seconds": "the same, of those not due yet, too",
+                "ortoo_group_dead": "messages of the group in the dead-letter topic",
+                "ortoo_group_leases": "leases that hold messages",
+                "ortoo_group_consumers": "live consumers",
+            },
+        ),
+        *_counters(
+            _GROUP,
+            {
+                "ortoo_group_delivered_total": "deliveries to the group, including redeliveries",
+                "ortoo_group_acked_total": "messages that the group acknowledged",
+                "ortoo_group_retried_total": "its failed deliveries that are retried: nacks and expired leases",
+                "ortoo_group_dead_lettered_total": "its messages that were dead-lettered",
+            },
+        ),
         *_histograms(
-            _TOPIC,
+            _GROUP,
             {
                 "ortoo_delivery_latency_seconds": (
-                    "time from publishing to the first delivery through a door, including delays; one observation per delivery, "
-                    "for its oldest message"
+                    "time from publishing to the first delivery to the group, including delays; one observation per lease and "
+                    "partition, for its oldest message"
+                ),
+                "ortoo_ack_latency_seconds": (
+                    "time from delivery to acknowledgement; one observation for what is acknowledged together"
                 ),
             },
         ),
     ],
-    "Groups": _gauges(
-        _GROUP,
-        {
-            "ortoo_group_backlog": "consumer lag: messages not settled yet",
-            "ortoo_group_ready": "of these, deliverable now",
-            "ortoo_group_delayed": "of these, not due yet or waiting for a retry",
-            "ortoo_group_leased": "of these, delivered and not settled",
-            "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
-            "ortoo_group_dead": "messages of the group in the dead-letter topic",
-            "ortoo_group_leases": "leases that hold messages",
-            "ortoo_group_consumers": "live consumers",
-            "ortoo_group_oldest_pending_seconds": "age of the oldest message not settled yet; 0 if there is none",
-        },
-    ),
     "Namespaces": [
         *_gauges(
             ("namespace", "quota"),
@@ -225,7 +243,11 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges((), {"ortoo_webhook_pending": "webhook notifications waiting to be sent"}),
     ],
     "Build": [Family("ortoo_build_info", "gauge", ("version", "python"), "always 1; the labels show the versions")],
-    "Names of other queues": [
+}
+
+# What the documents of other queues call these. `GET /metrics` has a dialect's names while `http.dialects` has it.
+_ALIASES: dict[DialectName, list[Family]] = {
+    "mqtt-queues": [
         *_gauges(_QUEUE, {"mqtt_queue_depth": "as ortoo_topic_depth"}),
         *_counters(
             _QUEUE,
@@ -244,6 +266,8 @@ SECTIONS: dict[str, list[Family]] = {
         ),
         Family("mqtt_queue_dlq_total", "counter", (*_QUEUE, "reason"), "as ortoo_messages_dead_lettered_total"),
         Family("mqtt_queue_active_consumers", "gauge", (*_QUEUE, "group"), "as ortoo_group_consumers"),
+    ],
+    "mqueue": [
         *_counters(
             (),
             {
@@ -272,5 +296,8 @@ SECTIONS: dict[str, list[Family]] = {
         ),
     ],
 }
+SECTIONS["Names of other queues"] = [
+    msgspec.structs.replace(family, dialect=dialect) for dialect, families in _ALIASES.items() for family in families
+]
 
 FAMILIES: dict[str, Family] = {family.name: family for families in SECTIONS.values() for family in families}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ortoo.client.link import Link
 from ortoo.model.histogram import Histogram
 from ortoo.model.metrics import (
+    GROUP_COUNTERS,
+    OTHER,
+    OTHER_TOPICS,
     BrokerFigures,
     DoorFigures,
     GroupFigures,
@@ -20,11 +23,13 @@ from ortoo.model.metrics import (
     TopicFigures,
 )
 from ortoo.model.queries import GetMetrics
+from ortoo.model.settings import DialectName
 from ortoo.model.version import __version__
 
 from .readings import Readings
 from .webhook import Webhook
 
+_EVERYTHING = GetMetrics()
 _NO_ROOM = ("full", "too_many", "rate_limited")
 # What the documents of MQTT queues call our reasons; the rest keep their names.
 _MQTT_REASONS = {"attempts": "max_retries"}
@@ -37,21 +42,26 @@ class Metrics:
         link: Link,
         webhook: Webhook | None = None,
         certificate_seconds: Callable[[], float | None] = lambda: None,
+        dialects: Collection[DialectName] = (),
     ) -> None:
         """A link that meters nothing, such as the broker itself: a scrape is no request of a client.
 
-        `certificate_seconds`: until the server's certificate expires; None when it has none.
+        `certificate_seconds`: until the server's certificate expires; None when it has none. `dialects`: those
+        whose names for metrics are exposed beside our own.
         """
         self._link = link
         self._webhook = webhook
         self._certificate_seconds = certificate_seconds
+        self._dialects = dialects
 
-    async def render(self, link: Link | None = None) -> bytes:
-        """Prometheus text. Others are served while it is put together. `link`: of somebody who may see only some topics."""
-        figures, readings = await (link or self._link).ask(GetMetrics()), Readings()
-        if self._webhook is not None and link is None:
+    async def render(self, link: Link | None = None, query: GetMetrics = _EVERYTHING) -> bytes:
+        """Prometheus text. Others are served while it is put together. `link`: of somebody who may see only some topics.
+        `query`: for some topics only."""
+        figures, readings = await (link or self._link).ask(query), Readings(self._dialects)
+        is_whole = query == _EVERYTHING
+        if self._webhook is not None and link is None and is_whole:
             _read_webhook(readings, self._webhook)
-        if (seconds := self._certificate_seconds()) is not None:
+        if is_whole and (seconds := self._certificate_seconds()) is not None:
             readings.add("ortoo_tls_certificate_expiry_seconds", seconds)
         return await asyncio.to_thread(_render, readings, figures)
 
@@ -62,8 +72,15 @@ def _render(readings: Readings, figures: MetricFigures) -> bytes:
         for group, found in topic.groups.items():
             _read_group(readings, found, *topic.name, group)
     for name, histogram in figures.deliveries:
-        readings.add_histogram("ortoo_delivery_latency_seconds", histogram, *name)
         readings.add_histogram("mqtt_queue_delivery_latency_seconds", histogram, *name)
+    for one in figures.groups:
+        _read_group(readings, one.figures, *one.topic, one.name)
+    if figures.other_groups is not None:
+        _read_group(readings, figures.other_groups, *OTHER_TOPICS, OTHER)
+    for latencies in figures.latencies:
+        labels = (*latencies.topic, latencies.group)
+        readings.add_histogram("ortoo_delivery_latency_seconds", latencies.delivery, *labels)
+        readings.add_histogram("ortoo_ack_latency_seconds", latencies.ack, *labels)
     for namespace in figures.namespaces:
         _read_namespace(readings, namespace)
     if figures.broker is not None:
@@ -120,7 +137,8 @@ def _read_topic(readings: Readings, topic: TopicFigures) -> None:
 
 def _read_group(readings: Readings, group: GroupFigures, *labels: str) -> None:
     for figure in GroupFigures.__struct_fields__:
-        readings.add(f"ortoo_group_{figure}", getattr(group, figure), *labels)
+        name = f"{figure}_total" if figure in GROUP_COUNTERS else figure
+        readings.add(f"ortoo_group_{name}", getattr(group, figure), *labels)
     readings.add("mqtt_queue_active_consumers", group.consumers, *labels)
     readings.add("mqueue_ready_queue_depth", group.ready)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from prometheus_client import generate_latest
 from prometheus_client.process_collector import ProcessCollector
@@ -20,15 +20,22 @@ Labels = tuple[str, ...]
 class Readings:
     """What is added under the same labels is summed up."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialects: Collection[str] = ()) -> None:
+        """`dialects`: whose names are exposed as well."""
+        self._families = [one for one in FAMILIES.values() if one.dialect is None or one.dialect in dialects]
+        self._exposed = {family.name for family in self._families}
         self._numbers: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
 
     def add(self, name: str, value: float, *labels: str) -> None:
+        if name not in self._exposed:
+            return
         numbers = self._numbers.setdefault(name, {})
         numbers[labels] = numbers.get(labels, 0) + value
 
     def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
+        if name not in self._exposed:
+            return
         merged = self._histograms.setdefault(name, {}).setdefault(labels, Histogram(histogram.bounds))
         merged.counts = [mine + other for mine, other in zip(merged.counts, histogram.counts, strict=True)]
         merged.total += histogram.total
@@ -36,7 +43,7 @@ class Readings:
     def render(self, with_process: bool = True) -> bytes:
         """Prometheus text. Written here, and not by its library: of a thousand topics it is tens of thousands of lines."""
         lines: list[str] = []
-        for family in FAMILIES.values():
+        for family in self._families:
             lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n")
             for labels, value in self._numbers.get(family.name, {}).items():
                 lines.append(_line(family.name, _pairs(family, labels), value))

@@ -86,7 +86,7 @@ class Server:
         self.sharing = open_sharing(settings.redis, *self.shards.brokers)
         self.shards.shares_dedup |= self.sharing is not None
         self.certificates: Certificates | None = None  # with TLS, once it has started
-        self._metrics = Metrics(self.shards.link, self.webhook, self._certificate_seconds)
+        self._metrics = Metrics(self.shards.link, self.webhook, self._certificate_seconds, settings.http.dialects)
         self.watch = Watch(self.shards)
         self._samplers = {broker: _make_sampler(broker) for broker in self.shards.brokers}
         self.sampler = self._samplers[self.broker]
@@ -267,7 +267,11 @@ def _make_shards(settings: Settings, opened: Opened) -> Shards:
         return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard)
 
     spill = spill_of(settings), settings.spill_bytes
-    return Shards(make_brokers(named, settings.encryption_keys, make, *spill), names_of(named), opened)
+    brokers = make_brokers(named, settings.encryption_keys, make, *spill)
+    for broker in brokers:
+        broker.meters.topics_most = max(1, settings.metrics.topics // len(brokers))
+        broker.meters.groups_most = max(1, settings.metrics.groups // len(brokers))
+    return Shards(brokers, names_of(named), opened)
 
 
 def spill_of(settings: Settings) -> Path | None:

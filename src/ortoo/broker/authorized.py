@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ortoo.engine.view import group_info
-from ortoo.model.access import ANYONE, HIDDEN_NAMESPACES, Principal, Scope
+from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN
 from ortoo.model.batch import Outgoing
 from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish, Transact
@@ -315,13 +315,6 @@ class AuthorizedLink:
         except OrtooError as error:
             self._meters.failed("lease", error)
             raise
-        now = self.now()
-        for run in runs:
-            if (
-                not run.taken.attempts and run.columns.timestamps and run.taken.topic.namespace not in HIDDEN_NAMESPACES
-            ):  # the first stands for all that came together
-                seconds = (now - run.columns.timestamps[0]) / 1000
-                self._shards.of(run.taken.topic).meters.delivery(run.taken.topic).observe(seconds)
         return runs
 
     def subscribe(self, command: Lease, credit: int, accepted: Accepted | None = None) -> Subscription:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from time import monotonic
 from typing import Protocol
 
 from ortoo.engine import Engine
-from ortoo.engine.group import Group
-from ortoo.engine.topic import Topic
-from ortoo.engine.view import group_info, oldest_pending
 from ortoo.model import metrics as m
 from ortoo.model.errors import (
     FullError,
@@ -22,25 +18,19 @@ from ortoo.model.errors import (
     TooManyError,
     UnauthenticatedError,
 )
-from ortoo.model.histogram import Histogram
-from ortoo.model.names import TopicName
 from ortoo.model.namespaces import QUOTAS
 from ortoo.model.operations import FAMILIES
-from ortoo.model.records import DeathReason
 from ortoo.model.replies import Counters
-from ortoo.model.topic import TopicConfig
 from ortoo.ports import Store
 
 from .meters import INTERNAL, DoorMeters, Meters
 from .namespaces import list_namespaces
+from .topic_figures import measure_all, measure_some
 from .turns import Turns
-from .view import View, visible
+from .view import View
 from .waiters import Waiters
 
-_DELIVERIES_UNITS = 5  # what a topic's histogram costs, in partitions
-_FAILED: tuple[DeathReason, ...] = ("attempts", "timeout", "rejected", "moved")
-_EXPIRED: tuple[DeathReason, ...] = ("ttl", "max_wait")
-# Errors that somebody should look at, before there is one: see `_possible_ends`.
+# Errors that somebody should look at, before there is one: see `possible_ends`.
 _POSSIBLE_ERRORS: dict[tuple[str, str], int] = dict.fromkeys(
     [
         ("connect", UnauthenticatedError.code),
@@ -69,34 +59,49 @@ class Measured(Protocol):
     def full(self) -> str | None: ...
 
 
-async def measure(broker: Measured, view: View | None = None) -> m.MetricFigures:
+async def measure(
+    broker: Measured, view: View | None = None, namespace: str | None = None, topic: str | None = None
+) -> m.MetricFigures:
     """Each topic and each group as it is when its turn comes. What is answered is a copy of everything that goes on counting.
 
-    Who may not see everything is told of its topics, and nothing of the server.
+    Who may not see everything, or asks for some topics only, is told of these, and nothing of the server.
     """
     turns = Turns()
-    namespaces = await _namespaces(broker, turns, view)
-    if view is not None:
-        topics = await _topics(broker, turns, Counters(), view)
-        return m.MetricFigures(topics, await _deliveries(broker, turns, view), {}, None, None, namespaces)
-    total = broker.engine.state.past_counters()
-    topics = await _topics(broker, turns, total, None)
-    deliveries = await _deliveries(broker, turns, None)
+    if view is not None or namespace is not None or topic is not None:
+        namespaces = [] if topic is not None else await _namespaces(broker, turns, view, namespace)
+        found = await measure_some(broker, turns, view, namespace, topic)
+        return m.MetricFigures(found.topics, found.deliveries, {}, None, None, namespaces, latencies=found.latencies)
+    namespaces = await _namespaces(broker, turns, None, None)
+    found, other_groups = await measure_all(broker, turns)
     doors = {name: _door(meters) for name, meters in broker.meters.doors.items()}
-    figures, store = _broker(broker, total), broker.store
+    figures, store = _broker(broker, found.total), broker.store
     stored = await asyncio.to_thread(store.figures)
     mqtt = None if broker.meters.mqtt is None else broker.meters.mqtt()
     redis = None if broker.meters.redis is None else broker.meters.redis()
-    return m.MetricFigures(topics, deliveries, doors, figures, stored, namespaces, mqtt, redis)
+    return m.MetricFigures(
+        found.topics,
+        found.deliveries,
+        doors,
+        figures,
+        stored,
+        namespaces,
+        mqtt,
+        redis,
+        found.latencies,
+        found.groups,
+        other_groups,
+    )
 
 
-async def _namespaces(broker: Measured, turns: Turns, view: View | None) -> list[m.NamespaceFigures]:
+async def _namespaces(
+    broker: Measured, turns: Turns, view: View | None, namespace: str | None
+) -> list[m.NamespaceFigures]:
     """Those with a quota, as far as they are told."""
     state, throttle, found = broker.engine.state, broker.meters.throttle, list[m.NamespaceFigures]()
     if not state.namespaces:
         return found
     refusals = state.soft.refusals + (Counter() if throttle is None else throttle.refusals)
-    for info in await list_namespaces(state, None, view, turns):
+    for info in await list_namespaces(state, namespace, view, turns):
         limits = {name: limit for name in QUOTAS if (limit := getattr(info.quota, name)) is not None}
         if limits and len(found) < m.NAMESPACES_MAX:
             used = {"topics": info.topics, "groups": info.groups, "stored_bytes": info.bytes}
@@ -111,86 +116,6 @@ async def _namespaces(broker: Measured, turns: Turns, view: View | None) -> list
                 )
             )
     return found
-
-
-async def _deliveries(broker: Measured, turns: Turns, view: View | None) -> list[tuple[TopicName, Histogram]]:
-    found: list[tuple[TopicName, Histogram]] = []
-    for topic, histogram in broker.meters.known_deliveries(broker.engine.state.names):
-        if view is None or (topic is not None and view.may_see(topic)):
-            found.append((topic or m.OTHER_TOPICS, histogram.copy()))
-        await turns.worked(_DELIVERIES_UNITS if view is None else _DELIVERIES_UNITS + view.units)
-    return found
-
-
-async def _topics(broker: Measured, turns: Turns, total: Counters, view: View | None) -> list[m.TopicFigures]:
-    found: list[m.TopicFigures] = []
-    others: m.TopicFigures | None = None
-    for topic in await visible(broker.engine.state, view, turns):
-        figures = _topic(topic)
-        total.add(figures.counters)
-        if len(found) < m.TOPICS_MAX:
-            found.append(figures)
-            for group, name in _named(topic):
-                seen = _group(group, broker.now())
-                if (same := figures.groups.setdefault(name, seen)) is not seen:
-                    same.add(seen)
-                await turns.worked(len(topic.partitions))
-        elif others is None:
-            others = figures
-            others.name = m.OTHER_TOPICS
-        else:
-            others.add(figures)
-        await turns.worked(len(topic.partitions))
-    return found if others is None else [*found, others]
-
-
-def _topic(topic: Topic) -> m.TopicFigures:
-    counters = Counters()
-    counters.add(topic.counters)
-    dead, dropped = _possible_ends(topic.config)
-    return m.TopicFigures(
-        topic.name,
-        depth=topic.depth(),
-        messages=topic.messages(),
-        bytes=sum(partition.bytes_held for partition in topic.partitions),
-        not_durable=sum(max(0, p.end - p.durable) for p in topic.partitions),
-        leases=sum(len(group.leases) for group in topic.groups.values()),
-        counters=counters,
-        dead_lettered=dead | topic.counters.dead_reasons,
-        dropped=dropped | topic.counters.drop_reasons,
-    )
-
-
-def _possible_ends(config: TopicConfig) -> tuple[dict[str, int], dict[str, int]]:
-    """Zeros, by reason, of what may become of messages that fail: a dead letter, or nothing.
-
-    A counter that begins with its first event hides that event: a rate needs a value before it.
-    """
-    failed: dict[str, int] = dict.fromkeys(_FAILED, 0)
-    expired: dict[str, int] = dict.fromkeys(_EXPIRED, 0)
-    if not config.dlq:
-        return {}, failed | expired
-    return (failed | expired, {}) if config.on_expire == "dlq" else (failed, expired)
-
-
-def _named(topic: Topic) -> Iterator[tuple[Group, str]]:
-    for number, group in enumerate(list(topic.groups.values())):
-        yield group, m.EPHEMERAL if group.ephemeral else group.name if number < m.GROUPS_MAX else m.OTHER
-
-
-def _group(group: Group, now: int) -> m.GroupFigures:
-    info, oldest = group_info(group), oldest_pending(group)
-    return m.GroupFigures(
-        info.backlog,
-        info.ready,
-        info.delayed,
-        info.leased,
-        info.blocked,
-        info.dead,
-        info.leases,
-        len(info.consumers),
-        0.0 if oldest is None else max(0, now - oldest) / 1000,
-    )
 
 
 def _door(meters: DoorMeters) -> m.DoorFigures:

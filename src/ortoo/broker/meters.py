@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from time import monotonic, perf_counter
 from typing import TypeVar
 
+from ortoo.engine.group import TALLY_WIDTH
 from ortoo.model.errors import OrtooError
 from ortoo.model.histogram import SIZE_BOUNDS, Histogram
-from ortoo.model.metrics import MqttFigures, RedisFigures
-from ortoo.model.names import TopicName
+from ortoo.model.metrics import GROUPS_TOLD, TOPICS_TOLD, MqttFigures, RedisFigures
+from ortoo.model.names import TopicId
 from ortoo.model.operations import FAMILIES, Family
 
 from .budget import Budget
+from .own_series import OwnSeries
 from .series import SeriesReader
 from .throttle import Throttle
-
-TOPICS_METERED_MAX = 1_000  # with more, the rest shares one histogram
 
 INTERNAL = "internal"  # stands for an error that is none of ours
 
@@ -83,8 +83,9 @@ class Meters:
         self.longest_stall = Peak()  # of these
         self.longest_turn = Peak()  # of these, what the loop's own thread has computed meanwhile
         self.recoveries = 0  # after a store had failed
-        self.deliveries: dict[TopicName, Histogram] = {}  # from publishing to the first delivery
-        self._others = Histogram()
+        self.topics_most = TOPICS_TOLD  # with series of their own in the metrics
+        self.groups_most = GROUPS_TOLD
+        self._own_series: tuple[int, OwnSeries[TopicId], OwnSeries[tuple[TopicId, int]]] | None = None
 
     def commit(self, seconds: float, records: int) -> None:
         self.commit_seconds.observe(seconds)
@@ -105,16 +106,12 @@ class Meters:
     def door(self, name: str) -> DoorMeters:
         return self.doors.setdefault(name, DoorMeters())
 
-    def delivery(self, topic: TopicName) -> Histogram:
-        found = self.deliveries.get(topic)
-        if found is not None:
-            return found
-        if len(self.deliveries) >= TOPICS_METERED_MAX:
-            return self._others
-        return self.deliveries.setdefault(topic, Histogram())
-
-    def known_deliveries(self, known: Container[TopicName]) -> list[tuple[TopicName | None, Histogram]]:
-        """By topic; None is all the others. Those of topics that are gone are forgotten."""
-        for topic in [topic for topic in self.deliveries if topic not in known]:
-            del self.deliveries[topic]
-        return [*self.deliveries.items(), *([(None, self._others)] if self._others.count else [])]
+    def own_series(self, epoch: int, topic_width: int) -> tuple[OwnSeries[TopicId], OwnSeries[tuple[TopicId, int]]]:
+        """Of topics and of groups, for the one who measures all of them. Counters begin anew with each opening."""
+        if self._own_series is None or self._own_series[0] != epoch:
+            topics, groups = (
+                OwnSeries[TopicId](self.topics_most, topic_width),
+                OwnSeries[tuple[TopicId, int]](self.groups_most, TALLY_WIDTH),
+            )
+            self._own_series = epoch, topics, groups
+        return self._own_series[1:]

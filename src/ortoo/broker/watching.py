@@ -46,13 +46,15 @@ class Watching(Browsing):
         self._overviews: Overviews | None = None  # once somebody looks
         self._measuring: dict[Hashable, asyncio.Task[MetricFigures]] = {}
 
-    async def metrics(self, view: View | None = None) -> MetricFigures:
+    async def metrics(
+        self, namespace: str | None = None, topic: str | None = None, view: View | None = None
+    ) -> MetricFigures:
         """Also while nothing is taken: then above all somebody looks. Those who ask meanwhile, and may see the same, get the same
         answer: to measure for each would take all the time there is."""
-        key = None if view is None else (view.name, view.grants)
+        key = (None if view is None else (view.name, view.grants), namespace, topic)
         measuring = self._measuring.get(key)
         if measuring is None or measuring.done():
-            measuring = asyncio.create_task(measure(self._watched, view), name="ortoo-metrics")
+            measuring = asyncio.create_task(measure(self._watched, view, namespace, topic), name="ortoo-metrics")
             self._measuring[key] = measuring
             measuring.add_done_callback(lambda done: self._measured(key, done))
         return await asyncio.shield(measuring)

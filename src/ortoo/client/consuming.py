@@ -28,10 +28,15 @@ async def consume(
     try:
         while True:
             await late.wait_for_room()
+            tracing = queue._tracing
+            began = 0 if tracing is None else tracing.now()
             if subscription is None:
-                ahead.add(await queue._link.lease(command))
+                runs = await queue._link.lease(command)
             else:
-                ahead.add(await subscription.next(command.wait_ms))
+                runs = await subscription.next(command.wait_ms)
+            ahead.add(runs)
+            if tracing is not None:
+                tracing.received(command, runs, began)
             if not ahead and ends:
                 return
             while ahead:

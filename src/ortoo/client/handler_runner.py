@@ -32,9 +32,10 @@ from .backoff import Sleep
 from .handler import Handler, Reject
 from .lazy import Messages
 from .lease_extender import LeaseExtender
-from .outcomes import Counts, Outcomes, to_text
+from .outcomes import Outcomes, to_text
 from .queue import Queue
 from .waiting import Line, Waiting
+from .worker_metrics import HandlerMetrics
 
 log = logging.getLogger("ortoo.worker")
 
@@ -51,11 +52,18 @@ class Job:
     is_settling = False
 
     def __init__(
-        self, messages: list[Received], line: Line | None, task: asyncio.Task[Any], deadline: float, is_in_loop: bool
+        self,
+        messages: list[Received],
+        line: Line | None,
+        task: asyncio.Task[Any],
+        began: float,
+        deadline: float,
+        is_in_loop: bool,
     ) -> None:
         self.messages = messages
         self.line = line
         self.task = task
+        self.began = began
         self.deadline = deadline
         self.is_in_loop = is_in_loop  # the handler, or what it handed on, is awaited, so that it can be cancelled
 
@@ -79,7 +87,7 @@ class HandlerRunner:
         handler: Handler,
         queue: Queue,
         threads: Executor,
-        counts: Counts,
+        metrics: HandlerMetrics,
         fail: Callable[[BaseException], None],
         sleep: Sleep,
     ) -> None:
@@ -87,6 +95,7 @@ class HandlerRunner:
         self._queue = queue
         self._threads = threads
         self._fail = fail
+        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._limits: dict[TopicId, float] = {}  # seconds that the handler may take
         self._places: set[asyncio.Task[None]] = set()
@@ -95,10 +104,11 @@ class HandlerRunner:
         self._is_halted = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf  # no job is due before
-        self._extender = LeaseExtender(queue, handler.lease, self._held, self._lose, sleep)
+        self._extender = LeaseExtender(queue, handler.lease, self._held, self._lose, sleep, self._extended)
         self._giving_up = Background()
         self.waiting = Waiting()
-        self._outcomes = Outcomes(handler, queue, self.waiting, counts)
+        self._outcomes = Outcomes(handler, queue, self.waiting, metrics.counts)
+        self._call = self._handler.call if queue._tracing is None else self._call_traced
         self.running = 0
         self.jobs: set[Job] = set()
         self.changed = asyncio.Event()  # something has begun or ended
@@ -154,7 +164,7 @@ class HandlerRunner:
         """A place. It ends when nothing may begin, or when another has to take over."""
         task = asyncio.current_task()
         assert task is not None
-        outcomes, call, is_single = self._outcomes, self._handler.call, self._handler.max_messages is None
+        outcomes, call, is_single = self._outcomes, self._call, self._handler.max_messages is None
         is_wanted, is_first, has_waited, turn_ends = True, True, False, 0.0
         try:
             while not (has_waited or task.cancelling()):
@@ -175,9 +185,8 @@ class HandlerRunner:
                 try:
                     failure = None
                     try:
-                        has_waited = await call(
-                            job.messages[0] if is_single else job.messages, self._threads, job.enter_loop
-                        )
+                        given = job.messages[0] if is_single else job.messages
+                        has_waited = await call(given, self._threads, job.enter_loop)
                     except GeneratorExit:
                         raise  # the loop is gone, and nothing can be awaited any more
                     except BaseException as error:
@@ -198,6 +207,12 @@ class HandlerRunner:
                 self._start_places(1)
             self.changed.set()
 
+    async def _call_traced(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> bool:
+        assert self._queue._tracing is not None
+        messages = [given] if self._handler.max_messages is None else given
+        with self._queue._tracing.processing(messages, self._handler.name):
+            return await self._handler.call(given, threads, enter_loop)
+
     def _begin(self, task: asyncio.Task[Any], now: float) -> Job | None:
         if self._is_halted:
             return None
@@ -210,9 +225,10 @@ class HandlerRunner:
             line, limit = None, self._limit(messages)
         else:
             return None
-        job = Job(messages, line, task, now + limit, self._handler.is_async)
+        job = Job(messages, line, task, now, now + limit, self._handler.is_async)
         self.jobs.add(job)
         self.running += 1
+        self._metrics.running += 1
         if job.deadline < self._alarm_at:
             self._set_alarm(job.deadline)
         return job
@@ -220,6 +236,8 @@ class HandlerRunner:
     def _end(self, job: Job) -> None:
         self.jobs.discard(job)
         self.running -= 1
+        self._metrics.running -= 1
+        self._metrics.seconds.observe(monotonic() - job.began)
         self._overdue -= job.is_overdue
         if job.line is not None:
             self.waiting.free(job.line)
@@ -307,6 +325,9 @@ class HandlerRunner:
         await self._outcomes.give_back(self.waiting.take_all())
 
     # -- losing leases
+
+    def _extended(self, count: int) -> None:
+        self._metrics.extended += count
 
     def _held(self) -> list[Received]:
         working = (message for job in self.jobs if not job.is_overdue for message in job.messages)

@@ -19,7 +19,7 @@ _BEATS_PER_LEASE = 3
 
 
 class LeaseExtender:
-    """`held` says what is leased and not settled, `lose` is told which receipts went stale."""
+    """`held` says what is leased and not settled, `lose` is told which receipts went stale, `extended` how many did not."""
 
     def __init__(
         self,
@@ -28,12 +28,14 @@ class LeaseExtender:
         held: Callable[[], list[Received]],
         lose: Callable[[set[str]], None],
         sleep: Sleep,
+        extended: Callable[[int], None],
     ) -> None:
         self._queue = queue
         self._lease = lease
         self._held = held
         self._lose = lose
         self._sleep = sleep
+        self._extended = extended
         self._old: set[LeaseId] = set()  # those held at the last beat
         self._shortest: float | None = None
         self._heart: asyncio.Task[None] | None = None
@@ -64,5 +66,8 @@ class LeaseExtender:
             await self._queue.extend(old, self._lease)
         except LeaseLostError as error:
             self._lose(set(error.lost))
+            self._extended(len(old) - len(error.lost))
         except OrtooError as error:
             log.warning("%d leases could not be extended: %s", len(old), error)
+        else:
+            self._extended(len(old))

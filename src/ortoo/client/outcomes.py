@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import msgspec
-
 from ortoo.model.errors import LeaseLostError, OrtooError, RequestError
 from ortoo.model.message import Received
 
@@ -14,19 +12,11 @@ from .background import Background
 from .handler import Handler, Reject, describe
 from .queue import Queue
 from .waiting import Waiting
+from .worker_metrics import Counts
 
 log = logging.getLogger("ortoo.worker")
 
 _UNCONFIRMED_MAX = 10_000  # messages whose acks are on their way; with more, a place stays taken
-
-
-class Counts(msgspec.Struct):
-    """Messages, since the worker was made."""
-
-    handled: int = 0
-    failed: int = 0
-    rejected: int = 0
-    lost: int = 0  # their lease was gone before they could be settled
 
 
 class Outcomes:

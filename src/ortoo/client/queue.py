@@ -11,7 +11,7 @@ from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Begin, Publish
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError
 from ortoo.model.message import CORRELATION_ID, Message, Received
-from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.replies import Sent
 
 from .arguments import check_number, check_text, to_ms, to_topic_name
@@ -20,6 +20,7 @@ from .gather import Gatherer
 from .inbox import Inbox
 from .lazy import SentMessages
 from .link import Link
+from .tracing import Items, Tracing
 from .transaction import NamedTransaction, Transaction
 from .watching import Watching
 
@@ -98,7 +99,10 @@ class Queue(Watching):
         message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
         if wait:
             return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
-        return await self._gatherer.add(to_topic_name(namespace or self.namespace, topic), message)
+        name = to_topic_name(namespace or self.namespace, topic)
+        if self._tracing is None:
+            return await self._gatherer.add(name, message)
+        return (await self._publish_traced(self._tracing, name, [message], 0))[0]
 
     async def publish_many(
         self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
@@ -107,17 +111,27 @@ class Queue(Watching):
 
         Concurrent calls are gathered, as with `publish`.
         """
-        name, batch = to_topic_name(namespace or self.namespace, topic), to_outgoing(messages)
+        name = to_topic_name(namespace or self.namespace, topic)
         wait_ms = to_ms("wait", check_number("wait", wait))
         if wait_ms < 0:
             raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
+        if self._tracing is None:
+            return await self._publish(name, messages, wait_ms)
+        return await self._publish_traced(self._tracing, name, messages, wait_ms)
+
+    async def _publish(self, topic: TopicName, messages: Items, wait_ms: int) -> SentMessages:
+        batch = to_outgoing(messages)
         if wait_ms == 0:
-            return await self._gatherer.add_many(name, batch)
-        return SentMessages(await self._link.publish(Publish(name, batch), wait_ms))
+            return await self._gatherer.add_many(topic, batch)
+        return SentMessages(await self._link.publish(Publish(topic, batch), wait_ms))
+
+    async def _publish_traced(self, tracing: Tracing, topic: TopicName, messages: Items, wait_ms: int) -> SentMessages:
+        with tracing.publishing(topic, messages) as publishing:
+            return publishing.told(await self._publish(topic, publishing.messages, wait_ms))
 
     def transaction(self, *, namespace: str | None = None) -> Transaction:
         """`async with queue.transaction() as tx:` acks and publishes together, or not at all."""
-        return Transaction(self._link, check_text("a namespace", namespace or self.namespace))
+        return Transaction(self._link, check_text("a namespace", namespace or self.namespace), self._tracing)
 
     async def begin(
         self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
@@ -130,7 +144,7 @@ class Queue(Watching):
     def named(self, name: str, *, part: str | None = None, namespace: str | None = None) -> NamedTransaction:
         """A named transaction that was begun already, perhaps by somebody else: to commit it, abort it or stage more."""
         return NamedTransaction(
-            self._link, check_text("a namespace", namespace or self.namespace), name, part or uuid4().hex
+            self._link, check_text("a namespace", namespace or self.namespace), name, part or uuid4().hex, self._tracing
         )
 
     # -- request and response

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Literal
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
 from uuid import uuid4
 
 from ortoo.model import limits
@@ -28,7 +29,9 @@ from .link import Link
 from .pieces import settle
 from .prefetched import Deliveries
 from .settling import Receipts, check_settled, to_runs
+from .tracing import Tracing
 
+_UNTRACED = nullcontext()
 _STARTS = {"all": START, "new": Position("end"), None: None}
 
 
@@ -38,6 +41,7 @@ class Receiving(Admin):
     def __init__(self, link: Link, namespace: str, consumer: str | None) -> None:
         super().__init__(link, namespace)
         self._settler: Settler = self
+        self._tracing: Tracing | None = None
         self._is_named = consumer is not None
         self.consumer = _consumer_name() if consumer is None else check_name("a consumer's name", consumer)
         self._begin()
@@ -103,7 +107,12 @@ class Receiving(Admin):
         )
         if self._late is None:
             self._late = self._late_acks()
-        return Messages(await self._link.lease(command), self._settler, self._late)
+        if self._tracing is None:
+            return Messages(await self._link.lease(command), self._settler, self._late)
+        began = self._tracing.now()
+        runs = await self._link.lease(command)
+        self._tracing.received(command, runs, began)
+        return Messages(runs, self._settler, self._late)
 
     def _late_acks(self) -> LateAcks:
         late = LateAcks(self._ack_runs, asyncio.get_running_loop())
@@ -157,8 +166,11 @@ class Receiving(Admin):
         Concurrent calls are gathered into one.
         """
         runs = to_runs(messages)
-        if runs:
+        if runs and self._tracing is None:
             check_settled(runs, await self._acks.ack(runs))
+        elif runs:
+            with self._traced("ack", messages):
+                check_settled(runs, await self._acks.ack(runs))
 
     async def _ack_runs(self, runs: list[Run]) -> None:
         if runs:
@@ -173,15 +185,18 @@ class Receiving(Admin):
 
     async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
-        await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
+        with self._traced("nack", messages):
+            await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
 
     async def reject(self, messages: Receipts, error: str | None = None) -> None:
         """These can never succeed: to the dead letters."""
-        await self._settle(to_runs(messages), "reject", error)
+        with self._traced("reject", messages):
+            await self._settle(to_runs(messages), "reject", error)
 
     async def release(self, messages: Receipts) -> None:
         """Not now: others may have these at once, and no attempt is counted."""
-        await self._settle(to_runs(messages), "release")
+        with self._traced("release", messages):
+            await self._settle(to_runs(messages), "release")
 
     async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
         """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
@@ -273,6 +288,9 @@ class Receiving(Admin):
             check_text("a namespace", namespace or self.namespace),
             None if topic is None else check_text("a topic's name", topic),
         )
+
+    def _traced(self, outcome: str, messages: Receipts) -> AbstractContextManager[Any]:
+        return _UNTRACED if self._tracing is None else self._tracing.settling(outcome, messages)
 
     async def _settle(
         self,

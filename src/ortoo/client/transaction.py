@@ -18,6 +18,7 @@ from .arguments import to_topic_name
 from .lazy import SentMessages
 from .link import Link
 from .settling import Receipts, to_runs
+from .tracing import Tracing
 
 
 class Transaction:
@@ -26,8 +27,9 @@ class Transaction:
     After the block, `sent` says where each published message lies, in the order of the calls.
     """
 
-    def __init__(self, link: Link, namespace: str) -> None:
+    def __init__(self, link: Link, namespace: str, tracing: Tracing | None = None) -> None:
         self._link = link
+        self._tracing = tracing
         self._namespace = namespace
         self._acks: list[Run] = []
         self._publishes: list[Publish] = []
@@ -44,6 +46,8 @@ class Transaction:
         self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
     ) -> None:
         name = to_topic_name(namespace or self._namespace, topic)
+        if self._tracing is not None:
+            messages = self._tracing.stamped(messages)
         self._publishes.append(Publish(name, to_outgoing(messages)))
 
     async def commit(self) -> None:
@@ -74,8 +78,9 @@ class NamedTransaction:
     staged is left out.
     """
 
-    def __init__(self, link: Link, namespace: str, name: str, part: str) -> None:
+    def __init__(self, link: Link, namespace: str, name: str, part: str, tracing: Tracing | None = None) -> None:
         self._link = link
+        self._tracing = tracing
         self._namespace = namespace
         self.name = name
         self.part = part
@@ -88,6 +93,8 @@ class NamedTransaction:
     ) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")
+        if self._tracing is not None:
+            messages = self._tracing.stamped(messages)
         await self.stage(topic, to_outgoing(messages), namespace=namespace)
 
     async def stage(self, topic: str, batch: Outgoing, *, namespace: str | None = None) -> None:

@@ -14,8 +14,8 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -27,9 +27,9 @@ from .backoff import Sleep
 from .connecting import connect
 from .handler import Handler
 from .handlers import Handlers
-from .outcomes import Counts
 from .queue import Queue
 from .tls import TlsOption
+from .worker_metrics import Counts, WorkerMetrics
 from .worker_run import WorkerRun
 
 log = logging.getLogger("ortoo.worker")
@@ -63,7 +63,7 @@ class Worker(Handlers):
         self._sleep = sleep
         self._session: WorkerRun | None = None
         self._task: asyncio.Task[None] | None = None  # what runs in `async with`
-        self.stats = Counts()
+        self.metrics = WorkerMetrics()  # by handler; a collector for prometheus_client
 
     def _add(self, handler: Handler) -> None:
         if self._session is not None:
@@ -83,25 +83,49 @@ class Worker(Handlers):
             raise ClosedError("the worker is not running, so it has no queue")
         return self._session.faces.here()
 
-    def run(self) -> None:
-        """Works until SIGTERM, SIGINT or `stop`; a second signal cancels what is still at work."""
+    @property
+    def stats(self) -> Counts:
+        """Of all handlers together."""
+        return self.metrics.total()
+
+    def run(self, *, metrics_port: int | None = None, metrics_host: str = "127.0.0.1") -> None:
+        """Works until SIGTERM, SIGINT or `stop`; a second signal cancels what is still at work.
+
+        `metrics_port`: serves `/metrics` for Prometheus, and `/health` and `/ready` for probes, meanwhile.
+        """
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._run_here())
+            runner.run(self._run_here(metrics_port, metrics_host))
 
-    async def _run_here(self) -> None:
+    async def _run_here(self, metrics_port: int | None, metrics_host: str) -> None:
         with self._signals():
-            await self._run(closes=True)
+            async with self._measured(metrics_port, metrics_host):
+                await self._run(closes=True)
 
-    async def run_async(self) -> None:
+    async def run_async(self, *, metrics_port: int | None = None, metrics_host: str = "127.0.0.1") -> None:
         """The same inside a program of your own, which sees to signals itself: works until `stop`, or until cancelled."""
-        await self._run(closes=not self._is_borrowed)
+        async with self._measured(metrics_port, metrics_host):
+            await self._run(closes=not self._is_borrowed)
+
+    @asynccontextmanager
+    async def _measured(self, port: int | None, host: str) -> AsyncIterator[None]:
+        if port is None:
+            yield
+            return
+        from .worker_http import WorkerHttp
+
+        async with WorkerHttp(self.metrics, self._why_not_ready).serving(host, port) as bound:
+            log.info("metrics are at http://%s:%d/metrics", host, bound)
+            yield
+
+    def _why_not_ready(self) -> str | None:
+        return "the worker is not running" if self._session is None else self._session.why_not_ready()
 
     async def _run(self, closes: bool) -> None:
         if self._session is not None:
             raise InvalidError("the worker is running already")
         if not self._handlers:
             raise InvalidError("the worker has nothing to do; give it a handler with @worker.on(topic)")
-        self._session = run = WorkerRun(self._handlers, self.stats, self._grace, self._sleep)
+        self._session = run = WorkerRun(self._handlers, self.metrics, self._grace, self._sleep)
         try:
             await run.run(self._make(), self._consumer, closes)
         finally:

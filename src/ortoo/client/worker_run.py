@@ -16,11 +16,11 @@ from .ceding import may_cede
 from .handler import Handler
 from .handler_runner import HandlerRunner
 from .handlers import Faces, current_faces
-from .outcomes import Counts
 from .queue import Queue
 from .remote import RemoteLink
 from .taker import Taker
 from .threads import DaemonThreads
+from .worker_metrics import WorkerMetrics
 
 log = logging.getLogger("ortoo.worker")
 
@@ -28,9 +28,9 @@ _LEAVE_SECONDS = 5.0  # for a server that does not answer
 
 
 class WorkerRun:
-    def __init__(self, handlers: list[Handler], counts: Counts, grace: float, sleep: Sleep) -> None:
+    def __init__(self, handlers: list[Handler], metrics: WorkerMetrics, grace: float, sleep: Sleep) -> None:
         self._handlers = handlers
-        self._counts = counts
+        self._metrics = metrics
         self._grace = grace
         self._sleep = sleep
         self._runners: list[HandlerRunner] = []
@@ -44,6 +44,17 @@ class WorkerRun:
 
     def is_own(self, task: asyncio.Task[Any] | None) -> bool:
         return any(job.task is task for runner in self._runners for job in runner.jobs)
+
+    def why_not_ready(self) -> str | None:
+        """None while it takes messages."""
+        if self.stopping.is_set():
+            return "the worker is stopping"
+        if not self.opened.is_set():
+            return "the worker waits for its queue"
+        stuck = [
+            handler.name for handler, runner in zip(self._handlers, self._runners, strict=False) if runner.is_stuck()
+        ]
+        return f"nothing that these handlers have begun ends: {', '.join(stuck)}" if stuck else None
 
     def fail(self, error: BaseException) -> None:
         """The first one counts."""
@@ -104,7 +115,7 @@ class WorkerRun:
         assert self.faces is not None
         threads = DaemonThreads(max(blocking, 1), "ortoo-worker")
         for handler in self._handlers:
-            runner = HandlerRunner(handler, queue, threads, self._counts, self.fail, self._sleep)
+            runner = HandlerRunner(handler, queue, threads, self._metrics.of(handler), self.fail, self._sleep)
             cedes = may_cede(handler, self._handlers)
             self._runners.append(runner)
             self._takers.append(Taker(handler, queue, runner, self.faces, consumer, self._sleep, cedes))

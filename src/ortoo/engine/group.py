@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 
-from ortoo.model.latency import Recent
+from ortoo.model.latency import HISTOGRAM_WIDTH, Recent
+from ortoo.model.metrics import GROUP_COUNTERS
 from ortoo.model.names import GroupId, LeaseId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.pausing import Pause
@@ -15,11 +17,28 @@ from .leases import Holders, LeaseState, SettledLeases
 from .members import NOBODY, Members
 from .partition import Partition
 
+DELIVERED, ACKED, RETRIED, DEAD_LETTERED = range(len(GROUP_COUNTERS))
+_NEVER = (0,) * HISTOGRAM_WIDTH
+TALLY_WIDTH = len(GROUP_COUNTERS) + 2 * HISTOGRAM_WIDTH
+
+Tally = list[int]  # GROUP_COUNTERS, then how long deliveries and acks took: what only grows while the queue is open
+
+
+def add_tallies(one: Tally | None, other: Tally | None) -> Tally | None:
+    if one is None or other is None:
+        return one or other
+    return list(map(add, one, other))
+
+
+def _ever(times: Recent | None) -> Sequence[int]:
+    return _NEVER if times is None else times.ever
+
 
 class Group:
     __slots__ = (
         "_members",
         "ack_times",
+        "counts",
         "delivery_times",
         "ephemeral",
         "feeds",
@@ -54,6 +73,7 @@ class Group:
         self.paused: Pause | None = None
         self.delivery_times: Recent | None = None  # soft, and there once something was delivered
         self.ack_times: Recent | None = None  # the same
+        self.counts: list[int] | None = None  # the same: messages, see GROUP_COUNTERS
 
     def _begin(self, partitions: Sequence[Partition], cursors: Sequence[int]) -> Feeds:
         feeds = Feeds(self.id, self.ordering, partitions)
@@ -86,6 +106,17 @@ class Group:
         if self.ack_times is None:
             self.ack_times = Recent()
         self.ack_times.observe(took_ms, now)
+
+    def count(self, what: int, messages: int) -> None:
+        if self.counts is None:
+            self.counts = [0] * len(GROUP_COUNTERS)
+        self.counts[what] += messages
+
+    def tally(self) -> Tally | None:
+        """Everything that was counted of it; None when nothing was."""
+        if self.counts is None:
+            return None
+        return [*self.counts, *_ever(self.delivery_times), *_ever(self.ack_times)]
 
     def lease(self, lease: LeaseId) -> LeaseState | None:
         return self.leases.get(lease) or self.settled.find(lease)

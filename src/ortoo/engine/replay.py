@@ -7,6 +7,7 @@ from typing import Any
 
 from ortoo.model import limits
 from ortoo.model import records as r
+from ortoo.model.access import HIDDEN_NAMESPACES
 from ortoo.model.names import LEASES_PER_EPOCH
 from ortoo.model.offsets import OffsetSet
 
@@ -14,7 +15,7 @@ from . import namespaces, pausing, removal, staging
 from .alarms import DelaysDue, ExpiriesDue, LatestDue, MembersDue, PauseEnds, RetentionDue, RetriesDue, WindowCloses
 from .dedup import ids_in
 from .feed import Feed
-from .group import Group
+from .group import ACKED, DEAD_LETTERED, DELIVERED, RETRIED, Group, add_tallies
 from .latest import begin_anew
 from .leases import LeaseState
 from .once import remember
@@ -71,12 +72,21 @@ def _topic_changed(state: State, record: r.TopicChanged) -> None:
 def _topic_deleted(state: State, record: r.TopicDeleted) -> None:
     state.forget_dedup_ids(state.topics[record.topic])
     topic = state.remove_topic(record.topic)
-    state.soft.past.add(topic.counters)
+    _remember_counters(state, topic)
     state.drop_promises(topic)
     note_freed(state, topic.name.namespace)
     for group in topic.groups.values():
         _forget_leases(state, group)
         state.note_left(topic, group, group.look_at_members().alive_until)
+
+
+def _remember_counters(state: State, topic: Topic) -> None:
+    """Totals never go down. What is hidden is in no sum of topics."""
+    soft = state.soft
+    soft.past.add(topic.counters)
+    if topic.name.namespace not in HIDDEN_NAMESPACES:
+        soft.past_topics.add_all(topic.counters)
+        soft.past_groups = add_tallies(soft.past_groups, topic.tally())
 
 
 def _topic_purged(state: State, record: r.TopicPurged) -> None:
@@ -248,6 +258,7 @@ def _leased(state: State, record: r.Leased) -> None:
     group.hold(lease, record.partition, record.offsets.copy())
     group.feeds[record.partition].take(record.offsets)
     topic.counters.delivered += len(record.offsets)
+    group.count(DELIVERED, len(record.offsets))
 
 
 def _extended(state: State, record: r.Extended) -> None:
@@ -275,6 +286,7 @@ def _acked(state: State, record: r.Acked) -> None:
     feed.settle(record.offsets)
     _retire(state, group, lease)
     counters.acked += len(record.offsets)
+    group.count(ACKED, len(record.offsets))
     group.acked(record.at - lease.at, record.at)
 
 
@@ -285,6 +297,7 @@ def _retried(state: State, record: r.Retried) -> None:
     _retire(state, group, lease)
     state.soft.alarms.set(RetriesDue(record.topic, record.partition, record.group), feed.retries.next())
     counters.retried += len(record.offsets)
+    group.count(RETRIED, len(record.offsets))
 
 
 def _released(state: State, record: r.Released) -> None:
@@ -310,6 +323,7 @@ def _dead_lettered(state: State, record: r.DeadLettered) -> None:
     end_leases(state, group.revoke(record.partition, record.offsets))
     group.feeds[record.partition].bury(record.offsets)
     topic.counters.count_dead(record.reason, len(record.offsets))
+    group.count(DEAD_LETTERED, len(record.offsets))
 
 
 def _redriven(state: State, record: r.Redriven) -> None:

@@ -16,9 +16,9 @@ from .alarms import Alarms
 from .copies import CopyRoom
 from .dedup import Seen
 from .discards import Discards
-from .group import Group
+from .group import Group, Tally
 from .members import Members
-from .topic import Topic
+from .topic import Topic, TopicCounters
 from .transaction import Name, Place
 from .wheel import Wheel
 from .whereabouts import Whereabouts
@@ -48,6 +48,8 @@ class Soft:
         "labelled_in_order",
         "leases_due",
         "past",
+        "past_groups",
+        "past_topics",
         "reassigned",
         "refusals",
         "stored",
@@ -68,6 +70,8 @@ class Soft:
         # Dedup ids of topics that share them no longer, to be forgotten.
         self.unshared: deque[tuple[str, TopicId, Seen]] = deque()
         self.past = Counters()  # of topics that were deleted
+        self.past_topics = TopicCounters()  # the same, of those that are not hidden
+        self.past_groups: Tally | None = None  # of the groups of these
         self.copy_room = CopyRoom()  # what dead letters may take now, as the broker tells
         self.discards = Discards()
         self.stored: dict[str, Stored] = {}  # by namespace, of those whose quota asked for it

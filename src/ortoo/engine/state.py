@@ -80,11 +80,11 @@ class State:
         return msgspec.structs.replace(self.soft.past)
 
     def reset_counters(self) -> None:
-        self.soft.past = Counters()
+        self.soft.past, self.soft.past_topics, self.soft.past_groups = Counters(), TopicCounters(), None
         for topic in self.topics.values():
-            topic.counters = TopicCounters()
+            topic.counters, topic.gone_groups, topic.gone_ephemeral = TopicCounters(), None, None
             for group in topic.groups.values():
-                group.delivery_times = group.ack_times = None
+                group.counts = group.delivery_times = group.ack_times = None
 
     def next_lease(self, ahead: int = 0) -> LeaseId:
         return LeaseId(self.epoch * LEASES_PER_EPOCH + self.lease_number + 1 + ahead)

@@ -12,7 +12,7 @@ from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig, dlq_name
 
 from .dedup import DedupTable
-from .group import Group
+from .group import Group, Tally, add_tallies
 from .heads import News
 from .partition import Partition
 
@@ -26,6 +26,13 @@ class TopicCounters(Counters):
     def count_dead(self, reason: str, count: int) -> None:
         self.dead_lettered += count
         self.dead_reasons[reason] = self.dead_reasons.get(reason, 0) + count
+
+    def add_all(self, other: TopicCounters) -> None:
+        """With the reasons."""
+        self.add(other)
+        for mine, others in ((self.dead_reasons, other.dead_reasons), (self.drop_reasons, other.drop_reasons)):
+            for reason, count in others.items():
+                mine[reason] = mine.get(reason, 0) + count
 
     def count_dropped(self, reason: str, count: int) -> None:
         self.dropped += count
@@ -57,6 +64,8 @@ class Topic:
         "dedup",
         "depth_most",
         "done_marks",
+        "gone_ephemeral",
+        "gone_groups",
         "group_names",
         "groups",
         "id",
@@ -83,6 +92,8 @@ class Topic:
         self.group_names: dict[str, Group] = {}
         self.dedup = DedupTable(record.topic)
         self.counters = TopicCounters()
+        self.gone_groups: Tally | None = None  # soft: what groups had counted that are deleted
+        self.gone_ephemeral: Tally | None = None  # the same of those that went with their consumer
         self.next_partition = 0  # which partition the next batch without keys goes to
         self.sized: tuple[int, int, int] | None = None  # soft: after how many batches it was counted, bytes, messages
         self.depth_most: int | None = None  # soft: what is pending or held back is not more; None: nobody has counted
@@ -122,7 +133,18 @@ class Topic:
 
     def remove_group(self, group: Group) -> None:
         del self.groups[group.id], self.group_names[group.name]
+        if group.ephemeral:
+            self.gone_ephemeral = add_tallies(self.gone_ephemeral, group.tally())
+        else:
+            self.gone_groups = add_tallies(self.gone_groups, group.tally())
         self.depth_most = None
+
+    def tally(self) -> Tally | None:
+        """Of all its groups, also those that are gone."""
+        total = add_tallies(self.gone_groups, self.gone_ephemeral)
+        for group in self.groups.values():
+            total = add_tallies(total, group.tally())
+        return total
 
     @property
     def dedup_window_ms(self) -> int:

@@ -1,18 +1,23 @@
 """What a queue measures of itself, as plain numbers: the answer to `GetMetrics`. Counters begin anew with the process.
 
-However much there is, the answer is bounded: topics beyond the first are summed up, and so are the groups of a topic.
+However much there is, the answer is bounded: so many topics and groups have figures of their own, and the others are summed up.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from .histogram import Histogram
 from .names import TopicName
 from .replies import Counters
 
-TOPICS_MAX = 1_000  # the oldest are told one by one; of the others only totals, and nothing of their groups
-GROUPS_MAX = 100  # of a topic
+TOPICS_MAX = 10_000  # that the setting metrics.topics may ask for
+GROUPS_MAX = 10_000  # of all topics; the same
+TOPICS_TOLD = 1_000  # unless that is set; and of those that somebody may see, or asks for
+GROUPS_TOLD = 1_000  # the same
 NAMESPACES_MAX = 1_000  # with a quota; nothing is told of the others
 
 OTHER = "_other"  # in place of a name: all those beyond the bound
@@ -20,8 +25,26 @@ EPHEMERAL = "_ephemeral"  # in place of a name: all groups that go with their co
 OTHER_TOPICS = TopicName("", OTHER)
 
 
+class MetricsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    topics: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=TOPICS_MAX,
+            description="How many topics have series of their own in `/metrics`; the others are summed up as `_other`.",
+        ),
+    ] = TOPICS_TOLD
+    groups: Annotated[
+        int, Meta(ge=1, le=GROUPS_MAX, description="The same for consumer groups, of all topics together.")
+    ] = GROUPS_TOLD
+
+
+GROUP_COUNTERS = ("delivered", "acked", "retried", "dead_lettered")
+_AGES = ("oldest_pending_seconds", "lag_seconds")
+
+
 class GroupFigures(msgspec.Struct, array_like=True):
-    """Compact, as there may be a hundred thousand of them."""
+    """Compact, as there may be many thousands of them."""
 
     backlog: int = 0
     ready: int = 0
@@ -32,11 +55,31 @@ class GroupFigures(msgspec.Struct, array_like=True):
     leases: int = 0
     consumers: int = 0
     oldest_pending_seconds: float = 0.0
+    lag_seconds: float = 0.0  # the same of what is due
+    delivered: int = 0  # messages since the queue was opened, and so on
+    acked: int = 0
+    retried: int = 0
+    dead_lettered: int = 0
 
     def add(self, other: GroupFigures) -> None:
-        for name in GroupFigures.__struct_fields__[:-1]:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.oldest_pending_seconds = max(self.oldest_pending_seconds, other.oldest_pending_seconds)
+        for name in GroupFigures.__struct_fields__:
+            mine, others = getattr(self, name), getattr(other, name)
+            setattr(self, name, max(mine, others) if name in _AGES else mine + others)
+
+
+class GroupLatencies(msgspec.Struct, array_like=True):
+    """Of a group that was delivered something: what was leased together, or settled together, counts once."""
+
+    topic: TopicName
+    group: str
+    delivery: Histogram  # seconds from publishing to the first delivery
+    ack: Histogram  # seconds from a delivery to its ack
+
+
+class GroupFound(msgspec.Struct, array_like=True):
+    topic: TopicName
+    name: str
+    figures: GroupFigures
 
 
 class TopicFigures(msgspec.Struct):
@@ -140,10 +183,13 @@ class StoreFigures(msgspec.Struct):
 
 class MetricFigures(msgspec.Struct):
     topics: list[TopicFigures]
-    deliveries: list[tuple[TopicName, Histogram]]  # seconds from publishing to the first delivery through a door
+    deliveries: list[tuple[TopicName, Histogram]]  # seconds from publishing to the first delivery in any group
     doors: dict[str, DoorFigures]
     broker: BrokerFigures | None  # None for those who may see only some topics
     store: StoreFigures | None  # the same; and where there is nothing to measure: in memory
     namespaces: list[NamespaceFigures] = []
     mqtt: MqttFigures | None = None  # where that is served
     redis: RedisFigures | None = None  # where there is one
+    latencies: list[GroupLatencies] = []
+    groups: list[GroupFound] = []  # of topics that have no figures of their own
+    other_groups: GroupFigures | None = None  # those beyond the bound, of all topics

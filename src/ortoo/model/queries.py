@@ -86,7 +86,10 @@ class ListShards(Query[list[ShardInfo]], frozen=True, tag=True):
 
 
 class GetMetrics(Query[MetricFigures], frozen=True, tag=True):
-    """Answered also while the queue takes nothing."""
+    """Answered also while the queue takes nothing. With a namespace or a topic, of these alone, and nothing of the server."""
+
+    namespace: str | None = None
+    topic: str | None = None  # in that namespace; without one, in any
 
 
 class GetSeries(Query[Series], frozen=True, tag=True):

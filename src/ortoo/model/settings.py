@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from .metrics import MetricsSettings
 from .names import DEFAULT_NAMESPACE
 
 LOOPBACK = "127.0.0.1"
@@ -389,4 +390,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitSettings = LimitSettings()
     audit: AuditSettings = AuditSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -318,7 +318,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(home: Home) -> None:
     from ortoo import ConfigError
     from ortoo.doors.http import HttpDoor
 
-    async def metrics(link: object = None) -> bytes:
+    async def metrics(*asked: object) -> bytes:
         return b""
 
     second: Any = HttpDoor(home.gate, HttpSettings(port=home.port), metrics=metrics, ready=lambda: None)

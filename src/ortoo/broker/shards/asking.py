@@ -209,20 +209,32 @@ async def _metrics(shards: ShardBrokers, query: q.GetMetrics, view: View | None)
         found[0],
         topics=_sum_topics([topic for one in found for topic in one.topics]),
         deliveries=[told for one in found for told in one.deliveries],
+        latencies=[told for one in found for told in one.latencies],
+        groups=[told for one in found for told in one.groups],
+        other_groups=_sum_groups([one.other_groups for one in found if one.other_groups is not None]),
         broker=_sum_brokers(brokers, len(shards.problems())) if brokers else None,
         store=_sum_stores(stores) if stores else None,
     )
 
 
 def _sum_topics(topics: list[m.TopicFigures]) -> list[m.TopicFigures]:
-    named = [topic for topic in topics if topic.name != m.OTHER_TOPICS]
-    rest = named[m.TOPICS_MAX :] + [topic for topic in topics if topic.name == m.OTHER_TOPICS]
+    """Each shard has its share of the series; what the others of all shards sum up to is one."""
+    rest = [topic for topic in topics if topic.name == m.OTHER_TOPICS]
     if not rest:
-        return named
+        return topics
     others = m.TopicFigures(m.OTHER_TOPICS, dead_lettered={}, dropped={})
     for topic in rest:
         others.add(topic)
-    return [*named[: m.TOPICS_MAX], others]
+    return [*(topic for topic in topics if topic.name != m.OTHER_TOPICS), others]
+
+
+def _sum_groups(found: list[m.GroupFigures]) -> m.GroupFigures | None:
+    if not found:
+        return None
+    total = m.GroupFigures()
+    for one in found:
+        total.add(one)
+    return total
 
 
 def _sum_brokers(found: list[m.BrokerFigures], problems: int) -> m.BrokerFigures:

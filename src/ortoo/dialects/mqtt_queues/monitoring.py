@@ -45,7 +45,7 @@ async def stats_of(link: AuthorizedLink, name: TopicName) -> QueueStats:
     ]
     consumers = sum(each.active_consumers for each in groups)
     told = QueueStats(queue_of(info.name), info.depth, info.messages, info.bytes, consumers, partitions, groups)
-    _add_totals(told, name, await link.ask(GetMetrics()))
+    _add_totals(told, name, await link.ask(GetMetrics(name.namespace, name.name)))
     return told
 
 

@@ -16,12 +16,12 @@ from ortoo.model.analytics import Report
 from ortoo.model.message import Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.peer import PeerCertificate
+from ortoo.model.queries import GetMetrics
 from ortoo.model.settings import HttpSettings
 
 T = TypeVar("T")
-Metrics = Callable[
-    [AuthorizedLink | None], Awaitable[bytes]
-]  # for somebody who may see only some topics, or for everybody
+# For somebody who may see only some topics, or for everybody.
+Metrics = Callable[[AuthorizedLink | None, GetMetrics], Awaitable[bytes]]
 Ready = Callable[[], str | None]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]

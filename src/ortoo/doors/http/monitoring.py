@@ -54,6 +54,13 @@ class SeriesQuery(InNamespace, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=limits.SERIES_MINUTES)] = 60
 
 
+class MetricsQuery(InNamespace, kw_only=True):
+    """With a topic or a namespace, the figures of these alone."""
+
+    namespace: str | None = None  # type: ignore[assignment]  # with a topic it has the usual default
+    topic: str | None = None
+
+
 class Health(msgspec.Struct):
     status: Literal["ok"]
 
@@ -75,9 +82,12 @@ async def ready(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    call.link.check(GetMetrics())
+    query: MetricsQuery = call.query
+    namespace = query.namespace if query.topic is None else query.namespace or DEFAULT_NAMESPACE
+    wanted = GetMetrics(namespace, query.topic)
+    call.link.check(wanted)
     limited = None if call.link.principal.is_unlimited else call.link
-    return Answer(await call.services.metrics(limited), content_type=METRICS_TYPE.encode())
+    return Answer(await call.services.metrics(limited, wanted), content_type=METRICS_TYPE.encode())
 
 
 async def stats(call: Call) -> Stats:

@@ -146,8 +146,9 @@ SERVER = [
     _get(
         "/metrics",
         monitoring.metrics,
-        "Metrics for Prometheus",
+        "Metrics for Prometheus; of one topic or namespace, if asked",
         does=(q.GetMetrics,),
+        query=monitoring.MetricsQuery,
         media_types=(monitoring.METRICS_TYPE,),
     ),
     _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
