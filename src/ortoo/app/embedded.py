@@ -18,6 +18,7 @@ from ortoo.ports import Store
 
 from .clock import SystemClock
 from .shards import Where, make_brokers, names_of
+from .stores import Ahead, refuse_buffer_without_database
 from .webhook import Webhook
 
 CLOSING_GRACE_S = 5.0  # for webhooks that were not told yet
@@ -68,6 +69,7 @@ def open(
     auto_create: bool = True,
     keys: str | dict[str, bytes] | None = None,
     spill: str | Path | None = None,
+    buffer: str | None = None,
 ) -> Queue:
     """A queue in this process: on disk in the directory `path`, in PostgreSQL, or in memory without one. Several are shards.
 
@@ -77,14 +79,17 @@ def open(
 
     `auto_create`: whether publishing to an unknown topic makes it. `keys`: for encrypted topics, a dict of 32-byte keys
     by name, "file:PATH" or "command:CMD"; from the environment (ORTOO_ENCRYPTION_KEYS) when not given. `spill`: a folder for
-    what PostgreSQL does not take while it is away; without one, nothing is taken meanwhile.
+    what PostgreSQL does not take while it is away; without one, nothing is taken meanwhile. `buffer`: the URL of a Redis from
+    which commits are confirmed before PostgreSQL has them; that is a weaker durability, see docs/redis.md.
     """
     named: list[Where] = [path] if path is None or isinstance(path, str | Path) else list(path)
+
+    refuse_buffer_without_database(buffer, named)
 
     def make(store: Store, shard: int | None) -> _Embedded:
         return _Embedded(store, auto_create=auto_create, shard=shard)
 
-    brokers = make_brokers(named, keys, make, spill)
+    brokers = make_brokers(named, keys, make, Ahead(spill, buffer=buffer))
     link = brokers[0] if len(brokers) == 1 else Shards(brokers, names_of(named))
     queue = Queue(link, namespace=namespace)
     for broker in brokers:
@@ -100,6 +105,9 @@ def open_sync(
     auto_create: bool = True,
     keys: str | dict[str, bytes] | None = None,
     spill: str | Path | None = None,
+    buffer: str | None = None,
 ) -> SyncQueue:
     """The same, blocking: `with ortoo.open_sync("./data") as queue:`."""
-    return SyncQueue(lambda: open(path, namespace=namespace, auto_create=auto_create, keys=keys, spill=spill))
+    return SyncQueue(
+        lambda: open(path, namespace=namespace, auto_create=auto_create, keys=keys, spill=spill, buffer=buffer)
+    )

@@ -217,6 +217,21 @@ SECTIONS: dict[str, list[Family]] = {
             },
         ),
         *_counters(("shard",), {"ortoo_drained_commits_total": "commits moved from the spill to the shard's database"}),
+        *_gauges(
+            ("shard",),
+            {
+                "ortoo_buffer_on": "1 if the shard's commits are confirmed from its buffer, 0 while they are not; only with one",
+                "ortoo_buffer_commits": "commits in the buffer that the shard's database does not have yet",
+                "ortoo_buffer_bytes": "size of these",
+            },
+        ),
+        *_counters(
+            ("shard",),
+            {
+                "ortoo_buffer_drained_total": "commits drained from the buffer to the shard's database",
+                "ortoo_buffer_failures_total": "how often the buffer went away, or had lost something",
+            },
+        ),
     ],
     "Redis": [
         *_gauges((), {"ortoo_redis_up": "1 if the Redis that servers share answers; nothing here without one"}),

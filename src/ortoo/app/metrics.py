@@ -217,6 +217,12 @@ def _read_store(readings: Readings, store: StoreFigures) -> None:
         readings.add("ortoo_spilled_commits", shard.spilled_commits, name)
         readings.add("ortoo_spilled_bytes", shard.spilled_bytes, name)
         readings.add("ortoo_drained_commits_total", shard.drained, name)
+        if (buffer := shard.buffer) is not None:
+            readings.add("ortoo_buffer_on", buffer.is_on, name)
+            readings.add("ortoo_buffer_commits", buffer.commits, name)
+            readings.add("ortoo_buffer_bytes", buffer.bytes, name)
+            readings.add("ortoo_buffer_drained_total", buffer.drained, name)
+            readings.add("ortoo_buffer_failures_total", buffer.failures, name)
 
 
 def _read_webhook(readings: Readings, webhook: Webhook) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ from .logs import configure_logs
 from .metrics import Metrics
 from .shards import Where, make_brokers, names_of
 from .sharing import open_sharing
+from .stores import Ahead, refuse_buffer_without_database
 from .watch import Watch
 from .webhook import POSTS_MAX, Webhook
 
@@ -266,12 +267,22 @@ def _make_shards(settings: Settings, opened: Opened) -> Shards:
     def make(store: Store, shard: int | None) -> Broker:
         return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard)
 
-    spill = spill_of(settings), settings.spill_bytes
-    brokers = make_brokers(named, settings.encryption_keys, make, *spill)
+    ahead = Ahead(spill_of(settings), settings.spill_bytes, buffer_of(settings, named), settings.buffer_bytes)
+    brokers = make_brokers(named, settings.encryption_keys, make, ahead)
     for broker in brokers:
         broker.meters.topics_most = max(1, settings.metrics.topics // len(brokers))
         broker.meters.groups_most = max(1, settings.metrics.groups // len(brokers))
     return Shards(brokers, names_of(named), opened)
+
+
+def buffer_of(settings: Settings, named: Sequence[Where]) -> str | None:
+    """The Redis that commits are confirmed from."""
+    if settings.buffer is None:
+        return None
+    if settings.redis is None:
+        raise ConfigError("buffer = redis needs a Redis: name it with redis, --redis or ORTOO_REDIS")
+    refuse_buffer_without_database(settings.redis, named)
+    return settings.redis
 
 
 def spill_of(settings: Settings) -> Path | None:

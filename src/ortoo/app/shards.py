@@ -17,7 +17,7 @@ from ortoo.ports import Store
 from ortoo.stores.addresses import is_postgres
 
 from .clock import SystemClock
-from .stores import SPILL_BYTES, open_store, shown_store
+from .stores import Ahead, open_store, shown_store
 
 Where = str | Path | None
 Keys = str | dict[str, bytes] | None
@@ -28,12 +28,11 @@ def make_brokers(
     where: Sequence[Where],
     keys: Keys,
     make: Callable[[Store, int | None], B],
-    spill: Where = None,
-    spill_bytes: int = SPILL_BYTES,
+    ahead: Ahead = Ahead(),  # noqa: B008  it is a value
 ) -> list[B]:
-    """One for each store; they are numbered where there are several. `spill`: the folder in which each has its own."""
+    """One for each store; they are numbered where there are several."""
     is_sharded = len(where) > 1
-    stores = [open_store(one, keys, spill, spill_bytes) for one in where]
+    stores = [open_store(one, keys, ahead) for one in where]
     return [make(store, number if is_sharded else None) for number, store in enumerate(stores)]
 
 

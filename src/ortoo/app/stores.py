@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import Settings
 from ortoo.ports import Store
+from ortoo.ports.buffer import CommitBuffer
 from ortoo.stores.addresses import POSTGRES, SCHEME, is_postgres
 from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
 
-SPILL_BYTES = Settings().spill_bytes
+SPILL_BYTES, BUFFER_BYTES = Settings().spill_bytes, Settings().buffer_bytes
+
+
+class Ahead(NamedTuple):
+    """What takes commits before a database does."""
+
+    spill: str | Path | None = None  # a folder, for while the database is away
+    spill_bytes: int = SPILL_BYTES
+    buffer: str | None = None  # the URL of a Redis that commits are confirmed from
+    buffer_bytes: int = BUFFER_BYTES
 
 
 def open_store(
     where: str | Path | None,
     keys: str | dict[str, bytes] | None = None,
-    spill: str | Path | None = None,
-    spill_bytes: int = SPILL_BYTES,
+    ahead: Ahead = Ahead(),  # noqa: B008  it is a value
 ) -> Store:
-    """An unknown scheme is an error, and never the name of a folder. `spill`: a folder for what a database does not take while
-    it is away."""
+    """An unknown scheme is an error, and never the name of a folder."""
     if where is None:
         return MemoryStore()
     if isinstance(where, str) and is_postgres(where):
-        return _open_postgres(where, keys, spill, spill_bytes)
+        return _open_postgres(where, keys, ahead)
     refuse_unknown_store(where)
     return open_directory(Path(where), keys)
+
+
+def refuse_buffer_without_database(buffer: str | None, where: Sequence[str | Path | None]) -> None:
+    if buffer is not None and not any(isinstance(one, str) and is_postgres(one) for one in where):
+        raise ConfigError("a buffer is for a store on PostgreSQL: name one, or leave the buffer out")
 
 
 def refuse_unknown_store(where: str | Path) -> None:
@@ -63,7 +78,16 @@ def place_of(where: str) -> str:
     return str(Path(where).resolve())
 
 
-def _open_postgres(url: str, keys: str | dict[str, bytes] | None, spill: str | Path | None, spill_bytes: int) -> Store:
+def _open_postgres(url: str, keys: str | dict[str, bytes] | None, ahead: Ahead) -> Store:
     from ortoo.stores.postgres import open_postgres
 
-    return open_postgres(url, keys, spill, spill_bytes)
+    buffer = None if ahead.buffer is None else _open_buffer(ahead.buffer)
+    return open_postgres(url, keys, ahead.spill, ahead.spill_bytes, buffer, ahead.buffer_bytes)
+
+
+def _open_buffer(url: str) -> CommitBuffer:
+    if find_spec("redis") is None:
+        raise ConfigError("a buffer in Redis needs the package redis; run: pip install 'ortoo[redis]'")
+    from ortoo.stores.redis import RedisBuffer, RedisConnection, parse_address
+
+    return RedisBuffer(RedisConnection(parse_address(url)))

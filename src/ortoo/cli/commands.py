@@ -55,6 +55,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "serve": Entry(_SERVER, "Run the server.", "serve", "serve"),
     "shards": Entry(_SERVER, "Show, check and change the stores that topics lie in.", "shards"),
+    "buffer": Entry(_SERVER, "Show and give up what waits in a buffer in front of PostgreSQL.", "buffer"),
     "keys": Entry(_SERVER, "List, make and rotate encryption keys, and re-encrypt stored data.", "keys"),
     "config": Entry(_SERVER, "Show and check the settings of the server.", "config"),
     "cert": Entry(_SERVER, "Make certificates for trying out TLS.", "cert"),

@@ -48,6 +48,14 @@ Redis = Annotated[
     str | None,
     typer.Option("--redis", metavar="URL", help="share quotas and dedup ids with other servers: redis://HOST:PORT"),
 ]
+Buffer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="redis",
+        help="confirm commits when the Redis of --redis has them, before the database of --store: faster, and less durable",
+        show_default=False,
+    ),
+]
 Spill = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +87,7 @@ def serve(
     ] = None,
     store: Store = None,
     redis: Redis = None,
+    buffer: Buffer = None,
     spill: Spill = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="keep everything in memory; lost when the server stops")
@@ -111,6 +120,7 @@ def serve(
         "data": "memory" if memory else data,
         "store": json.dumps(store) if store else None,
         "redis": redis,
+        "buffer": buffer,
         "spill": spill,
         "http.host": host,
         "tcp.host": host,

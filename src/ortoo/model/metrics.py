@@ -161,6 +161,16 @@ class BrokerFigures(msgspec.Struct):
     overview_seconds: float = 0.0  # of the processor, for the last overview
 
 
+class BufferHealth(msgspec.Struct, frozen=True):
+    """Of the buffer in front of a shard's database."""
+
+    is_on: bool  # commits are confirmed from it
+    commits: int  # that the database does not have yet
+    bytes: int
+    drained: int  # commits, to the database, since the queue was opened
+    failures: int  # how often it went away, or was not what it had been
+
+
 class ShardHealth(msgspec.Struct, frozen=True):
     """Of a store in a database, which may be away."""
 
@@ -170,6 +180,7 @@ class ShardHealth(msgspec.Struct, frozen=True):
     spilled_commits: int = 0  # that wait for the database
     spilled_bytes: int = 0
     drained: int = 0  # commits that were moved to the database, since the queue was opened
+    buffer: BufferHealth | None = None  # where there is one
 
 
 class StoreFigures(msgspec.Struct):

@@ -346,6 +346,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spill_bytes: Annotated[
         int, Meta(ge=1 << 20, description="What the spill of a shard may take at most. Then publishing is refused.")
     ] = 1 << 30
+    buffer: Annotated[
+        Literal["redis"] | None,
+        Meta(
+            description="`redis`: commits are confirmed when the Redis of `redis` has them, before a PostgreSQL `store` has."
+        ),
+    ] = None
+    buffer_bytes: Annotated[int, Meta(ge=1 << 20, description="What a shard's buffer takes at most.")] = 64 << 20
     lake: Annotated[
         Text | None,
         Meta(

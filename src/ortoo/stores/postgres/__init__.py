@@ -1,5 +1,6 @@
 """The PostgreSQL store. docs/postgres.md tells how to use it and what its tables are; store.py how its parts work together."""
 
+from .abandoning import abandon, find_mark
 from .address import Address, parse_address
 from .check import SchemaReport, check_schema
 from .moving import PostgresSource, PostgresTarget
@@ -13,7 +14,9 @@ __all__ = [
     "PostgresStore",
     "PostgresTarget",
     "SchemaReport",
+    "abandon",
     "check_schema",
+    "find_mark",
     "open_postgres",
     "parse_address",
 ]

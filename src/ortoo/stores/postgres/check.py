@@ -20,6 +20,7 @@ from .address import Address
 from .catalog import Catalog
 from .connections import PATIENT_S, Connections
 from .errors import DatabaseError, failing_while
+from .mark import read_mark
 from .migrations import refuse_unready
 from .reader import Reader
 from .recovery import Recovery
@@ -76,6 +77,9 @@ class _Check:
         await self._open()
         await self._read_batches()
         await self._read_history()
+        mark = await read_mark(self._connection)
+        if mark is not None and mark.is_open:
+            self.report.complain(f"{mark.told}: these were not looked at")
 
     async def _open(self) -> None:
         problems: list[str] = []

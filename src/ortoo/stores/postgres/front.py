@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import time
 
@@ -23,7 +23,7 @@ from ortoo.model.metrics import ShardHealth
 
 from .commit_log import CommitLog, LogRoom, Sync, pack, unpack
 from .errors import DatabaseError, WentBackError, failing_while
-from .report import report
+from .report import away, report
 from .shard import Shard
 from .waiting import Waiting
 from .writing import Commit
@@ -105,9 +105,7 @@ class Front:
         async with self._writing:
             if self._broken is not None:
                 raise self._broken.with_traceback(None)
-            if self.is_open and self.is_clear:
-                self._close()
-            if not self.is_open and await self._deliver(commit, sync):
+            if self.is_through() and await self._deliver(commit, sync):
                 return
             await self._keep(commit, sync)
         await self._hold_back()
@@ -167,6 +165,32 @@ class Front:
         soft, self._soft, self._soft_bytes = self._soft, [], 0
         for commit in soft:
             await self._keep(commit, "never")
+
+    async def take(self, commits: Sequence[Commit], reason: str) -> None:
+        """Commits that the database may have, or not. Confirmed when it returns."""
+        if not self.is_open:
+            await self._open(reason)
+        for commit in commits:
+            if commit.number > self.log.last:
+                await self._keep(commit, "never")
+        await self.log.sync()
+
+    async def give_up(self, commits: Sequence[Commit], why: OrtooError) -> None:
+        """Commits that can never be moved: they are kept for people."""
+        assert self._shard.term is not None
+        await self.stop()
+        for commit in commits:
+            if commit.number > self.log.last:
+                await self.log.append(
+                    commit.number, self._shard.term, self._shard.connections.token, pack(commit), "never"
+                )
+        await self._set_aside(why)
+
+    def is_through(self) -> bool:
+        """Whether commits go to the database. The writer asks, and switches back."""
+        if self.is_open and self.is_clear:
+            self._close()
+        return not self.is_open
 
     def _close(self) -> None:
         _log.info("the database is back, and has all commits", extra={"moved": self._moved})
@@ -289,6 +313,10 @@ class Front:
     def health(self) -> ShardHealth:
         commits = max(0, self.log.last - self.log.first + 1)
         return ShardHealth(self._reason is None, self._reason, self._since, commits, self.log.size, self._moved)
+
+    def problem(self) -> str:
+        health = self.health()
+        return away(health.reason, health.since, health.spilled_commits, health.spilled_bytes, self.log.where)
 
     def room(self) -> LogRoom:
         return self.log.room() if self.is_open else LogRoom()

@@ -23,6 +23,7 @@ from .catalog import Catalog
 from .checkpoints import PIECE_BYTES, PRUNED_TOGETHER, Keeper, take_cut
 from .connections import PATIENT_S, Connections
 from .errors import failing_while
+from .mark import refuse_buffered
 from .migrations import migrate, refuse_unready
 from .reader import Reader
 from .recovery import Recovery
@@ -78,6 +79,7 @@ class PostgresSource:
         await refuse_unready(connection, self._address, self._is_copied)
         if not self._is_copied:
             await _take(self._connections, self._address)
+        await refuse_buffered(connection, self._address)
         if self._spill is not None:
             found = spilled(self._spill, await identity_of(connection, self._address))
             if found is not None:

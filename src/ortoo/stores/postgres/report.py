@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ortoo.model.metrics import ShardHealth
 from ortoo.model.names import TopicId
 
 from .catalog import Catalog, Place
 from .commit_log import CommitLog, unpack
+from .writing import Commit
 
 NOT_SYNCHRONOUS = (
     "synchronous_commit is off for this role or database: what is confirmed may be lost in a crash of the server, also in topics "
@@ -25,12 +25,16 @@ async def report(log: CommitLog, what: str, names: Mapping[int, str]) -> str:
     at = log.first
     while at <= log.last:
         for data in await log.read(range(at, min(at + 255, log.last) + 1), _READ_BYTES):
-            for row in unpack(data).rows:
-                place = (TopicId(row.topic), row.partition)
-                first, _ = spans.get(place, (row.base, 0))
-                spans[place] = first, row.until - 1
+            note_spans(spans, unpack(data))
             at += 1
     return f"{commits_from(log.first, log.last)} {what}; {told(spans, names)}"
+
+
+def note_spans(spans: dict[Place, tuple[int, int]], commit: Commit) -> None:
+    for row in commit.rows:
+        place = (TopicId(row.topic), row.partition)
+        first, _ = spans.get(place, (row.base, 0))
+        spans[place] = first, row.until - 1
 
 
 def commits_from(first: int, last: int) -> str:
@@ -62,9 +66,9 @@ def lost(found: int, confirmed: int, before: Catalog, after: Catalog, is_hard: b
     )
 
 
-def away(health: ShardHealth, where: str) -> str:
-    since = datetime.fromtimestamp(health.since or 0, UTC)
+def away(reason: str | None, since: float | None, commits: int, size: int, where: str) -> str:
+    began = datetime.fromtimestamp(since or 0, UTC)
     return (
-        f"the database is away since {since:%Y-%m-%d %H:%M:%S} UTC ({health.reason}); {health.spilled_commits} commits "
-        f"({health.spilled_bytes >> 10} KiB) wait in {where}"
+        f"the database is away since {began:%Y-%m-%d %H:%M:%S} UTC ({reason}); {commits} commits ({size >> 10} KiB) wait in "
+        f"{where}"
     )

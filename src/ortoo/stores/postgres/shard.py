@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ortoo.model.errors import NotOwnerError, OrtooError, UnavailableError
@@ -51,7 +51,7 @@ class Shard:
         self._keeping: asyncio.Task[None] | None = None
         self.confirmed: Callable[[], int] = lambda: 0  # the last commit that the database must have
         connections.check, connections.on_end = self.check_connection, self._come_back_soon
-        self._node = f"{socket.gethostname()}:{os.getpid()}"
+        self.node = f"{socket.gethostname()}:{os.getpid()}"
 
     # -- who owns it
 
@@ -76,7 +76,7 @@ class Shard:
         one."""
         with failing_while("claiming the shard"):
             self.term = await self.connections.writer.fetchval(
-                "select claim($1, $2, $3)", term, self._highest, self._node
+                "select claim($1, $2, $3)", term, self._highest, self.node
             )
         self._highest = max(self._highest, self.term or 0)
         if term is not None and not await self.connections.lock(by_force=True):
@@ -208,6 +208,11 @@ class Shard:
     async def send(self, commit: Commit) -> None:
         with failing_while("committing"), self.connections.whole(self.connections.writer) as writer:
             await writer.execute(APPEND, self.term, *commit.arguments)
+
+    async def send_many(self, commits: Sequence[Commit]) -> None:
+        """All of them, or none, in one transaction and one round trip."""
+        with failing_while("committing"):
+            await self.connections.writer.executemany(APPEND, [(self.term, *commit.arguments) for commit in commits])
 
     async def sync(self) -> None:
         """Returns when all that it has is durable."""

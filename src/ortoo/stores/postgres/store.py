@@ -4,6 +4,7 @@
     checkpoint  snapshot, in pieces ─▶ checkpoint(term, …) ─▶ commits that it contains go, small rows are merged
     recover     checkpoint ─▶ heads of batches ─▶ the commits that followed
     outage      append ─▶ the spill, under the same number, until the database has it all again (`front.py`)
+    buffer      append ─▶ Redis, under the same number; the database gets it soon after (`buffering.py`)
 
 A shard is a schema. Who owns it is a term, which every write names: a function refuses the term of an owner that another one has
 followed (`fence`), and that is final. When a connection breaks in a commit, whether it was made can be told by its number.
@@ -29,26 +30,28 @@ from ortoo.model.names import TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.replies import Columns
 from ortoo.ports import StoredHistory, StoreStatus
+from ortoo.ports.buffer import CommitBuffer
 from ortoo.ports.showing import ShownTopic
 from ortoo.stores.disk.crypto import KeyRing, open_ring
-from ortoo.stores.disk.wal_writer import INTERVAL_S, Sync, sync_needed
+from ortoo.stores.disk.wal_writer import INTERVAL_S, sync_needed
 
 from . import manifest
 from .address import Address, parse_address
+from .ahead import Ahead
 from .backlog import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, Backlog
+from .buffering import BUFFER_BYTES
 from .catalog import Catalog
 from .checkpoints import PIECE_BYTES, Cut, Keeper, take_cut
 from .commit_log import CommitLog
-from .connections import Connections
+from .connections import AWAY_S, Connections
 from .errors import DatabaseError, WentBackError, failing_while
-from .front import Front
 from .keys import PostgresKeys
 from .reader import Reader
 from .recovery import Recovery
-from .report import NOT_SYNCHRONOUS, away, lost
+from .report import NOT_SYNCHRONOUS, lost
 from .shard import Shard
 from .spill import LIMIT_BYTES, Spill
-from .writing import Commit, encode
+from .writing import encode
 
 CHECKPOINT_PAUSE_S = 5.0  # after one that failed
 SYNC_S = 0.2  # how long commits that promise nothing may be lost in a crash of the database, while there is a spill
@@ -61,11 +64,14 @@ def open_postgres(
     keys: str | dict[str, bytes] | None = None,
     spill: str | Path | None = None,
     spill_bytes: int = LIMIT_BYTES,
+    buffer: CommitBuffer | None = None,
+    buffer_bytes: int = BUFFER_BYTES,
 ) -> PostgresStore:
-    """`spill`: the folder in which shards have theirs; None: while the database is away, nothing is taken."""
+    """`spill`: the folder in which shards have theirs; None: while the database is away, nothing is taken. `buffer`: commits are
+    confirmed from there."""
     address = parse_address(url)
     log = None if spill is None else Spill(Path(spill), address, limit_bytes=spill_bytes)
-    return PostgresStore(address, open_ring(keys), log)
+    return PostgresStore(address, open_ring(keys), log, buffer=buffer, buffer_bytes=buffer_bytes)
 
 
 class PostgresStore:
@@ -75,6 +81,8 @@ class PostgresStore:
         ring: KeyRing | None = None,
         log: CommitLog | None = None,
         *,
+        buffer: CommitBuffer | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
         checkpoint_commits: int = CHECKPOINT_COMMITS,
         now: Callable[[], float] = monotonic,
@@ -86,13 +94,12 @@ class PostgresStore:
         self._backlog = Backlog(checkpoint_commits, checkpoint_bytes, now)
         self.connections = Connections(address)
         self.shard = Shard(address, self.connections)
-        self.shard.confirmed = self._confirmed
+        self.shard.confirmed = lambda: self._ahead.confirmed(self._hard)
         self._keys = PostgresKeys(self.connections, self.ring)
-        self.front = None if log is None else Front(self.shard, log)
-        if self.front is not None:
-            self.front.on_problem, self.front.prepare = self._note_problem, self._keys.write_down
-            self.connections.is_away = self.front.is_away
-        self._reader = Reader(self.connections, self.ring, None if self.front is None else self.front.waiting)
+        self._ahead = Ahead(self.shard, log, buffer, buffer_bytes, self._keys.write_down, self._note_problem)
+        self.front, self.buffering = self._ahead.front, self._ahead.buffering
+        self.connections.is_away = self._ahead.is_away
+        self._reader = Reader(self.connections, self.ring, self._ahead.waiting)
         self._number = 0  # of the last commit that was confirmed
         self._hard = 0  # of the last one that was confirmed as durable
         self._known_before = Catalog()  # what was known before the last recovery
@@ -122,12 +129,11 @@ class PostgresStore:
         """Takes the shard. Without a term, only when nobody else has it; with one, from whoever has a lower one. What waits in
         the log was made under the term before, and is moved under it."""
         await self.shard.enter(by_force=term is not None)
-        if self.front is not None:
-            await self.front.settle()
+        await self._ahead.settle(by_force=term is not None)
         await self.shard.claim(term)
 
     async def check_owner(self) -> bool:
-        if self.front is not None and self.front.is_away():
+        if self._ahead.is_away():
             self.shard.check_lost()
         else:
             await self.shard.watch()
@@ -135,17 +141,11 @@ class PostgresStore:
                 await self._sync()
         return self.shard.stale is None and (self.front is None or not self.front.is_broken)
 
-    def _confirmed(self) -> int:
-        """The last commit that the database must have."""
-        log = None if self.front is None else self.front.log
-        return self._hard if log is None or log.last < log.first else min(self._hard, log.first - 1)
-
     # -- recovery
 
     async def recover(self) -> AsyncIterator[list[r.Record]]:
         await self._stop()
-        if self.front is not None:
-            await self.front.stop()
+        await self._ahead.stop()
         self.shard.check_lost()
         if self._keeper is not None:
             self._known_before = self.catalog
@@ -175,9 +175,8 @@ class PostgresStore:
             if self.term is not None:
                 try:
                     await self.shard.come_back()
-                    if self.front is not None:
-                        await self.front.settle()
-                    await self.shard.check_last(self._confirmed())
+                    await self._ahead.settle()
+                    await self.shard.check_last(self._ahead.confirmed(self._hard))
                 except WentBackError:  # what it was may go on elsewhere: another term tells the two from each other
                     self.shard.term = None
             if self.term is None:
@@ -202,10 +201,10 @@ class PostgresStore:
         self.shard.check()
         for record in records:
             self.catalog.learn(record)
-        sync = sync_needed(records, self.catalog.configs)
+        sync = "now" if self.buffering is not None else sync_needed(records, self.catalog.configs)
         commit = encode(self._number + 1, records, sync != "now", self.catalog, self.ring)
         try:
-            await self._commit(commit, sync)
+            await self._ahead.commit(commit, sync)
         except NotOwnerError as error:
             self.shard.lost = error
             raise
@@ -227,13 +226,6 @@ class PostgresStore:
         if self._syncing is None and (sync == "soon" or self.front is not None):
             delay = INTERVAL_S if sync == "soon" else SYNC_S
             self._syncing = asyncio.get_running_loop().call_later(delay, self._sync_beside)
-
-    async def _commit(self, commit: Commit, sync: Sync) -> None:
-        if self.front is None:
-            await self._keys.write_down()
-            await self.shard.commit(commit)
-        else:
-            await self.front.commit(commit, sync)
 
     def _sync_beside(self) -> None:
         self._syncing = None
@@ -276,19 +268,19 @@ class PostgresStore:
         end = known.end
         if self._is_soft:
             await self._sync()
+        if self.buffering is not None:
+            await self.buffering.flusher.reached(self._number, AWAY_S)
         return await self._reader.read_history(known, start, count, end)
 
     # -- checkpoints
 
     def status(self) -> StoreStatus:
         """Asked for with every command: what is always the same is made once."""
-        front = self.front
-        idle = self._checkpointing is None and not self.catalog.is_locked and self.shard.is_ours
-        idle = idle and (front is None or front.is_clear)
+        idle = (
+            self._checkpointing is None and not self.catalog.is_locked and self.shard.is_ours and self._ahead.is_clear
+        )
         is_due = self._backlog.is_due or self._keys.wants_checkpoint
-        full, room = self._backlog.full(self._waits_for), None
-        if front is not None and front.is_open:
-            full, room = front.room()
+        full, room = self._ahead.room() or (self._backlog.full(self._waits_for), None)
         told = (
             idle and is_due and self._now() >= self._paused_until,
             idle and self._backlog.commits > 0,
@@ -297,7 +289,7 @@ class PostgresStore:
             self.ring.current is not None,
         )
         if problems := self._problems():
-            return StoreStatus(*told, problems, can_copy=front is None or not front.is_away())
+            return StoreStatus(*told, problems, can_copy=not self._ahead.is_away())
         if self._told is None or self._told[0] != told:
             self._told = told, StoreStatus(*told)
         return self._told[1]
@@ -306,8 +298,7 @@ class PostgresStore:
         found = [*self._losses, *self._found, *self.catalog.problems(), *self._failing.values()]
         if self.shard.stale is not None:
             found.append(str(self.shard.stale))
-        if self.front is not None and self.front.is_away():
-            found.append(away(self.front.health(), self.front.log.where))
+        found += self._ahead.problems()
         return tuple(dict.fromkeys(found))
 
     def _waits_for(self) -> str:
@@ -315,7 +306,7 @@ class PostgresStore:
         return self._failing.get("checkpoint", found[0])
 
     def health(self) -> ShardHealth:
-        return ShardHealth() if self.front is None else self.front.health()
+        return self._ahead.health()
 
     def figures(self) -> StoreFigures:
         syncs = Histogram() if self.front is None else self.front.log.sync_seconds
@@ -325,7 +316,7 @@ class PostgresStore:
         return self._keys
 
     async def checkpoint(self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes] | None = None) -> None:
-        if self.catalog.is_locked or self._keeper is None or (self.front is not None and not self.front.is_clear):
+        if self.catalog.is_locked or self._keeper is None or not self._ahead.is_clear:
             return
         if self._checkpointing is not None:
             await asyncio.gather(self._checkpointing, return_exceptions=True)
@@ -341,8 +332,7 @@ class PostgresStore:
             if (problem := await self._keys.refresh()) is not None:
                 self._failing["keys"] = problem
             await self._keys.write_down()
-            if self.front is not None:
-                await self.front.reached(cut.number)
+            await self._ahead.reached(cut.number)
             await keeper.write(cut)
             self._backlog.contained(cut.number, cut.size)
             await keeper.clean_up(cut)
@@ -394,7 +384,6 @@ class PostgresStore:
                 await self._sync()
             except OrtooError as error:
                 _log.warning("the last commits may not be durable", extra={"error": str(error)})
-        if self.front is not None:
-            await self.front.close()
+        await self._ahead.close()
         await self.connections.close()
         self.shard.term = self.shard.lost = None

@@ -1,4 +1,5 @@
-"""What only the log in front of the database has, and where it is there: rows of messages, history, and what was staged.
+"""What the database does not have yet, and where it is: rows of messages, history, and what was staged. It is in the log in front
+of the database, or held in memory for the buffer.
 
 A place's newest rows wait, the older ones are in the database; nothing is ever in neither. Numbers, not objects: there may be
 millions of commits.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from ortoo.model.names import TopicId
@@ -52,8 +53,9 @@ Runs = dict[Place, _Run]
 
 
 class Waiting:
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog | None) -> None:
         self._log = log
+        self.held: dict[int, Commit] = {}  # in memory, by number, ascending
         self._logs: Runs = {}
         self._histories: Runs = {}
         self._noted: array[int] = array("Q")  # for each part of a commit, which one it is of
@@ -67,7 +69,9 @@ class Waiting:
         self._upto = self._last = 0
 
     def note(self, commit: Commit) -> None:
-        """It is in the log."""
+        """It is in the log, or held; perhaps it was before."""
+        if commit.number <= self._last:
+            return
         for row in commit.rows:
             run = self._at(self._logs, (TopicId(row.topic), row.partition))
             if not run.numbers or run.numbers[-1] != commit.number:
@@ -140,8 +144,13 @@ class Waiting:
         return [row for commit in found for row in commit.rows if (row.topic, row.partition) == place]
 
     async def commits(self, numbers: Sequence[int]) -> list[Commit]:
-        """Some of the first of these."""
-        return [unpack(data) for data in await self._log.read(numbers, READ_BYTES)]
+        """Some of the first of these. GoneError when the first one does not wait any more."""
+        if found := [self.held[number] for number in takewhile(self.held.__contains__, numbers)]:
+            return found
+        if self._log is None:
+            raise GoneError
+        logged = list(takewhile(lambda number: number not in self.held, numbers))
+        return [unpack(data) for data in await self._log.read(logged, READ_BYTES)]
 
     # -- history
 
