@@ -1,5 +1,5 @@
-"""Commits that are confirmed from Redis: whatever dies, is emptied or cut off, none is lost, doubled, or out of order; or the queue
-does not open, and says why."""
+"""Commits confirmed from Redis: whatever dies, is emptied or cut off, none is lost, doubled, or out of order; or the queue does
+not open, and says why."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ortoo.stores.postgres import (
     find_mark,
     flusher,
     front,
+    mark,
     parse_address,
 )
 from ortoo.stores.postgres.errors import DatabaseError
@@ -332,8 +333,8 @@ async def test_a_redis_that_lost_what_it_had_is_refused_until_that_is_given_up(
     url: str, own_redis: PrivateRedis, redis_url: str, how: str, sql: Any
 ) -> None:
     await killed(url, own_redis.url)
-    async with Redis.from_url(own_redis.url) as redis:
-        [names] = [key.decode() for key in await redis.keys("ortoo:buffer:*") if not key.endswith(b":commits")]
+    async with Redis.from_url(own_redis.url, decode_responses=True) as redis:
+        [names] = [key for key in map(str, await redis.keys("ortoo:buffer:*")) if not key.endswith(":commits")]
         if how == "emptied":
             await redis.flushall()
         elif how == "list gone":
@@ -406,7 +407,7 @@ async def own_database() -> str:
 async def pretend_promoted(copy: str) -> None:
     """As a clone made of files is, or a standby: it has the identity of the original, and another timeline."""
     there = await asyncpg.connect(copy, server_settings={"search_path": "ortoo", "ortoo.writer": "queue"})
-    here = await buffer_recovery.look_here(there)
+    here = await mark.look_here(there)
     await there.execute("update buffer set identity = $1, timeline = 'before'", here.identity)
     await there.close()
 

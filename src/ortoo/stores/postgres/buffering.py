@@ -162,16 +162,20 @@ class Buffering:
 
     async def _fall_back(self) -> None:
         """What is held is durable without the buffer when this returns."""
-        deadline = monotonic() + COMMIT_S if self.front is not None and not self._is_taken else None
-        while self.flusher.is_going and (deadline is None or monotonic() < deadline):
-            await self.flusher.some_progress(deadline)
+        deadline = monotonic() + COMMIT_S
+        has_other = self.front is not None and not self._is_taken
+        while self.held and self.flusher.broken is None:
+            is_late = monotonic() >= deadline
+            if (is_late or not self.flusher.is_going) if has_other else (is_late and not self.flusher.is_going):
+                break
+            await self.flusher.some_progress(None if self.flusher.is_going and not has_other else deadline)
         self.flusher.check()
         if not self.held:
             if self._is_taken:
                 self.rename()  # the database knows no other owner: it was a copy's
             return
         reason = self.flusher.reason or f"PostgreSQL took longer than {COMMIT_S:g} s"
-        if self.front is None or self._is_taken:
+        if self.front is None or not has_other:
             raise DatabaseError(f"{reason}; {len(self.held)} commits are held in memory until it is back")
         await self.flusher.stop()
         await self.front.take(list(self.held.values()), reason)
