@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import browser, delayed, disk, flat, memory, mqtt, paths, postgres, postgres_outages, traffic, turns
+from . import browser, buffered, delayed, disk, flat, memory, mqtt, paths, postgres, postgres_outages, traffic, turns
 from .depth import depth
 from .figures import Figure, rates
 from .live.race import NAME as LIVE
@@ -47,6 +47,7 @@ def scenarios(race: Race) -> list[Scenario]:
         *(_disk(durability) for durability in ("commit", "interval", "none")),
         *(_restart(kind) for kind in ("plain", "keyed")),
         Scenario(postgres.NAME, postgres.scenario),
+        Scenario(buffered.NAME, buffered.scenario),
         Scenario(postgres.RESTART, postgres.restart, is_long=True),
         Scenario(postgres.SNAPSHOT, postgres.old_snapshot, is_long=True),
         Scenario(postgres.OUTAGE, postgres.outage, is_long=True),

@@ -54,6 +54,7 @@ BROAD_EXCEPTS: set[str] = {
     "src/ortoo/stores/redis/claims.py",  # gives claims back and raises on
     "src/ortoo/stores/redis/connection.py",  # it runs by itself: whatever its client raises, Redis is away
     "src/ortoo/stores/postgres/connections.py",  # ends what it had opened and raises on
+    "src/ortoo/stores/postgres/flusher.py",  # it runs by itself: all of it is still held
     "src/ortoo/stores/postgres/front.py",  # the drain runs by itself: the log still has it all
     "src/ortoo/stores/postgres/spill.py",  # the same as connections
     "src/ortoo/stores/postgres/store.py",  # a checkpoint runs by itself: the commits still have it all
