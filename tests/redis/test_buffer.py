@@ -133,6 +133,26 @@ async def test_commits_are_confirmed_from_redis_and_drained_in_order(url: str, s
     await store.close()
 
 
+async def test_a_batch_that_was_made_and_not_confirmed_is_not_made_twice(url: str, sql: Any, redis_url: str) -> None:
+    store = await opened(url, redis_url)
+    await store.drained()
+    send, breaks = store.shard.send_many, 3
+
+    async def broken(commits: Any) -> None:
+        nonlocal breaks
+        await send(commits)
+        if breaks:
+            breaks -= 1
+            raise DatabaseError("the connection broke behind the batch")
+
+    store.shard.send_many = broken  # type: ignore[method-assign]
+    await publish(store, 0, 50)
+    await store.drained()
+    assert await sql.fetchval("select array_agg(number order by number) from commits") == list(range(1, 52))
+    assert await sql.fetchval("select sum(messages) from batches") == 50
+    await store.close()
+
+
 async def test_a_queue_that_is_stopped_leaves_nothing_in_redis_and_opens_without_it(url: str, redis_url: str) -> None:
     store = await opened(url, redis_url)
     await publish(store, 0, 50)

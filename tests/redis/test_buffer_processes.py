@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import pytest
 from httpx import AsyncClient
@@ -51,8 +52,7 @@ async def confirmed_by_one_that_is_killed(arguments: list[str], after: int) -> i
         process.stdout.close()
         process.wait()
     told = [int(line) for line in lines if line.endswith(b"\n")]
-    assert told, "it published nothing"
-    return told[-1]
+    return told[-1] if told else int(arguments[2])  # it may have found no database
 
 
 async def there(url: str, redis: str, spill: str | None = None) -> list[int]:
@@ -66,30 +66,24 @@ async def test_a_queue_that_is_killed_while_it_publishes_finds_all_that_it_confi
         least = await confirmed_by_one_that_is_killed([url, own_redis.url, str(first), ""], after)
         found = await there(url, own_redis.url)
         assert found == list(range(len(found)))
-        assert least <= len(found) <= least + 3
+        assert first < least <= len(found) <= least + 3
         first = len(found)
 
 
 @pytest.mark.soak
-async def test_processes_databases_and_redis_die_at_random(tmp_path: Path) -> None:
-    random = Random(7)
-    redis = PrivateRedis(tmp_path)
-    redis.start()
-    spill = str(tmp_path / "spill")
-    try:
-        with private_postgres(tmp_path) as postgres:
-            url, first = postgres.url, 0
-            for _ in range(12):
-                trouble = asyncio.create_task(disturb(random, postgres, redis))
-                arguments = [url, redis.url, str(first), spill]
-                least = await confirmed_by_one_that_is_killed(arguments, random.randrange(20, 2_000))
-                await trouble
-                found = await there(url, redis.url, spill)
-                assert found == list(range(len(found)))
-                assert least <= len(found) <= least + 3
-                first = len(found)
-    finally:
-        redis.kill()
+async def test_processes_databases_and_redis_die_at_random(own_redis: PrivateRedis, tmp_path: Path) -> None:
+    random, redis, spill = Random(7), own_redis, str(tmp_path / "spill")
+    with TemporaryDirectory() as folder, private_postgres(Path(folder)) as postgres:
+        url, first = postgres.url, 0
+        for _ in range(12):
+            trouble = asyncio.create_task(disturb(random, postgres, redis))
+            arguments = [url, redis.url, str(first), spill]
+            least = await confirmed_by_one_that_is_killed(arguments, random.randrange(20, 2_000))
+            await trouble
+            found = await there(url, redis.url, spill)
+            assert found == list(range(len(found)))
+            assert least <= len(found) <= least + 3
+            first = len(found)
 
 
 async def disturb(random: Random, postgres: PrivatePostgres, redis: PrivateRedis) -> None:

@@ -16,6 +16,7 @@ from ortoo.ports.buffer import BufferAwayError, BufferEra, BufferFound, BufferSe
 from .connection import AwayError, RedisConnection
 
 ALIVE_MS = 3_000  # for which an owner that says nothing counts as being there
+LEFT_S = 7 * 86_400  # for which what nobody needs any more stays, where there is something in it
 READ_BYTES, READ_TOGETHER = 1 << 20, 64
 
 _CHECK = """
@@ -36,7 +37,12 @@ end
 _BEGIN = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for _, key in ipairs(KEYS) do redis.call('UNLINK', key) end
+redis.call('UNLINK', KEYS[1], KEYS[2])
+if KEYS[3] and redis.call('EXISTS', KEYS[4]) == 0 then
+  redis.call('UNLINK', KEYS[3])
+elseif KEYS[3] then
+  for at = 3, 4 do redis.call('EXPIRE', KEYS[at], ARGV[5]) end
+end
 redis.call('HSET', KEYS[1], 'era', ARGV[1], 'owner', ARGV[2], 'node', ARGV[3], 'first', ARGV[4],
   'last', string.format('%.0f', tonumber(ARGV[4]) - 1), 'at', string.format('%.0f', now))
 return redis.call('INFO')
@@ -126,7 +132,7 @@ class RedisBuffer:
 
     async def begin(self, era: BufferEra, node: str, first: int, instead_of: str | None) -> BufferServer:
         others = [] if instead_of is None or instead_of == era.name else _keys(instead_of)
-        told = await self._call(_BEGIN, [*_keys(era.name), *others], era.number, era.owner, node, first)
+        told = await self._call(_BEGIN, [*_keys(era.name), *others], era.number, era.owner, node, first, LEFT_S)
         return BufferServer(_field(told, "run_id"), _warnings(told))
 
     async def append(self, era: BufferEra, number: int, data: bytes, upto: int) -> str | None:
