@@ -110,7 +110,7 @@ class Flusher:
             )
         if last >= first:
             await self._shard.sync()  # made, and perhaps only here
-            self._forget(last)
+            await self._forget(last)
 
     async def drain_some(self) -> None:
         """In one transaction, which is durable when it returns."""
@@ -124,14 +124,16 @@ class Flusher:
         if batch:
             await self._shard.send_many(batch)
             self.drained += len(batch)
-            self._forget(batch[-1].number)
+            await self._forget(batch[-1].number)
 
-    def _forget(self, upto: int) -> None:
+    async def _forget(self, upto: int) -> None:
         while (first := self.first) is not None and first <= upto:
             self.bytes -= self.held.pop(first).size
         self.moved = max(self.moved, upto)
         self._waiting.moved(upto)
         self._progress.set()
+        while self._waiting.forget():  # noqa: ASYNC110  it gives others a turn
+            await asyncio.sleep(0)
 
     async def some_progress(self, deadline: float | None = None) -> None:
         self._progress.clear()
