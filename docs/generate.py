@@ -92,6 +92,15 @@ ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
 ortoo config show  # every setting, its value and its source; the token is masked
 ```
 
+`http.host` and `tcp.host` may be Unix sockets; the others on this machine then need the right to its file, which `socket_mode` gives
+(`660`: the group, too). A socket that a killed server left behind is replaced, and none is taken from another process.
+
+```sh
+ortoo serve --set http.host=unix:/run/ortoo/http.sock --set tcp.host=unix:/run/ortoo/tcp.sock --set tcp.socket_mode=660
+curl --unix-socket /run/ortoo/http.sock http://localhost/v1/topics
+ortoo topics list --url ortoo+unix:///run/ortoo/tcp.sock
+```
+
 In a variable or flag, separate list items with commas. `true`, `yes`, `on` and `1` are true; `false`, `no`, `off` and `0` are
 false. Relative paths start at the working directory.
 

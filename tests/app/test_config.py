@@ -74,6 +74,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
         "encryption_keys": "file:keys",
         "redis": "redis://cache:6379",
         "http.queen_generation": "later",
+        "http.socket_mode": "660",
+        "tcp.socket_mode": "660",
         "limits.connections": "7",
         "metrics.topics": "7",
         "metrics.groups": "7",

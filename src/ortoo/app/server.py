@@ -29,8 +29,9 @@ from ortoo.doors.mqtt.server import MqttDoor
 from ortoo.doors.mqtt.websocket import PATH as MQTT_PATH
 from ortoo.doors.mqtt.websocket import serve as serve_mqtt
 from ortoo.doors.tcp.server import TcpDoor
+from ortoo.doors.unix import is_unix
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import MEMORY, NO_SPILL, HttpSettings, LimitSettings, Settings
+from ortoo.model.settings import LOOPBACK, MEMORY, NO_SPILL, HttpSettings, LimitSettings, Settings
 from ortoo.model.shown_settings import ShownSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store
@@ -229,7 +230,8 @@ class Server:
             )
         for name, port in dialect_ports(self.settings.http).items():
             http = self.settings.http
-            own = msgspec.structs.replace(http, port=port, cors_origins=http.dialect_cors_origins)
+            host = LOOPBACK if is_unix(http.host) else http.host  # a port is on the network
+            own = msgspec.structs.replace(http, host=host, port=port, cors_origins=http.dialect_cors_origins)
             doors[name] = HttpDoor(
                 self._gates[name], own, tls=tls, metrics=self._metrics.render, ready=self.ready, own=DIALECTS[name]
             )
@@ -243,7 +245,7 @@ class Server:
         return MqttDoor(self._gates["mqtt"], self.settings.mqtt, admin=MqttQueueAdmin(), tls=tls)
 
     def _tell_address(self, door: str, host: str, port: int) -> None:
-        is_tls = self.settings.tls.certificate is not None
+        is_tls = self.settings.tls.certificate is not None and not is_unix(host)
         _log.info("listening", extra={"door": door, "host": host, "port": port, "tls": is_tls})
         if (risk := risk_of(self.settings, host, self.authenticator.needs_token)) is not None:
             _log.warning(risk, extra={"door": door, "host": host, "port": port})

@@ -169,13 +169,17 @@ def banner(server: Server) -> list[str]:
     token = server.authenticator.needs_token
     tries = []
     if "http" in server.addresses:
+        at_socket = settings.http.host.startswith("unix:")
         url = f"http{tls}://{_reachable(*server.addresses['http'])}"
+        if at_socket:
+            url = f"--unix-socket {_reachable(*server.addresses['http'])} http://localhost"
         shown = f"the dashboard; {url}/docs is the API" if settings.http.dashboard else f"{url}/docs is the API"
         lines.append(f"  http   [cyan]{url}[/cyan]  ({shown})")
         secret = ' -H "Authorization: Bearer $ORTOO_TOKEN"' if token else ""
         body = '\'{"messages": [{"value": "hello"}]}\''
         tries.append(f"curl{secret} -H 'Content-Type: application/json' {url}/v1/topics/orders/messages -d {body}")
     if "tcp" in server.addresses:
+        tls = "+unix" if settings.tcp.host.startswith("unix:") else tls
         url = f"ortoo{tls}://{_reachable(*server.addresses['tcp'])}"
         lines.append(f"  tcp    [cyan]{url}[/cyan]")
         where = "" if url == DEFAULT_URL else f" --url {url}"
@@ -188,6 +192,8 @@ def banner(server: Server) -> list[str]:
 
 
 def _reachable(host: str, port: int) -> str:
+    if host.startswith("unix:"):
+        return host.removeprefix("unix:")
     name = _EVERYWHERE.get(host, host)
     name = "localhost" if name == "127.0.0.1" else name
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"

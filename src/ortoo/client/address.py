@@ -1,15 +1,17 @@
-"""Server URLs: ortoo://[[user:]token@]host[:port][,host[:port]...]; ortoos:// is the same over TLS."""
+"""Server URLs: ortoo://[[user:]token@]host[:port][,host[:port]...]; ortoos:// is the same over TLS. ortoo+unix:///path is a
+socket of this machine."""
 
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from ortoo.model.errors import InvalidError
 
 PORT = 7632
+UNIX = "unix:"  # before the path of a socket, in the place of a host
 _HOST = re.compile(r"\[[0-9A-Fa-f:.%]+[\w.-]*\]|[^\s:/?#@\[\]]+")
 _EXAMPLE = "ortoo://localhost:7632"
 
@@ -21,6 +23,8 @@ class Address(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Without the token: this goes into errors and logs."""
+        if self.servers[0][0].startswith(UNIX):
+            return f"ortoo+unix://{quote(self.servers[0][0].removeprefix(UNIX))}"
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
         return f"{'ortoos' if self.is_tls else 'ortoo'}://{hosts}"
 
@@ -29,6 +33,8 @@ def parse_url(url: str) -> Address:
     if not isinstance(url, str):
         raise InvalidError(f"a server's URL must be a string like {_EXAMPLE}, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
+    if separator and scheme == "ortoo+unix":
+        return _socket(rest)
     if not separator or scheme not in ("ortoo", "ortoos"):
         hint = "; the client speaks to the TCP port, not to the HTTP one" if scheme in ("http", "https") else ""
         raise InvalidError(f"a server's URL looks like {_EXAMPLE} (or ortoos:// for TLS), not {_shown(url)!r}{hint}")
@@ -38,6 +44,14 @@ def parse_url(url: str) -> Address:
     if "/" in hosts or "?" in hosts:
         raise InvalidError("a server's URL has nothing behind the port; namespace= and the others are arguments")
     return Address([_host_and_port(host) for host in hosts.split(",")], scheme == "ortoos", token)
+
+
+def _socket(rest: str) -> Address:
+    credentials, slash, path = rest.partition("/")
+    if not slash or not path or (credentials and not credentials.endswith("@")):
+        raise InvalidError("a server's Unix socket is named by its whole path, as in ortoo+unix:///run/ortoo/tcp.sock")
+    token = unquote(credentials.removesuffix("@").rpartition(":")[2]) or None
+    return Address([(f"{UNIX}/{unquote(path)}", 0)], is_tls=False, token=token)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -36,7 +36,8 @@ def connect(
 
     async with ortoo.connect("ortoo://localhost:7632") as queue: ...
 
-    Several servers may be named, with commas between them; `ortoos://` is TLS. `token` may also stand in the URL, before an
+    Several servers may be named, with commas between them; `ortoos://` is TLS;
+    `ortoo+unix:///run/ortoo.sock` is a Unix socket. `token` may also stand in the URL, before an
     @, in `token_file`, which is read for each connection, in $ORTOO_TOKEN, or in the file $ORTOO_TOKEN_FILE. `tls`: the CA
     certificate to trust, as a file; an `ortoo.Tls`, which may also name a certificate of the client; or an SSLContext. What
     it does not say, the variables ORTOO_TLS_CA, ORTOO_TLS_CERTIFICATE and ORTOO_TLS_KEY do. `timeout`: seconds for which a

@@ -13,6 +13,7 @@ from ortoo.wire import protocol as p
 from ortoo.wire.frames import Splitter, encode_frame
 from ortoo.wire.outbox import Outbox
 
+from .address import UNIX
 from .tls import explain
 
 Receive = Callable[[int, int, msgspec.Raw], None]  # kind, id, body
@@ -121,7 +122,7 @@ async def connect_to(
     host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Connection], seconds: float
 ) -> Connection:
     """UnavailableError when nobody answers there, ConfigError when there is no TLS with whoever does."""
-    loop, place = asyncio.get_running_loop(), f"{host}:{port}"
+    loop, place = asyncio.get_running_loop(), host if host.startswith(UNIX) else f"{host}:{port}"
 
     def make_here() -> Connection:
         connection = make()
@@ -130,7 +131,10 @@ async def connect_to(
 
     try:
         async with asyncio.timeout(seconds):
-            _, connection = await loop.create_connection(make_here, host, port, ssl=tls)
+            if host.startswith(UNIX):
+                _, connection = await loop.create_unix_connection(make_here, host.removeprefix(UNIX))
+            else:
+                _, connection = await loop.create_connection(make_here, host, port, ssl=tls)
     except TimeoutError:
         raise UnavailableError(f"{place} did not answer within {seconds:g} seconds") from None
     except OSError as error:

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from .tls import RefusedError
+from .unix import PREFIX, UnixListening, is_unix
 
 HANDSHAKES_MAX = 256  # under way at a time, per door; further clients wait in the queue of the system
 HANDSHAKE_SECONDS = 10.0  # for the first bytes, and again for the handshake
@@ -51,14 +52,34 @@ class Listening(Protocol):
 
 
 async def listen(
-    door: str, make: Make, address: tuple[str, int], tls: ServerTls | None, plain: Plain, backlog: int
+    door: str,
+    make: Make,
+    address: tuple[str, int],
+    tls: ServerTls | None,
+    plain: Plain,
+    backlog: int,
+    mode: str = "600",
 ) -> Listening:
-    """OSError when the address cannot be had."""
+    """OSError when the address cannot be had. `mode` is for Unix sockets, which have no TLS: nobody listens in between."""
     host, port = address
     loop = asyncio.get_running_loop()
+    if is_unix(host):
+        return await UnixListening(host.removeprefix(PREFIX), int(mode, 8), backlog).serve(make)
     if tls is None:
         return await loop.create_server(make, host, port, backlog=backlog, reuse_address=True)
     return TlsListener(door, make, await _bind(host, port, backlog), tls, plain)
+
+
+def bound_address(listening: Listening, host: str) -> tuple[str, int]:
+    """Host and port; of a Unix socket its name and 0."""
+    if is_unix(host):
+        return host, 0
+    found = listening.sockets[0].getsockname()
+    return found[0], found[1]
+
+
+def shown_address(host: str, port: int) -> str:
+    return host if is_unix(host) else f"{host}:{port}"
 
 
 async def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:

@@ -19,6 +19,12 @@ NO_SPILL = "none"  # as `spill`
 
 Text = Annotated[str, Meta(min_length=1)]
 Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
+SocketMode = Annotated[
+    Literal["600", "660", "666"],
+    Meta(
+        description="Who may connect where `host` is a Unix socket, as `unix:/run/ortoo.sock`: its owner, the group, all."
+    ),
+]
 Port = Annotated[int, Meta(ge=0, le=65_535, description="The port. 0 picks a free one.")]
 
 DialectName = Literal["queen", "mqueue", "goqueue", "mqtt-queues"]
@@ -29,12 +35,14 @@ class TcpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether to serve TCP, which `ortoo.connect` uses.")] = True
     host: Host = LOOPBACK
     port: Port = 7632
+    socket_mode: SocketMode = "600"
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, Meta(description="Whether to serve HTTP: REST, WebSocket, health and metrics.")] = True
     host: Host = LOOPBACK
     port: Port = 6632
+    socket_mode: SocketMode = "600"
     dashboard: Annotated[bool, Meta(description="Whether to serve the dashboard at `/`.")] = True
     max_body_bytes: Annotated[
         int,

@@ -13,7 +13,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from ortoo.broker.gate import Gate
-from ortoo.doors.listening import Listening, ServerTls, listen
+from ortoo.doors.listening import Listening, ServerTls, bound_address, listen, shown_address
 from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.settings import HttpSettings
 
@@ -90,9 +90,12 @@ class HttpDoor:
                 self._tls,
                 self._answer_plain,
                 backlog=4096,
+                mode=self._settings.socket_mode,
             )
         except OSError as error:
-            raise ConfigError(f"HTTP cannot listen on {host}:{port}: {error.strerror or error}") from error
+            raise ConfigError(
+                f"HTTP cannot listen on {shown_address(host, port)}: {error.strerror or error}"
+            ) from error
         self._tick()
 
     def _answer_plain(self, first: bytes) -> bytes:
@@ -103,8 +106,7 @@ class HttpDoor:
     def address(self) -> tuple[str, int]:
         """Host and port, as bound."""
         assert self._server is not None, "the door is not open"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        return bound_address(self._server, self._settings.host)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

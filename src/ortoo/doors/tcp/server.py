@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ortoo.broker.gate import Gate
-from ortoo.doors.listening import Listening, ServerTls, listen
+from ortoo.doors.listening import Listening, ServerTls, bound_address, listen, shown_address
 from ortoo.model.errors import ConfigError, ProtocolError
 from ortoo.model.settings import TcpSettings
 from ortoo.wire import protocol as p
@@ -28,6 +28,7 @@ class TcpDoor:
         self.presence = gate.presence
         self.cutter = Cutter()
         self.address: tuple[str, int] = (settings.host, settings.port)
+        self._mode = settings.socket_mode
         self._tls = tls
         self._listener: Listening | None = None
         self.stalled: set[Session] = set()
@@ -39,13 +40,15 @@ class TcpDoor:
         host, port = self.address
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await listen("tcp", lambda: Session(self), self.address, self._tls, _answer_plain, 1024)
+            self._listener = await listen(
+                "tcp", lambda: Session(self), self.address, self._tls, _answer_plain, 1024, self._mode
+            )
         except OSError as error:
             raise ConfigError(
-                f"the TCP door cannot listen on {host}:{port}: {error.strerror or error}; choose another with tcp.port"
+                f"the TCP door cannot listen on {shown_address(host, port)}: {error.strerror or error}; "
+                "choose another with tcp.host and tcp.port"
             ) from error
-        bound = self._listener.sockets[0].getsockname()
-        self.address = (bound[0], bound[1])
+        self.address = bound_address(self._listener, host)
         self._sweeper = loop.create_task(self._sweep(), name="ortoo-tcp-sweeper")
 
     async def close(self, grace: float = 0.0) -> None:
