@@ -99,7 +99,8 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
             in_file, as_text = f"['{lists[option.name]}']", lists[option.name]
         if option.name in special:
             as_text = special[option.name]
-            in_file = as_text if as_text.isdigit() or as_text == "true" else f"'{as_text}'"
+            is_text = not as_text.isdigit() or option.name.endswith("_mode")
+            in_file = f"'{as_text}'" if is_text and as_text != "true" else as_text
         all_of_tls = {"tls.certificate": "x", "tls.key": "x", "tls.client_ca": "x"}
         both = all_of_tls if option.name.startswith("tls.") else {}
         found = [

@@ -13,22 +13,16 @@ from typing import Any
 
 import msgspec
 
+from ortoo.model import limits
 from ortoo.model.errors import InvalidError, OrtooError, StoreFailedError, UnauthenticatedError
 
 from .answers import PROBLEM_TYPE, STATUS, Answer, Problem
-from .call import Call
+from .call import Call, InNamespace
 from .routing import Route
+from .wording import EXAMPLES, LENGTHS, NAMES, PARAMS, QUERY, TAGS
 
 _REF = "#/components/schemas/{name}"
 _PARAM = re.compile(r"{(\w+)}")
-_PARAMS = {
-    "topic": "A topic's name, percent-encoded; `%2F` is a slash in it",
-    "group": "A group's name, percent-encoded",
-    "id": "A message's id, like 7.2.41",
-    "name": "A transaction's name, percent-encoded",
-    "namespace": "A namespace's name, percent-encoded",
-    "job": "A job's name, percent-encoded",
-}
 _ABOUT = """\
 Topics, messages, leases and dead letters over HTTP. Every route takes `?namespace=`; without it the namespace is `default`.
 Errors are problem documents (RFC 9457) with a stable `code`. Bodies may be compressed with gzip or zstd, and answers are when
@@ -70,6 +64,9 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     ordered = sorted(kinds, key=lambda kind: kind.__name__)
     refs, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     schemas = dict(zip(ordered, refs, strict=True))
+    for component in components.values():
+        for name, schema in component.get("properties", {}).items():
+            component["properties"][name] = _bounded(name, schema)
     queries = {route.query: components[route.query.__name__]["properties"] for route in routes}
     for query in queries:
         components.pop(query.__name__, None)  # they are listed as parameters
@@ -80,7 +77,11 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Ortoo", "version": version, "description": _ABOUT, "license": {"name": "MIT"}},
-        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
+        "servers": [
+            {"url": "/", "description": "This server"},
+            {"url": "http://localhost:6632", "description": "A server with the usual port, on this machine"},
+        ],
+        "tags": [{"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -89,34 +90,97 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
+def _description(route: Route) -> str:
+    needs = (
+        f"Needs a token with the scope {' and '.join(f'`{scope}`' for scope in route.scopes)}." if route.scopes else ""
+    )
+    query = (route.query.__doc__ or "").strip() if route.query is not InNamespace else ""
+    body = (route.body.__doc__ or "").strip() if route.body is not None else ""
+    return " ".join(" ".join(part.split()) for part in (f"{route.summary}.", query, body, needs) if part)
+
+
 def _operation(route: Route, schemas: dict[Any, Any], query: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "tags": [route.tag],
         "summary": route.summary,
-        "operationId": _operation_id(route),
+        "operationId": NAMES[route.method, route.path],
+        "description": _description(route),
         "parameters": _parameters(route, query),
         "responses": _responses(route, schemas),
         "security": [{"token": list(route.scopes)}, {}] if route.needs_token else [],
     }
     if route.body is not None:
-        content = {"application/json": {"schema": schemas[route.body]}}
+        content: dict[str, Any] = {"application/json": {"schema": schemas[route.body]}}
+        if route.path in EXAMPLES:
+            content["application/json"]["example"] = EXAMPLES[route.path]
+        if route.takes_raw:
+            content["application/x-ndjson"] = {"schema": {"type": "string", "description": "A message in each line"}}
+            content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
         operation["requestBody"] = {"required": not route.body_optional, "content": content}
     return operation
-
-
-def _operation_id(route: Route) -> str:
-    words = [word for word in re.split(r"\W+", route.path.removeprefix("/v1")) if word]
-    return "_".join([route.method.lower(), *words])
 
 
 def _parameters(route: Route, query: dict[str, Any]) -> list[dict[str, Any]]:
     names = _PARAM.findall(route.path)
     path = [
-        {"name": name, "in": "path", "required": True, "description": _PARAMS[name], "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PARAMS[name],
+            "schema": {"type": "string", "minLength": 1, "maxLength": limits.NAME_BYTES_MAX},
+        }
         for name in names
     ]
     asked = {name: schema for name, schema in query.items() if name not in names}
-    return path + [{"name": name, "in": "query", "schema": schema} for name, schema in asked.items()]
+    given = [
+        {
+            "name": name,
+            "in": "query",
+            "description": schema.get("description") or QUERY[name],
+            "schema": _bounded(name, schema),
+        }
+        for name, schema in asked.items()
+    ]
+    if route.takes_raw:
+        given += _raw_headers()
+    if "{topic}/tail" in route.path:
+        given.append(
+            _header("Last-Event-ID", {"type": "string"}, "The id of the last event that came: what follows it is next")
+        )
+    return path + given
+
+
+def _header(name: str, schema: dict[str, Any], about: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": about, "schema": schema}
+
+
+def _raw_headers() -> list[dict[str, Any]]:
+    """Of a body that is one message as it is."""
+    kinds: dict[str, dict[str, Any]] = {"priority": {"type": "string"}, "partition": {"type": "integer", "minimum": 0}}
+    names = ("key", "priority", "delay", "deliver_at", "ttl", "dedup_id", "partition", "wait")
+    numbers: dict[str, Any] = {"type": "number"}
+    texts = {name: _bounded(name, {"type": "string"}) for name in ("key", "dedup_id")}
+    return [
+        _header(
+            f"Ortoo-{name.replace('_', '-').title()}",
+            kinds.get(name) or texts.get(name) or numbers,
+            f"`{name}` of a message that is the body as it is, percent-encoded",
+        )
+        for name in names
+    ]
+
+
+def _bounded(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """With how long a text may be. Bounds are in bytes, so that there are at most as many characters."""
+    most = LENGTHS.get(name)
+    if most is None:
+        return schema
+    if schema.get("type") == "string":
+        return {"maxLength": most, **schema}
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [_bounded(name, one) for one in schema["anyOf"]]}
+    return schema
 
 
 def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
