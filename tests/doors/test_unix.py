@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import httpx
 import pytest
@@ -24,7 +25,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def server_at(folder: Path, mode: str = "600") -> Server:
+def server_at(folder: Path, mode: Literal["600", "660"] = "600") -> Server:
     return Server(
         Settings(
             data="memory",

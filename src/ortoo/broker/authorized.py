@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ortoo.engine.lease import check_lease, check_lease_of
 from ortoo.engine.view import group_info
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN
@@ -228,6 +229,13 @@ class AuthorizedLink:
         except ForbiddenError as error:
             self._note(request, error)
             raise
+
+    def check_lease(self, command: Lease) -> None:
+        """What a lease would be refused for now, said before anything is leased."""
+        check_lease(self.check(command))
+        found = None if command.topic is None else self._shards.find_topic(TopicName(command.namespace, command.topic))
+        if found is not None:
+            check_lease_of(found, command)
 
     def _note(self, request: Any, error: OrtooError) -> None:
         if self._noted is not None:

@@ -31,7 +31,7 @@ _ORDERS_MAX = 64  # sets of labels whose topics are remembered in order
 
 
 def decide_lease(state: State, command: Lease, now: int) -> Decision:
-    _check(command)
+    check_lease(command)
     state.soft.joining.clear()
     draft = Draft(state, now)
     taken: list[Taken] = []
@@ -39,7 +39,7 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     budget = Budget(limits.SCAN_MESSAGES_MAX)
     topics = _topics(state, command)
     for topic in topics:  # before any: a lease that is refused is no sign of life
-        _check_topic(topic, command)
+        check_lease_of(topic, command)
     if command.start is not None and command.namespace in state.namespaces:
         check_groups(state, command.namespace, sum(command.group not in topic.group_names for topic in topics))
     for number, topic in enumerate(topics):
@@ -55,7 +55,7 @@ def decide_lease(state: State, command: Lease, now: int) -> Decision:
     return Decision(draft.records, LeaseTaken(taken, more=budget.left <= 0 and not taken))
 
 
-def _check(command: Lease) -> None:
+def check_lease(command: Lease) -> None:
     if not 1 <= command.max_messages <= limits.BATCH_MESSAGES_MAX:
         raise InvalidError(f"max_messages must be 1 to {limits.BATCH_MESSAGES_MAX}, not {command.max_messages}")
     if command.lease_ms is not None and not 1 <= command.lease_ms <= limits.LEASE_MS_MAX:
@@ -151,7 +151,7 @@ def _attempts(group: Group, partition: int, offsets: Sequence[int]) -> dict[int,
     return {offset: failures[offset].attempts + 1 for offset in offsets if offset in failures} or None
 
 
-def _check_topic(topic: Topic, command: Lease) -> None:
+def check_lease_of(topic: Topic, command: Lease) -> None:
     group = topic.group_names.get(command.group)
     if group is not None:
         group.look_at_members().check_consumer_limit(command.consumer)

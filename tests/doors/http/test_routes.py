@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from ortoo.doors.http import asyncapi, websocket_messages
 from ortoo.doors.http.table import ROUTES
+from ortoo.doors.http.websocket_messages import ServerMessage
 from ortoo.model.commands import Position
 from ortoo.model.names import TopicName
 from ortoo.model.replies import Page
@@ -367,3 +369,18 @@ async def test_the_driver_does_what_a_queue_does(home: Home) -> None:
             "delivered",
             "acknowledged",
         ]
+
+
+async def test_what_is_pushed_is_described(home: Home) -> None:
+    document = (await home.client.get("/asyncapi.json")).json()
+    told = {kind for kind in vars(websocket_messages).values() if isinstance(kind, type)}
+    server = {kind for kind in told if issubclass(kind, ServerMessage) and kind.__struct_config__.tag != kind.__name__}
+    assert {kind for kind in server if kind.__struct_config__.tag} == set(asyncapi.SERVER)
+    named = {message["name"] for message in document["components"]["messages"].values()}
+    assert {"subscribe", "credit", "ack", "publish", "watch", "tail", "messages", "settled", "error"} <= named
+    paths = {route.path for route in ROUTES}
+    assert {channel["address"] for channel in document["channels"].values()} <= paths
+    for reference in {part.split('"')[0] for part in json.dumps(document).split('"$ref": "#/')[1:]}:
+        found = document
+        for name in reference.split("/"):
+            found = found[name]

@@ -294,3 +294,11 @@ async def test_nobody_publishes_in_the_name_of_another(home: Home, forged: dict[
         error = await client.hear("error")
         assert (error["code"], "unknown field `publisher`" in error["detail"]) == ("invalid", True)
     assert await home.queue.topics() == []
+
+
+@pytest.mark.parametrize("odd", [{"partition": 9}, {"key": "k"}, {"lease": 1e9}])
+async def test_what_cannot_be_leased_is_not_subscribed(home: Home, odd: dict[str, Any]) -> None:
+    await home.queue.create_topic("t", partitions=2, ordering="none")
+    async with talking(home) as client:
+        await client.say("subscribe", id="s", topic="t", credit=0, **odd)
+        assert (await client.hear("error"))["code"] == "invalid"

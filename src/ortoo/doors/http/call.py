@@ -50,6 +50,9 @@ class Described(Protocol):
     def json(self) -> bytes: ...
 
     @property
+    def asyncapi(self) -> bytes: ...
+
+    @property
     def html(self) -> bytes: ...
 
 

@@ -43,6 +43,7 @@ from PyPI, and it fetches packages from npm.</p>
 _LINKS = {
     "docs": "/docs",
     "openapi": "/openapi.json",
+    "asyncapi": "/asyncapi.json",
     "health": "/health",
     "ready": "/ready",
     "metrics": "/metrics",

@@ -213,7 +213,7 @@ async def consume(call: Call) -> Streaming:
         start=STARTS[query.start],
     )
     await call.link.ask(GetTopic(call.topic))
-    call.link.check(lease)
+    call.link.check_lease(lease)
     return Streaming(_guarded(_consume(call, query, lease)), EVENTS)
 
 

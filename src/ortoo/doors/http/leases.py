@@ -10,7 +10,7 @@ import msgspec
 from ortoo.broker.authorized import AuthorizedLink
 from ortoo.client.pieces import settle as settle_runs
 from ortoo.model.commands import START, Extend, Lease, Position, Run, Settle
-from ortoo.model.errors import InvalidError, LeaseLostError
+from ortoo.model.errors import InvalidError, LeaseLostError, NotFoundError
 from ortoo.model.names import ReceiptRef, check_name, parse_receipt
 from ortoo.model.replies import LeasedRun, Settled, Taken
 from ortoo.model.runs import merge_runs, runs_of
@@ -113,26 +113,47 @@ async def _release(link: AuthorizedLink, taken: list[Taken]) -> None:
 
 def settle(action: Action) -> Callable[[Call], Awaitable[bytes]]:
     async def handler(call: Call) -> bytes:
-        return _encode(await settle_receipts(call.link, action, call.body))
+        return _encode(await settle_receipts(call.link, action, call.body, _within(call)))
 
     return handler
 
 
-async def settle_receipts(link: AuthorizedLink, action: Action, body: SettleBody) -> SettleResults:
-    """One answer per receipt, in their order. The receipts alone say what is settled."""
-    runs, are_all_good = _to_runs(body.receipts, through=action == "ack_through")
+def _within(call: Call) -> str | None:
+    """How receipts of the group begin that the path names; None where it names none. ReceiptRef has their parts."""
+    if "group" not in call.params:
+        return None
+    topic, group = call.link.find_topic(call.topic), call.link.group_id(call.topic, call.params["group"])
+    if topic is None or group is None:
+        missing = f"topic {call.params['topic']!r}" if topic is None else f"group {call.params['group']!r}"
+        raise NotFoundError(
+            f"there is no {missing}, so nothing of it is leased; POST /v1/ack takes receipts of any group"
+        )
+    return f"{topic.id}.{group}."
+
+
+async def settle_receipts(
+    link: AuthorizedLink, action: Action, body: SettleBody, within: str | None = None
+) -> SettleResults:
+    """One answer per receipt, in their order. `within`: how all of them have to begin."""
+    receipts = body.receipts
+    if within is not None:
+        receipts = [receipt for receipt in receipts if receipt.startswith(within)]
+    runs, are_all_good = _to_runs(receipts, through=action == "ack_through")
+    are_all_good = are_all_good and len(receipts) == len(body.receipts)
     settled = await settle_runs(link.call, _command(action, body, runs)) if runs else Settled()
     if settled.lost is None and are_all_good:
         count = len(body.receipts)
         results = list(map(SettleResult, body.receipts, [True] * count, [None] * count))
     else:
         lost = {parse_receipt(receipt) for receipt in _receipts(runs, settled.lost)}
-        errors = [_error(receipt, lost) for receipt in body.receipts]
+        errors = [_error(receipt, lost, within or "") for receipt in body.receipts]
         results = list(map(SettleResult, body.receipts, [error is None for error in errors], errors))
     return SettleResults(results, _receipts(runs, settled.revoked))
 
 
-def _error(receipt: str, lost: set[ReceiptRef]) -> str | None:
+def _error(receipt: str, lost: set[ReceiptRef], within: str) -> str | None:
+    if not receipt.startswith(within):
+        return InvalidError.code
     try:
         return LeaseLostError.code if parse_receipt(receipt) in lost else None
     except InvalidError:

@@ -17,6 +17,7 @@ from ortoo.model import limits
 from ortoo.model.errors import InvalidError, OrtooError, StoreFailedError, UnauthenticatedError
 
 from .answers import PROBLEM_TYPE, STATUS, Answer, Problem
+from .asyncapi import describe_messages
 from .call import Call, InNamespace
 from .routing import Route
 from .wording import EXAMPLES, LENGTHS, NAMES, PARAMS, QUERY, TAGS
@@ -45,12 +46,20 @@ class Description:
         return msgspec.json.encode(self.document)
 
     @cached_property
+    def asyncapi(self) -> bytes:
+        return msgspec.json.encode(describe_messages(self._version))
+
+    @cached_property
     def html(self) -> bytes:
         return render_page(self.document, STATUS).encode()
 
 
 async def openapi(call: Call) -> Answer:
     return Answer(call.services.description.json)
+
+
+async def asyncapi(call: Call) -> Answer:
+    return Answer(call.services.description.asyncapi)
 
 
 async def docs(call: Call) -> Answer:
@@ -187,7 +196,11 @@ def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     if route.path == "/v1/stream":
         responses["426"] = {"description": "Upgrade to a WebSocket", "content": _problem(schemas)}
-    elif route.answer is None and route.media_types == ("application/json",) and route.path != "/openapi.json":
+    elif (
+        route.answer is None
+        and route.media_types == ("application/json",)
+        and route.path not in ("/openapi.json", "/asyncapi.json")
+    ):
         responses["204"] = {"description": HTTPStatus(204).phrase}
     else:
         schema = {} if route.answer is None else {"schema": schemas[route.answer]}

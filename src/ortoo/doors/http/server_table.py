@@ -152,5 +152,6 @@ SERVER = [
         media_types=(monitoring.METRICS_TYPE,),
     ),
     _open("/openapi.json", openapi.openapi, "This description", media_types=("application/json",)),
+    _open("/asyncapi.json", openapi.asyncapi, "What is pushed over the WebSocket, and as events"),
     _open("/docs", openapi.docs, "This description, to read", media_types=("text/html; charset=utf-8",)),
 ]

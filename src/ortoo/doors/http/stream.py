@@ -235,7 +235,7 @@ class Session:
             if lease.topic is not None:
                 wanted = GetTopic(TopicName(lease.namespace, lease.topic))
                 await self._link.ask(wanted)  # said at once, not with the first credit
-            self._link.check(lease)
+            self._link.check_lease(lease)
             await self._tell(said.Subscribed(ref=command.ref, id=command.id))
             while True:
                 runs = await pushed.subscription.next()

@@ -208,10 +208,11 @@ _LEASES = [
         _post(
             f"{where}/{action}",
             leases.settle(action),
-            summary,
+            summary if where == "/v1" else f"{summary}; receipts of this group only",
             does=(c.Extend,) if action == "extend" else (c.Settle,),
             body=shapes.SettleBody,
             answer=shapes.SettleResults,
+            errors=() if where == "/v1" else (errors.NotFoundError,),
         )
         for where in (_GROUP, "/v1")
         for action, summary in _ACTIONS.items()
