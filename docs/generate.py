@@ -92,7 +92,7 @@ ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
 ortoo config show  # every setting, its value and its source; the token is masked
 ```
 
-`http.host` and `tcp.host` may be Unix sockets; others on this machine then need the right to their files, which `socket_mode` gives
+`http.host` and `tcp.host` may be Unix sockets; others on this machine then need the right to the file, which `socket_mode` gives
 (`660`: the group, too). A socket that a killed server left behind is replaced, and none is taken from another process.
 
 ```sh
