@@ -289,9 +289,14 @@ async def test_every_route_over_http(role: str) -> None:
                 job="archive",
                 id=place.dead if "/dlq/" in route.path else place.message,
             )
+            wanted = refusals(role, route.does, name)
+            if "text/event-stream" in route.media_types and wanted == {None}:
+                continue  # those have no end; see test_events.py
             answer = await home.ask(role, route.method, f"{path}?namespace={OURS}{QUERIES.get(route.path, '')}", body)
             code = answer.json().get("code") if answer.status_code >= 400 else None
-            wanted = refusals(role, route.does, name)
+            if "receipts" in (body or {}) and "{topic}" in route.path and not grants(role, "read"):
+                assert code == FORBIDDEN, (name, answer.text)  # the path names the topic
+                continue
             if c.Settle in route.does and "receipts" in (body or {}):
                 [result] = answer.json()["results"]
                 assert result["ok"] == grants(role, "read"), (name, result)
