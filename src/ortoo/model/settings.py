@@ -12,18 +12,11 @@ from msgspec import Meta
 
 from .metrics import MetricsSettings
 from .names import DEFAULT_NAMESPACE
+from .places import Host, Port, SocketMode, Text
 
 LOOPBACK = "127.0.0.1"
 MEMORY = "memory"  # as `data`: nothing is kept on disk
 NO_SPILL = "none"  # as `spill`
-
-Text = Annotated[str, Meta(min_length=1)]
-Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
-_MODE = Meta(
-    description="Who may connect where `host` is a Unix socket, as `unix:/run/ortoo.sock`: its owner, the group, all."
-)
-SocketMode = Annotated[Literal["600", "660", "666"], _MODE]
-Port = Annotated[int, Meta(ge=0, le=65_535, description="The port. 0 picks a free one.")]
 
 DialectName = Literal["queen", "mqueue", "goqueue", "mqtt-queues"]
 QueenGeneration = Literal["auto", "first", "later"]
