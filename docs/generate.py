@@ -37,8 +37,8 @@ info = await queue.topic("orders")
 print(info.config.max_attempts)  # 5
 ```
 
-A topic created by its first message has the defaults. Times are in seconds, and can be fractions; sizes are in bytes; `None`
-means no limit. An unknown name, a wrong type or a value out of bounds raises a `ConfigError` that says what is wrong. [The
+A topic created by its first message has the defaults. Times are in seconds, and can be fractions, a `timedelta`, or a text such as
+`"7d"` or `"1h30m"`; sizes are in bytes, or a text such as `"64KiB"`; `None` means no limit. An unknown name, a wrong type or a value out of bounds raises a `ConfigError` that says what is wrong. [The
 guide](guide.md) shows the settings in use.
 """
 

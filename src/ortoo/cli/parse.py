@@ -13,32 +13,21 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import typer
 
+from ortoo.model.errors import InvalidError
 from ortoo.model.topic import TopicConfig
+from ortoo.model.units import DURATION, NUMBER, parse_duration, parse_size
 
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_UNIT_BYTES: dict[str, int] = {
-    **{unit: 1024 ** (power + 1) for power, units in enumerate(("k kib", "m mib", "g gib")) for unit in units.split()},
-    **{unit: 1000 ** (power + 1) for power, unit in enumerate(("kb", "mb", "gb"))},
-    "": 1,
-    "b": 1,
-}
-_PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
-_DURATION = re.compile(rf"(?:{_PIECE.pattern})+")
-_RELATIVE = re.compile(rf"([+-]?)({_DURATION.pattern})", re.IGNORECASE)
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
-_SIZE = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-z]*)")
+_RELATIVE = re.compile(rf"([+-]?)({DURATION.pattern})", re.IGNORECASE)
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 PLAIN_NUMBERS = {"backoff_factor"}  # the only float among the settings that is no time
 
 
 def duration(text: str) -> float:
     """Seconds: `30`, `1.5`, `500ms`, `30s`, `10m`, `1h30m`, `7d`."""
-    word = text.strip().lower()
-    if _NUMBER.fullmatch(word) and not word.startswith("-"):
-        return float(word)
-    if _DURATION.fullmatch(word):
-        return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PIECE.findall(word))
-    raise typer.BadParameter(f"{text!r} is not a duration; try 30, 500ms, 30s, 10m, 1h30m or 7d")
+    try:
+        return parse_duration(text)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def instant(text: str) -> float:
@@ -46,7 +35,7 @@ def instant(text: str) -> float:
     word = text.strip()
     if word.lower() == "now":
         return time.time()
-    if _NUMBER.fullmatch(word):
+    if NUMBER.fullmatch(word):
         return float(word)
     if relative := _RELATIVE.fullmatch(word):
         away = duration(relative[2])
@@ -61,7 +50,7 @@ def instant(text: str) -> float:
 
 def past(text: str) -> float:
     """A time to look back to. `1h` would lie ahead, and whoever types it means an hour ago."""
-    if _DURATION.fullmatch(text.strip().lower()):
+    if DURATION.fullmatch(text.strip().lower()):
         raise typer.BadParameter(f"{text!r} lies in the future; for so long ago say -{text.strip()}")
     return instant(text)
 
@@ -81,10 +70,10 @@ def place(text: str) -> tuple[Literal["start", "end"] | None, int | None, float 
 
 def size(text: str) -> int:
     """Bytes: `4096`, `64KiB`, `1MiB`, `10MB`; a bare k, m or g counts by 1024."""
-    found = _SIZE.fullmatch(text.strip().lower())
-    if found is None or found[2] not in _UNIT_BYTES:
-        raise typer.BadParameter(f"{text!r} is not a size; try 4096, 64KiB, 1MiB or 10MB")
-    return round(float(found[1].rstrip("_")) * _UNIT_BYTES[found[2]])
+    try:
+        return parse_size(text)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def whole(text: str) -> int:
@@ -150,7 +139,7 @@ def _setting(name: str, hint: Any, text: str) -> Any:
 
 
 def _number(text: str) -> float:
-    if not _NUMBER.fullmatch(text.strip()):
+    if not NUMBER.fullmatch(text.strip()):
         raise typer.BadParameter(f"{text!r} is not a number")
     return float(text)
 

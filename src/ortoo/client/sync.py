@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import ClosedError, InvalidError
+from ortoo.model.units import Duration
 
 from .forking import keep, refusal, tell_of_forks
 from .queue import Queue
@@ -245,7 +246,7 @@ class SyncQueue:
         return SyncTransaction(self, self._queue.transaction(namespace=namespace))
 
     def begin(
-        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+        self, name: str, *, part: str | None = None, timeout: Duration = 3600.0, namespace: str | None = None
     ) -> SyncNamedTransaction:
         begun = self._run(self._queue.begin(name, part=part, timeout=timeout, namespace=namespace))
         return SyncNamedTransaction(self, begun)
