@@ -12,6 +12,7 @@ from msgspec import inspect as types
 from ortoo.model.errors import ConfigError
 from ortoo.model.masking import MASK
 from ortoo.model.settings import Settings
+from ortoo.model.topic_defaults import TopicDefaults
 
 PREFIX = "ORTOO_"
 
@@ -83,6 +84,8 @@ def sections() -> frozenset[str]:
 def _walk(struct: type, defaults: Any, prefix: str) -> Iterator[Option]:
     for name, hint in get_type_hints(struct, include_extras=True).items():
         value = getattr(defaults, name)
+        if isinstance(value, TopicDefaults):
+            continue  # no option for each: the settings of topics have their own rules
         if isinstance(value, msgspec.Struct):
             yield from _walk(type(value), value, f"{prefix}{name}.")
         else:

@@ -6,20 +6,15 @@ import re
 import time
 from collections.abc import Iterable
 from datetime import datetime
-from difflib import get_close_matches
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-import msgspec
 import typer
 
-from ortoo.model.errors import InvalidError
-from ortoo.model.topic import TopicConfig
+from ortoo.model.errors import ConfigError, InvalidError
+from ortoo.model.setting_texts import parse_setting
 from ortoo.model.units import DURATION, NUMBER, parse_duration, parse_size
 
 _RELATIVE = re.compile(rf"([+-]?)({DURATION.pattern})", re.IGNORECASE)
-_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-PLAIN_NUMBERS = {"backoff_factor"}  # the only float among the settings that is no time
 
 
 def duration(text: str) -> float:
@@ -76,20 +71,6 @@ def size(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
-
-
-def truth(text: str) -> bool:
-    try:
-        return _TRUTHS[text.strip().lower()]
-    except KeyError:
-        raise typer.BadParameter(f"{text!r} is neither true nor false") from None
-
-
 def priority(text: str) -> int | str:
     """A number, or a name that the queue knows."""
     return int(text) if text.lstrip("-").isdigit() else text
@@ -108,48 +89,8 @@ def pairs(texts: Iterable[str], what: str) -> dict[str, str]:
 
 def topic_settings(texts: Iterable[str]) -> dict[str, Any]:
     """`max_attempts=5`, `lease=1m`, `retention_bytes=1GiB`, `labels=task=mail,team=ops`, `ttl=none`: any of TopicConfig."""
-    hints = get_type_hints(TopicConfig)
-    settings: dict[str, Any] = {}
-    for name, value in pairs(texts, "a setting").items():
-        if name not in hints:
-            near = get_close_matches(name, hints, 1)
-            advice = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(hints)}"
-            raise typer.BadParameter(f"there is no topic setting {name!r}; {advice}")
-        try:
-            settings[name] = _setting(name, hints[name], value)
-        except typer.BadParameter as error:
-            raise typer.BadParameter(f"{name}: {error.message}") from None
-    return settings
-
-
-def _setting(name: str, hint: Any, text: str) -> Any:
-    kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
-    if NoneType in kinds and text.strip().lower() in ("none", "null", ""):
-        return None
-    kind = kinds[0]
-    if kind is bool:
-        return truth(text)
-    if kind is int:
-        return size(text) if name.endswith("_bytes") else whole(text)
-    if kind is float:
-        return _number(text) if name in PLAIN_NUMBERS else duration(text)
-    if get_origin(kind) is dict:
-        return _labels(text)
-    return text
-
-
-def _number(text: str) -> float:
-    if not NUMBER.fullmatch(text.strip()):
-        raise typer.BadParameter(f"{text!r} is not a number")
-    return float(text)
-
-
-def _labels(text: str) -> dict[str, str]:
-    if not text.strip():
-        return {}
-    if not text.lstrip().startswith("{"):
-        return pairs(text.split(","), "a label")
+    given = pairs(texts, "a setting")
     try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError as error:
-        raise typer.BadParameter(f"these labels are not a JSON object of strings: {error}") from None
+        return {name: parse_setting(name, value) for name, value in given.items()}
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -69,7 +69,7 @@ class Admin(Browsing):
         With other settings it is an ExistsError that names them; `ensure_topic` changes them.
         """
         name = self._name(topic, namespace)
-        await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
+        await self._link.call(CreateTopic(name, topic_config(settings), exist_ok, sorted(settings)))
         return await self._link.ask(GetTopic(name))
 
     async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
@@ -91,7 +91,7 @@ class Admin(Browsing):
             info = await self._link.ask(GetTopic(name))
         except NotFoundError:
             try:
-                await self._link.call(CreateTopic(name, topic_config(settings), exist_ok=False))
+                await self._link.call(CreateTopic(name, topic_config(settings), False, sorted(settings)))
                 return await self._link.ask(GetTopic(name))
             except ExistsError:  # somebody else was first
                 info = await self._link.ask(GetTopic(name))
