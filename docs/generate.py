@@ -90,7 +90,8 @@ level = "warning"
 
 ```sh
 ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
-ortoo config show  # every setting, its value and its source; the token is masked
+ortoo config show   # every setting, its value and its source; the token is masked
+ortoo config check  # everything that is wrong, and what is dangerous; the exit code is 1 if something is wrong
 ```
 
 In a variable or flag, separate list items with commas. `true`, `yes`, `on` and `1` are true; `false`, `no`, `off` and `0` are
@@ -124,12 +125,12 @@ namespace = "shop"                     # without it, in any
 retention_bytes = "1GiB"
 ```
 
-A setting comes from the first that has it: the request that makes the topic; the most specific template that matches; the defaults of
-the namespace; those of the server; [what is built in](topic-settings.md). Of several templates that match, one counts: one with
-a namespace before one without, then the one with more characters that are not wildcards. Templates are not for the topics of
-dead letters and of answers to requests. A topic that exists keeps its settings, and `ortoo topics show` tells those that differ
-from what is built in. `ORTOO_TOPIC_DEFAULTS_MAX_ATTEMPTS=5` and `--set topic_defaults.max_attempts=5` set a default of the server;
-`ortoo.open(..., topic_defaults={"max_attempts": 5})` does in a program.
+A setting comes from the first that has it: the request that makes the topic; the most specific template that matches; the
+defaults of the namespace; those of the server; [what is built in](topic-settings.md). Of several templates that match, one
+counts: one with a namespace before one without, then the one with more characters that are not wildcards. Templates are not for
+the topics of dead letters and of answers to requests. A topic that exists keeps its settings, and `ortoo topics show` tells
+those that differ from what is built in. `ORTOO_TOPIC_DEFAULTS_MAX_ATTEMPTS=5` and `--set topic_defaults.max_attempts=5` set a
+default of the server; `ortoo.open(..., topic_defaults={"max_attempts": 5})` does in a program.
 
 ## Other variables
 

@@ -273,3 +273,35 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
             branch = branch.setdefault(section, {})
         branch[last] = value
     return tree
+
+
+def without(error: str, flags: dict[str, str], environ: dict[str, str]) -> bool:
+    """Takes out the variable or the flag that an error begins with or names, to look for more; False when it is in the file."""
+    for variable in list(environ):
+        if variable.startswith(PREFIX) and re.search(rf"\b{re.escape(variable)}\b", error):
+            del environ[variable]
+            return True
+    for name in list(flags):
+        if error.startswith((f"--{name} ", f"--{name}:", f"{Option.flag_of(name)}:")):
+            del flags[name]
+            return True
+    return False
+
+
+def mistakes_of_file(config_file: Path | None, environ: Mapping[str, str]) -> list[str]:
+    """Every setting of the file that is wrong, not only the first."""
+    path, text, tables = _read(_find_file(config_file, environ))
+    found = []
+    try:
+        take_tables(tables, text, path)
+    except ConfigError as error:
+        found.append(str(error))
+        for taken in (DEFAULTS, NAMESPACE, TEMPLATES):
+            tables.pop(taken, None)
+    for name, value in _flat(tables, ""):
+        where = f"{path}:{_line_of(text, name)}"
+        try:
+            _option(name, where).check(value, where)
+        except ConfigError as error:
+            found.append(str(error))
+    return found

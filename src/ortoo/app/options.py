@@ -32,7 +32,11 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace(".", "-").replace("_", "-")
+        return self.flag_of(self.name)
+
+    @staticmethod
+    def flag_of(name: str) -> str:
+        return "--" + name.replace(".", "-").replace("_", "-")
 
     @property
     def takes(self) -> str:

@@ -195,6 +195,7 @@ class SyncQueue:
     me = _blocking(Queue.me)
     settings = _blocking(Queue.settings)
     shards = _blocking(Queue.shards)
+    metrics = _blocking(Queue.metrics)
     series = _blocking(Queue.series)
     overview = _blocking(Queue.overview)
     activity = _blocking(Queue.activity)
