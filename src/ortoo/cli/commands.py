@@ -13,6 +13,16 @@ COMMANDS: dict[str, Entry] = {
     "consume": Entry(
         _WORK, "Take messages as a consumer group does: lease, print and acknowledge them.", "consume", "consume"
     ),
+    "request": Entry(
+        _WORK, "Publish a request, wait for the answer, and print it.", "request", "request", "REQUEST_EXAMPLES"
+    ),
+    "reply": Entry(
+        _WORK,
+        "Answer the requests of a topic, one after the other, until Ctrl-C.",
+        "request",
+        "reply",
+        "REPLY_EXAMPLES",
+    ),
     "messages": Entry(_WORK, "List, search, show, delete, retry and dead-letter individual messages.", "messages"),
     "trace": Entry(
         _WORK,
