@@ -37,9 +37,10 @@ info = await queue.topic("orders")
 print(info.config.max_attempts)  # 5
 ```
 
-A topic created by its first message has the defaults. Times are in seconds, and can be fractions; sizes are in bytes; `None`
-means no limit. An unknown name, a wrong type or a value out of bounds raises a `ConfigError` that says what is wrong. [The
-guide](guide.md) shows the settings in use.
+A topic created by its first message has the defaults, which a server may [change](configuration.md#new-topics). Times are in
+seconds, and can be fractions, a `timedelta`, or a text such as `"7d"` or `"1h30m"`; sizes are in bytes, or a text such as
+`"64KiB"`; `None` means no limit. An unknown name, a wrong type or a value out of bounds raises a `ConfigError` that says what
+is wrong. [The guide](guide.md) shows the settings in use.
 """
 
 CLOSING = """\
@@ -89,7 +90,8 @@ level = "warning"
 
 ```sh
 ORTOO_DATA=/var/lib/ortoo ORTOO_HTTP_PORT=8080 ortoo serve --set log.level=debug
-ortoo config show  # every setting, its value and its source; the token is masked
+ortoo config show   # every setting, its value and its source; the token is masked
+ortoo config check  # everything that is wrong, and what is dangerous; the exit code is 1 if something is wrong
 ```
 
 `http.host` and `tcp.host` may be Unix sockets; others on this machine then need the right to the file, which `socket_mode` gives
@@ -109,6 +111,36 @@ one of the two TLS files. The error names the file and line, or the variable, an
 """
 
 CONFIGURATION_CLOSING = """\
+## New topics
+
+What a topic is made with where nothing is said, whether it is created or made by its first message:
+
+```toml
+[topic_defaults]                       # of every topic
+max_attempts = 5
+retention_seconds = "30d"
+
+[namespace.shop.topic_defaults]        # of topics in one namespace
+lease = "1m"
+
+[[topic_templates]]                    # of topics whose names match
+pattern = "events.*"
+partitions = 12
+ordering = "none"
+
+[[topic_templates]]
+pattern = "events.audit*"
+namespace = "shop"                     # without it, in any
+retention_bytes = "1GiB"
+```
+
+A setting comes from the first that has it: the request that makes the topic; the most specific template that matches; the
+defaults of the namespace; those of the server; [what is built in](topic-settings.md). Of several templates that match, one
+counts: one with a namespace before one without, then the one with more characters that are not wildcards. Templates are not for
+the topics of dead letters and of answers to requests. A topic that exists keeps its settings, and `ortoo topics show` tells
+those that differ from what is built in. `ORTOO_TOPIC_DEFAULTS_MAX_ATTEMPTS=5` and `--set topic_defaults.max_attempts=5` set a
+default of the server; `ortoo.open(..., topic_defaults={"max_attempts": 5})` does in a program.
+
 ## Other variables
 
 | | |
@@ -160,6 +192,7 @@ LIMITS: dict[str, str] = {
     "URL_CHARS_MAX": "characters in a webhook address",
     "PARTITIONS_MAX": "partitions of a topic",
     "TOPICS_MAX": "topics",
+    "TOPIC_TEMPLATES_MAX": "templates for new topics, and namespaces with defaults of their own, of a server",
     "NEW_TOPICS_MAX": "topics that one transaction can create by publishing to them",
     "GROUPS_MAX": "groups of a topic",
     "GROUPS_AT_ONCE": "groups for which one command retries or dead-letters a message at once; the rest follow one by one",

@@ -34,12 +34,16 @@ def test_every_server_setting_is_explained() -> None:
     assert {option.name.rpartition(".")[0] for option in options().values()} == generate.CONFIGURATION_SECTIONS.keys()
 
 
-def test_the_example_of_a_configuration_is_one(tmp_path: Path) -> None:
+def test_the_examples_of_a_configuration_are_some(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    [example] = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    examples = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     file = tmp_path / "ortoo.toml"
-    file.write_text(example, encoding="utf-8")
-    assert load_settings(file, {}, {}).settings.http.cors_origins == ["https://shop.example"]
+    loaded = []
+    for example in examples:
+        file.write_text(example, encoding="utf-8")
+        loaded.append(load_settings(file, {}, {}).settings)
+    assert loaded[0].http.cors_origins == ["https://shop.example"]
+    assert loaded[1].new_topics.settings["max_attempts"] == 5
 
 
 def test_operations_speaks_only_of_metrics_that_exist() -> None:

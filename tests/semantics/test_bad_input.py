@@ -255,8 +255,11 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "too many labels": ({"labels": {str(n): "x" for n in range(65)}}, "at most 64 labels"),
     "label empty": ({"labels": {"": "x"}}, "label's name must have"),
     "retention zero": ({"retention_seconds": 0}, "retention_seconds must be between"),
-    "retention of a wrong type": ({"retention_seconds": "7d"}, "retention_seconds must be a number of seconds or None"),
-    "lease no Unicode": ({"lease": SURROGATE}, "wrong type"),
+    "retention of a wrong type": (
+        {"retention_seconds": [7]},
+        "retention_seconds must be a number of seconds, a timedelta",
+    ),
+    "lease no Unicode": ({"lease": SURROGATE}, "lease: .* is not a duration"),
     "labels a range": ({"labels": range(3)}, "labels|wrong type"),
     "on_expire unknown": ({"on_expire": "explode"}, "on_expire"),
 }

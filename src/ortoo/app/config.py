@@ -18,7 +18,10 @@ import msgspec
 from ortoo.model.errors import ConfigError
 from ortoo.model.settings import Settings
 from ortoo.model.shown_settings import ShownSetting, ShownSettings
+from ortoo.model.topic import TopicConfig
+from ortoo.model.topic_defaults import TopicDefaults
 
+from .new_topics import DEFAULTS, NAMESPACE, TEMPLATES, VARIABLES, from_texts, shown_defaults, take_tables
 from .options import PREFIX, Option, options, sections
 
 FILE_VARIABLE = "ORTOO_CONFIG"
@@ -66,6 +69,9 @@ class Loaded(msgspec.Struct, frozen=True):
                 option.show(option.default),
             )
             for option in options().values()
+        ] + [
+            Shown(f"{DEFAULTS}.{name}", value, self.sources[f"{DEFAULTS}.{name}"], getattr(TopicConfig(), name))
+            for name, value in shown_defaults(self.settings.new_topics).items()
         ]
 
     def told(self) -> ShownSettings:
@@ -77,11 +83,14 @@ def load_settings(config_file: Path | None, flags: Mapping[str, str], environ: M
     """`flags` are texts by dotted name, as in {"http.port": "8080"}."""
     values: dict[str, Any] = {option.name: option.default for option in options().values()}
     sources = dict.fromkeys(values, Source("default"))
+    new_topics, told = _new_topics(_read(_find_file(config_file, environ)), environ, flags)
+    flags = {name: text for name, text in flags.items() if not name.startswith(f"{DEFAULTS}.")}
     for layer in (_from_file(_find_file(config_file, environ)), _from_environment(environ), _from_flags(flags)):
         for name, (value, source) in layer.items():
             values[name], sources[name] = value, source
     _check_tls(values, sources)
-    return Loaded(msgspec.convert(_nested(values), Settings), sources)
+    settings = msgspec.structs.replace(msgspec.convert(_nested(values), Settings), new_topics=new_topics)
+    return Loaded(settings, sources | told)
 
 
 def get_setting(settings: Settings, name: str) -> Any:
@@ -105,9 +114,10 @@ def _find_file(config_file: Path | None, environ: Mapping[str, str]) -> Path | N
     return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
 
 
-def _from_file(path: Path | None) -> Layer:
+def _read(path: Path | None) -> tuple[Path | None, str, dict[str, Any]]:
+    """The file, its text and its tables."""
     if path is None:
-        return {}
+        return None, "", {}
     try:
         text = path.read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -115,7 +125,14 @@ def _from_file(path: Path | None) -> Layer:
         raise ConfigError(f"the configuration file {path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    return path, text, tables
+
+
+def _from_file(path: Path | None) -> Layer:
     layer: Layer = {}
+    _, text, tables = _read(path)
+    for taken in (DEFAULTS, NAMESPACE, TEMPLATES):
+        tables.pop(taken, None)
     for name, value in _flat(tables, ""):
         where = f"{path}:{_line_of(text, name)}"
         layer[name] = (_option(name, where).check(value, where), Source("file", where))
@@ -143,6 +160,31 @@ def _line_of(text: str, name: str) -> int:
     return found
 
 
+def _new_topics(
+    read: tuple[Path | None, str, dict[str, Any]], environ: Mapping[str, str], flags: Mapping[str, str]
+) -> tuple[TopicDefaults, dict[str, Source]]:
+    """What new topics are made with, and where each default of the server came from."""
+    path, text, tables = read
+    defaults, places = take_tables(tables, text, path)
+    sources = {name: Source("file", where) for name, where in places.items()}
+    settings = dict(defaults.settings)
+    variables = {
+        f"{variable} {variable.removeprefix(VARIABLES).lower()}": value
+        for variable, value in environ.items()
+        if variable.startswith(VARIABLES)
+    }
+    named = {
+        f"--{name} {name.removeprefix(f'{DEFAULTS}.')}": value
+        for name, value in flags.items()
+        if name.startswith(f"{DEFAULTS}.")
+    }
+    for kind, texts in (("environment", variables), ("flag", named)):
+        settings |= from_texts(texts)
+        sources |= {place.rpartition(" ")[2]: Source(kind, place.rpartition(" ")[0]) for place in texts}  # type: ignore[arg-type]
+    found = msgspec.structs.replace(defaults, settings=settings).check()
+    return found, {f"{DEFAULTS}.{name}": source for name, source in sources.items()}
+
+
 # -- variables and flags
 
 
@@ -155,7 +197,11 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
                 _from_variable(variables[variable], environ[variable]),
                 Source("environment", variable),
             )
-        elif variable not in OTHER_VARIABLES and not _is_foreign(variable, environ[variable]):
+        elif (
+            variable not in OTHER_VARIABLES
+            and not variable.startswith(VARIABLES)
+            and not _is_foreign(variable, environ[variable])
+        ):
             _refuse_mistyped(variable, variables)
     return layer
 
@@ -227,3 +273,35 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
             branch = branch.setdefault(section, {})
         branch[last] = value
     return tree
+
+
+def without(error: str, flags: dict[str, str], environ: dict[str, str]) -> bool:
+    """Takes out the variable or the flag that an error begins with or names, to look for more; False when it is in the file."""
+    for variable in list(environ):
+        if variable.startswith(PREFIX) and re.search(rf"\b{re.escape(variable)}\b", error):
+            del environ[variable]
+            return True
+    for name in list(flags):
+        if error.startswith((f"--{name} ", f"--{name}:", f"{Option.flag_of(name)}:")):
+            del flags[name]
+            return True
+    return False
+
+
+def mistakes_of_file(config_file: Path | None, environ: Mapping[str, str]) -> list[str]:
+    """Every setting of the file that is wrong, not only the first."""
+    path, text, tables = _read(_find_file(config_file, environ))
+    found = []
+    try:
+        take_tables(tables, text, path)
+    except ConfigError as error:
+        found.append(str(error))
+        for taken in (DEFAULTS, NAMESPACE, TEMPLATES):
+            tables.pop(taken, None)
+    for name, value in _flat(tables, ""):
+        where = f"{path}:{_line_of(text, name)}"
+        try:
+            _option(name, where).check(value, where)
+        except ConfigError as error:
+            found.append(str(error))
+    return found

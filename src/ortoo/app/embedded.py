@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ortoo.broker import Broker
 from ortoo.broker.shards import Shards
@@ -14,6 +15,7 @@ from ortoo.client import Queue, SyncQueue
 from ortoo.client.forking import keep, refusal, tell_of_forks
 from ortoo.model.errors import ConfigError
 from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.model.topic_defaults import TopicDefaults
 from ortoo.ports import Store
 
 from .clock import SystemClock
@@ -27,8 +29,8 @@ CLOSING_GRACE_S = 5.0  # for webhooks that were not told yet
 class _Embedded(Broker):
     """A broker that tells webhooks by itself, as a server does."""
 
-    def __init__(self, store: Store, *, auto_create: bool, shard: int | None) -> None:
-        super().__init__(store, SystemClock(), auto_create=auto_create, shard=shard)
+    def __init__(self, store: Store, *, auto_create: bool, shard: int | None, defaults: TopicDefaults) -> None:
+        super().__init__(store, SystemClock(), auto_create=auto_create, shard=shard, topic_defaults=defaults)
         self._is_alone = shard is None
         self._webhook = Webhook(self, self.on_dead_letters)
         self._projection = projection_of(self)
@@ -70,6 +72,7 @@ def open(
     keys: str | dict[str, bytes] | None = None,
     spill: str | Path | None = None,
     buffer: str | None = None,
+    topic_defaults: Mapping[str, Any] | None = None,
 ) -> Queue:
     """A queue in this process: on disk in the directory `path`, in PostgreSQL, or in memory without one. Several are shards.
 
@@ -80,14 +83,16 @@ def open(
     `auto_create`: whether publishing to an unknown topic makes it. `keys`: for encrypted topics, a dict of 32-byte keys
     by name, "file:PATH" or "command:CMD"; from the environment (ORTOO_ENCRYPTION_KEYS) when not given. `spill`: a folder for
     what PostgreSQL does not take while it is away; without one, nothing is taken meanwhile. `buffer`: the URL of a Redis from
-    which commits are confirmed before PostgreSQL has them; that is a weaker durability, see docs/redis.md.
+    which commits are confirmed before PostgreSQL has them; that is a weaker durability, see docs/redis.md. `topic_defaults`:
+    settings of topics that are made without them.
     """
     named: list[Where] = [path] if path is None or isinstance(path, str | Path) else list(path)
 
     refuse_buffer_without_database(buffer, named)
+    defaults = TopicDefaults(dict(topic_defaults or {})).check()
 
     def make(store: Store, shard: int | None) -> _Embedded:
-        return _Embedded(store, auto_create=auto_create, shard=shard)
+        return _Embedded(store, auto_create=auto_create, shard=shard, defaults=defaults)
 
     brokers = make_brokers(named, keys, make, Ahead(spill, buffer=buffer))
     link = brokers[0] if len(brokers) == 1 else Shards(brokers, names_of(named))
@@ -106,8 +111,17 @@ def open_sync(
     keys: str | dict[str, bytes] | None = None,
     spill: str | Path | None = None,
     buffer: str | None = None,
+    topic_defaults: Mapping[str, Any] | None = None,
 ) -> SyncQueue:
     """The same, blocking: `with ortoo.open_sync("./data") as queue:`."""
     return SyncQueue(
-        lambda: open(path, namespace=namespace, auto_create=auto_create, keys=keys, spill=spill, buffer=buffer)
+        lambda: open(
+            path,
+            namespace=namespace,
+            auto_create=auto_create,
+            keys=keys,
+            spill=spill,
+            buffer=buffer,
+            topic_defaults=topic_defaults,
+        )
     )

@@ -12,6 +12,7 @@ from msgspec import inspect as types
 from ortoo.model.errors import ConfigError
 from ortoo.model.masking import MASK
 from ortoo.model.settings import Settings
+from ortoo.model.topic_defaults import TopicDefaults
 
 PREFIX = "ORTOO_"
 
@@ -31,7 +32,11 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace(".", "-").replace("_", "-")
+        return self.flag_of(self.name)
+
+    @staticmethod
+    def flag_of(name: str) -> str:
+        return "--" + name.replace(".", "-").replace("_", "-")
 
     @property
     def takes(self) -> str:
@@ -83,6 +88,8 @@ def sections() -> frozenset[str]:
 def _walk(struct: type, defaults: Any, prefix: str) -> Iterator[Option]:
     for name, hint in get_type_hints(struct, include_extras=True).items():
         value = getattr(defaults, name)
+        if isinstance(value, TopicDefaults):
+            continue  # no option for each: the settings of topics have their own rules
         if isinstance(value, msgspec.Struct):
             yield from _walk(type(value), value, f"{prefix}{name}.")
         else:

@@ -267,7 +267,13 @@ def _make_shards(settings: Settings, opened: Opened) -> Shards:
     named: list[Where] = [*settings.store] or [None if settings.data == MEMORY else settings.data]
 
     def make(store: Store, shard: int | None) -> Broker:
-        return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard)
+        return Broker(
+            store,
+            SystemClock(),
+            auto_create=settings.auto_create,
+            shard=shard,
+            topic_defaults=settings.new_topics,
+        )
 
     ahead = Ahead(spill_of(settings), settings.spill_bytes, buffer_of(settings, named), settings.buffer_bytes)
     brokers = make_brokers(named, settings.encryption_keys, make, ahead)

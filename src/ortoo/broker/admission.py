@@ -45,13 +45,17 @@ _SECRETIVE = get_args(Secretive)  # publishing is refused where its partition is
 _FREQUENT = (Publish, Stage, Transact)  # whose fields are checked where they are made, like those of the above
 
 
-def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[], int] = lambda: 0) -> None:
-    """`under_way`: tells how many bytes of messages are on their way to the store."""
+def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[], int] = lambda: 0) -> Command:
+    """The command as it is decided: a new topic has all its settings. `under_way`: tells how many bytes of messages are on
+    their way to the store."""
     wanted = unwrap(command)
     if isinstance(wanted, _SETTLING):
-        return
+        return command
     if not isinstance(wanted, _FREQUENT):
         check_types(wanted)
+    if isinstance(wanted, CreateTopic):
+        command = engine.state.topic_defaults.resolve(command)
+        wanted = unwrap(command)
     if (isinstance(wanted, CreateTopic) and wanted.config.encrypted) or (
         isinstance(wanted, ChangeTopic) and wanted.changes.get("encrypted")
     ):
@@ -59,12 +63,15 @@ def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[]
     if isinstance(wanted, _SECRETIVE):
         _check_own_key(wanted, store, engine)
     if not _publishes(wanted) or engine.has_answer(command):
-        return
+        return command
+    if engine.state.topic_defaults.encrypts:
+        _check_key(store)
     status = store.status()
     if status.full is not None:
         raise FullError(f"{status.full}; nothing more is published until there is room, settling still works")
     if status.room_bytes is not None and (isinstance(wanted, Commit) or status.room_bytes < _PLENTY_BYTES):
         _check_disk_room(wanted, status.room_bytes, engine, under_way())
+    return command
 
 
 def _check_own_key(command: Secretive, store: Store, engine: Engine) -> None:

@@ -30,12 +30,12 @@ from ortoo.model.queries import Query
 from ortoo.model.records import Extended, Leased, Record, TopicCreated, TopicDeleted, TransactionEnded
 from ortoo.model.replies import Placed
 from ortoo.model.shown_settings import ShownSettings
+from ortoo.model.topic_defaults import NO_DEFAULTS, TopicDefaults
 from ortoo.ports import Clock, Store
 
 from .admission import admit, copy_room
 from .aside import call_aside
 from .by_id import Settling
-from .collector import collector_paused
 from .commits import Committer, Observer, PendingCommit, tell
 from .coordinator import Coordinator, held_places
 from .dead_letters import Listener, tell_dead_letters
@@ -48,6 +48,7 @@ from .meters import Meters
 from .paging import page_out_keys
 from .publishing import Check, Publishing
 from .reader import Reader
+from .recovering import rebuild
 from .subscription import Subscription
 from .timekeeper import Timekeeper
 from .view import View
@@ -64,7 +65,15 @@ A = TypeVar("A")
 class Broker:
     """Everything a door may ask. Queries are answered by reader.py."""
 
-    def __init__(self, store: Store, clock: Clock, *, auto_create: bool = True, shard: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        auto_create: bool = True,
+        shard: int | None = None,
+        topic_defaults: TopicDefaults = NO_DEFAULTS,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.meters = Meters()
@@ -77,7 +86,7 @@ class Broker:
         self.problem_sources: list[Callable[[], list[str]]] = []  # of what runs beside the queue, for its operator
         self.on_commit: list[Observer] = [partial(tell_dead_letters, self)]  # told of a commit's records, once durable
         self._commits = Committer(store, clock, self.meters, self._snapshot, self._confirm, self._fail)
-        self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits), shard)
+        self._make_engine = partial(Engine, auto_create, lambda: copy_room(store, self._commits), shard, topic_defaults)
         self.engine = self._make_engine()
         self._capacity_waiters = CapacityWaiters(clock)
         self.publishing = Publishing(self, self._capacity_waiters)
@@ -151,7 +160,7 @@ class Broker:
     def submit(self, command: Command) -> Any:
         """Decides and applies. The reply is good once `flush` has returned, or at once where nothing durable is promised."""
         self._check_open()
-        admit(command, self.store, self.engine, self._commits.bytes_under_way)
+        command = admit(command, self.store, self.engine, self._commits.bytes_under_way)
         now = self.now()
         self._do_due(now)
         decision = self.engine.decide(command, now)
@@ -372,22 +381,7 @@ class Broker:
                     raise
 
     async def _rebuild(self) -> Engine:
-        engine = self._make_engine()
-        with collector_paused():
-            async for records in self.store.recover():
-                for record in records:
-                    engine.apply(record)
-                    engine.confirm(record)
-        self._time.not_before(engine.state.now)
-        opened = engine.open(self.now(), self.engine.state.epoch)
-        await self.store.append([opened])
-        engine.apply(opened)
-        discard(engine, self.store)
-        await page_out_keys(engine.state, self.store)
-        engine.state.reset_counters()  # of this opening, not of all that was replayed
-        for topic, reason in self._suspended.items():
-            engine.suspend(topic, reason)
-        return engine
+        return await rebuild(self._make_engine(), self.store, self._time, self._suspended, self.engine.state.epoch)
 
     def _refuse(self, error: OrtooError) -> None:
         """No new work; whoever waits is told why."""

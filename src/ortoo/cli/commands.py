@@ -13,6 +13,16 @@ COMMANDS: dict[str, Entry] = {
     "consume": Entry(
         _WORK, "Take messages as a consumer group does: lease, print and acknowledge them.", "consume", "consume"
     ),
+    "request": Entry(
+        _WORK, "Publish a request, wait for the answer, and print it.", "request", "request", "REQUEST_EXAMPLES"
+    ),
+    "reply": Entry(
+        _WORK,
+        "Answer the requests of a topic, one after the other, until Ctrl-C.",
+        "request",
+        "reply",
+        "REPLY_EXAMPLES",
+    ),
     "messages": Entry(_WORK, "List, search, show, delete, retry and dead-letter individual messages.", "messages"),
     "trace": Entry(
         _WORK,
@@ -33,6 +43,28 @@ COMMANDS: dict[str, Entry] = {
     ),
     "dlq": Entry(_CARE, "List, count, show, redrive and delete dead letters: messages that a group gave up on.", "dlq"),
     "namespaces": Entry(_CARE, "List, create, limit and delete namespaces.", "namespaces"),
+    "export": Entry(
+        _CARE,
+        "Write the topics of a namespace, with their settings and groups, as YAML or JSON.",
+        "transfer",
+        "export_definitions",
+        "EXPORT_EXAMPLES",
+    ),
+    "import": Entry(
+        _CARE,
+        "Show what has to change until the namespace is as a file says, ask, and do it.",
+        "transfer",
+        "import_definitions",
+        "IMPORT_EXAMPLES",
+    ),
+    "ensure": Entry(
+        _CARE,
+        "Make topics and groups as a file says: for deploys. Doing it again changes nothing.",
+        "transfer",
+        "ensure",
+        "ENSURE_EXAMPLES",
+    ),
+    "lag": Entry(_WATCH, "Show how far each consumer group is behind: in messages, and in seconds.", "lag", "lag"),
     "stats": Entry(_WATCH, "Show statistics for the whole queue.", "messages", "stats", "STATS_EXAMPLES"),
     "me": Entry(_WATCH, "Show who the server takes you for, what you may do, and what server it is.", "me", "me"),
     "top": Entry(_WATCH, "Watch the queue live: what is pending, how fast it moves, who consumes.", "top", "top"),

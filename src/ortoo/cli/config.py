@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import typer
+from rich.markup import escape
 
 from . import parse, show
 from .help import Json, examples
@@ -37,3 +38,21 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@app.command(epilog=examples("ortoo config check", "ortoo config check --config ortoo.toml"))
+def check(config: ConfigFile = None, set_: Set = None) -> None:
+    """Check the settings of the server, without starting it; the exit code is 1 if something is wrong.
+
+    Looks at the file, the environment and flags, as `ortoo serve` does, and warns of what is allowed and dangerous.
+    """
+    from ortoo.app.checking import check_settings
+
+    errors, warnings = check_settings(config, parse.pairs(set_ or (), "a setting"), os.environ)
+    for error in errors:
+        show.line(f"[red]✗[/red] {escape(show.printable(error))}")
+    for warning in warnings:
+        show.line(f"[yellow]![/yellow] {escape(show.printable(warning))}")
+    if errors:
+        raise typer.Exit(1)
+    show.done("the settings are right" + (f", with {show.count(len(warnings), 'warning')}" if warnings else ""))

@@ -123,7 +123,7 @@ def consume(
         )
     printer = Printer(raw, json)
     if group is None and not replay:
-        raise typer.BadParameter(_no_group(target, topic))
+        raise typer.BadParameter(no_group(target, topic, "consume"))
     with target.open() as queue:
         if group is None or replay:
             begin = from_time if from_snapshot is None else from_snapshot
@@ -138,7 +138,7 @@ def consume(
             Consumer(queue, topic, group, printer).work(limit, follow)
 
 
-def _no_group(target: Target, topic: str) -> str:
+def no_group(target: Target, topic: str, command: str) -> str:
     """What to type instead. A queue that cannot be asked for its groups is no reason to say less."""
     try:
         with target.open() as queue:
@@ -147,7 +147,7 @@ def _no_group(target: Target, topic: str) -> str:
         names = ""
     has = f" (it has {names})" if names else ""
     return (
-        f"consume takes messages away from a consumer group: name it with --group NAME{has}, or look without taking anything "
+        f"{command} takes messages away from a consumer group: name it with --group NAME{has}, or look without taking anything "
         f"with `ortoo peek {topic}`"
     )
 

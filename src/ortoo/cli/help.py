@@ -14,6 +14,7 @@ EXIT_CODES = {
     2: "wrong usage",
     3: "no such topic, group, message or directory",
     4: "server unreachable, or directory in use",
+    5: "nobody answered the request in time",
     130: "Ctrl-C",
     141: "the reader of the output closed it, as in `| head`",
     143: "terminated (SIGTERM)",

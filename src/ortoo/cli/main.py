@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
+from ortoo.model.errors import NoReplyError, NotFoundError, OrtooError, UnavailableError
 
 from . import show
 from .commands import COMMANDS
@@ -72,6 +72,8 @@ def run(arguments: Sequence[str]) -> int:
         return _complain("aborted; nothing was changed", 1)
     except typer.Exit as ended:  # the last flush found the reader gone
         return ended.exit_code
+    except NoReplyError as error:
+        return _complain(error, 5)
     except NotFoundError as error:
         return _complain(error, 3)
     except UnavailableError as error:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from ortoo.model.setting_texts import PLAIN_NUMBERS
 from ortoo.model.topic import TopicConfig
 from ortoo.model.topic_settings import SETTINGS
 
@@ -92,7 +93,7 @@ def _metavar(name: str, hint: Any) -> str:
     if kind is int:
         return "SIZE" if name.endswith("_bytes") else "N"
     if kind is float:
-        return "N" if name in parse.PLAIN_NUMBERS else "DURATION"
+        return "N" if name in PLAIN_NUMBERS else "DURATION"
     return name.rpartition("_")[2].upper()
 
 

@@ -43,8 +43,9 @@ from ortoo.model.queries import (
 )
 from ortoo.model.replies import GroupInfo, KeysFound, MessageInfo, MessageState, Stats, TopicInfo, Trace
 from ortoo.model.topic import topic_config
+from ortoo.model.units import Duration, Time
 
-from .arguments import Time, check_count, check_group, check_text, to_error_text, to_ms, to_seconds
+from .arguments import check_count, check_group, check_text, to_error_text, to_ms, to_seconds
 from .browsing import Browsing, check_state, to_end, to_seek_position
 from .by_id import to_dedup_ids
 from .positions import Where, to_position
@@ -68,7 +69,7 @@ class Admin(Browsing):
         With other settings it is an ExistsError that names them; `ensure_topic` changes them.
         """
         name = self._name(topic, namespace)
-        await self._link.call(CreateTopic(name, topic_config(settings), exist_ok))
+        await self._link.call(CreateTopic(name, topic_config(settings), exist_ok, sorted(settings)))
         return await self._link.ask(GetTopic(name))
 
     async def update_topic(self, topic: str, /, *, namespace: str | None = None, **settings: Any) -> TopicInfo:
@@ -90,7 +91,7 @@ class Admin(Browsing):
             info = await self._link.ask(GetTopic(name))
         except NotFoundError:
             try:
-                await self._link.call(CreateTopic(name, topic_config(settings), exist_ok=False))
+                await self._link.call(CreateTopic(name, topic_config(settings), False, sorted(settings)))
                 return await self._link.ask(GetTopic(name))
             except ExistsError:  # somebody else was first
                 info = await self._link.ask(GetTopic(name))
@@ -232,7 +233,7 @@ class Admin(Browsing):
         topic: str,
         group: str,
         *,
-        seconds: float | None = None,
+        seconds: Duration | None = None,
         reason: str | None = None,
         namespace: str | None = None,
     ) -> None:
@@ -247,7 +248,7 @@ class Admin(Browsing):
         await self._link.call(ResumeGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def heartbeat(
-        self, topic: str, group: str, consumer: str, *, session: float | None = None, namespace: str | None = None
+        self, topic: str, group: str, consumer: str, *, session: Duration | None = None, namespace: str | None = None
     ) -> list[int]:
         """A sign of life without leasing. Returns the partitions the consumer owns, where order is by partition."""
         session_ms = to_ms("session", session)

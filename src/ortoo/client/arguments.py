@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from math import inf
 from typing import overload
 
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
+from ortoo.model.units import Duration, Time, to_duration, to_instant
 
 _COUNT_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
 _TIME_MAX = 1e12  # some thirty thousand years
-
-
-Time = float | datetime
 
 
 def to_topic_name(namespace: str, topic: str) -> TopicName:
@@ -36,19 +33,22 @@ def check_group(group: str | None) -> str | None:
 
 
 @overload
-def to_ms(what: str, seconds: float) -> int: ...
+def to_ms(what: str, seconds: Duration) -> int: ...
 @overload
-def to_ms(what: str, seconds: float | None) -> int | None: ...
-def to_ms(what: str, seconds: float | None) -> int | None:
+def to_ms(what: str, seconds: Duration | None) -> int | None: ...
+def to_ms(what: str, seconds: Duration | None) -> int | None:
     if seconds is None:
         return None
-    check_number(what, seconds)
-    return round(check_number(what, seconds * 1000))  # the largest floats are no number of milliseconds
+    return round(
+        check_number(what, check_number(what, seconds) * 1000)
+    )  # the largest floats are no number of milliseconds
 
 
-def check_number(what: str, seconds: float) -> float:
+def check_number(what: str, given: Duration) -> float:
+    """Seconds; of a timedelta, too."""
+    seconds: float = to_duration(given)
     if type(seconds) not in (int, float) or not abs(seconds) < inf:  # not isfinite: it cannot do the largest integers
-        raise InvalidError(f"{what} must be a number of seconds, not {seconds!r}")
+        raise InvalidError(f"{what} must be a number of seconds or a timedelta, not {given!r}")
     return seconds
 
 
@@ -66,11 +66,7 @@ def check_time(seconds: float) -> float:
 
 
 def to_seconds(time: Time) -> float:
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise InvalidError(f"{time} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
-        return time.timestamp()
-    return check_time(time)
+    return check_time(to_instant(time))
 
 
 def to_error_text(error: str | None) -> str | None:

@@ -18,8 +18,9 @@ from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.queries import BrowseMessages, PreviewSeek, Search
 from ortoo.model.replies import MessageState
+from ortoo.model.units import Time
 
-from .arguments import Time, check_count, check_text
+from .arguments import check_count, check_text
 from .dead_letter_admin import DeadLetterAdmin
 from .positions import Where, to_position
 

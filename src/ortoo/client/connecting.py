@@ -7,6 +7,7 @@ from pathlib import Path
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.model.units import Duration
 from ortoo.model.version import __version__
 
 from .address import parse_url
@@ -29,8 +30,8 @@ def connect(
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
     tls: TlsOption = None,
-    timeout: float = 30.0,
-    linger: float = 0.0,
+    timeout: Duration = 30.0,
+    linger: Duration = 0.0,
 ) -> Queue:
     """The queue of a server.
 
@@ -69,8 +70,8 @@ def connect_sync(
     namespace: str = DEFAULT_NAMESPACE,
     consumer: str | None = None,
     tls: TlsOption = None,
-    timeout: float = 30.0,
-    linger: float = 0.0,
+    timeout: Duration = 30.0,
+    linger: Duration = 0.0,
 ) -> SyncQueue:
     """The same, blocking: `with ortoo.connect_sync("ortoo://localhost:7632") as queue:`.
 

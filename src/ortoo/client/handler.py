@@ -15,6 +15,7 @@ import msgspec
 
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import DEFAULT_GROUP
+from ortoo.model.units import Duration
 
 from .arguments import check_count, to_ms
 
@@ -32,9 +33,9 @@ class Options(TypedDict, total=False):
     labels: dict[str, str] | None
     group: str
     concurrency: int
-    lease: float | None
-    timeout: float | None
-    error_delay: float | None
+    lease: Duration | None
+    timeout: Duration | None
+    error_delay: Duration | None
     namespace: str | None
     stop_on_error: bool
 

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, Unpack
 
 from ortoo.model.errors import ClosedError
+from ortoo.model.units import to_duration
 
 from .handler import Handler, Options, check_handler, check_source
 from .queue import Queue
@@ -86,8 +87,10 @@ class Handlers:
         for name in options.keys() - Options.__annotations__.keys():
             raise TypeError(f"a handler has no option {name!r}; it has {', '.join(Options.__annotations__)}")
 
+        given: dict[str, Any] = {name: to_duration(value) for name, value in options.items()}
+
         def add(function: Function) -> Function:
-            self._add(Handler(function=function, topic=topic, prefetch=prefetch, max_messages=max_messages, **options))
+            self._add(Handler(function=function, topic=topic, prefetch=prefetch, max_messages=max_messages, **given))
             return function
 
         return add

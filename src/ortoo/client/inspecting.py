@@ -5,8 +5,9 @@ from __future__ import annotations
 from ortoo.model.inspection import ConsumersFound, DelayedCounts, Explanation, LeasesFound, LocksFound, Strip
 from ortoo.model.names import DEFAULT_GROUP, parse_message_id
 from ortoo.model.queries import ExplainMessage, GetDelayed, GetStrip, ListConsumers, ListLeases, ListLocks
+from ortoo.model.units import Time
 
-from .arguments import Time, check_count, check_group, check_text, to_seconds
+from .arguments import check_count, check_group, check_text, to_seconds
 from .server_admin import ServerAdmin
 
 

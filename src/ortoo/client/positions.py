@@ -6,8 +6,9 @@ from typing import Literal
 
 from ortoo.model.commands import END, START, Position
 from ortoo.model.errors import InvalidError
+from ortoo.model.units import Time
 
-from .arguments import Time, check_count, to_seconds
+from .arguments import check_count, to_seconds
 
 Where = Literal["start", "end", "all", "new"]
 

@@ -13,6 +13,7 @@ from ortoo.model.errors import ClosedError, InvalidError, OrtooError
 from ortoo.model.message import CORRELATION_ID, Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.replies import Sent
+from ortoo.model.units import Duration, Time
 
 from .arguments import check_number, check_text, to_ms, to_topic_name
 from .forking import keep
@@ -31,11 +32,11 @@ class Queue(Watching):
     """Publish, lease and settle messages; administer topics and groups. Use as `async with`, or open() and close()."""
 
     def __init__(
-        self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None, linger: float = 0.0
+        self, link: Link, *, namespace: str = DEFAULT_NAMESPACE, consumer: str | None = None, linger: Duration = 0.0
     ) -> None:
         super().__init__(link, namespace, consumer)
-        self._linger = linger
-        self._gatherer = Gatherer(link.publish, linger)
+        self._linger = check_number("linger", linger)
+        self._gatherer = Gatherer(link.publish, self._linger)
         self._inboxes: dict[str, Inbox] = {}  # by namespace
 
     async def open(self) -> Queue:
@@ -82,19 +83,19 @@ class Queue(Watching):
         key: str | None = None,
         headers: dict[str, str] | None = None,
         priority: int | str = 5,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
+        delay: Duration | None = None,
+        deliver_at: Time | None = None,
+        ttl: Duration | None = None,
         dedup_id: str | None = None,
         partition: int | None = None,
-        wait: float = 0.0,
+        wait: Duration = 0.0,
         namespace: str | None = None,
     ) -> Sent:
         """Publishes one message; returns once it is durable. Concurrent calls are gathered into one batch.
 
-        `priority`: lower is sooner (or "high", "normal", "low"). `delay` and `ttl` in seconds, `deliver_at` in seconds
-        since the epoch. `dedup_id`: a second publish with it answers the first one's id. `wait`: seconds to wait for room
-        in a topic that has reached its max_depth.
+        `priority`: lower is sooner (or "high", "normal", "low"). `delay` and `ttl` are seconds or timedeltas, `deliver_at`
+        seconds since the epoch or a datetime. `dedup_id`: a second publish with it answers the first one's id. `wait`:
+        seconds to wait for room in a topic that has reached its max_depth.
         """
         message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
         if wait:
@@ -105,7 +106,12 @@ class Queue(Watching):
         return (await self._publish_traced(self._tracing, name, [message], 0))[0]
 
     async def publish_many(
-        self, topic: str, messages: Sequence[Message | bytes | str], *, wait: float = 0.0, namespace: str | None = None
+        self,
+        topic: str,
+        messages: Sequence[Message | bytes | str],
+        *,
+        wait: Duration = 0.0,
+        namespace: str | None = None,
     ) -> SentMessages:
         """Publishes a batch of messages, or of bare values, all or nothing; returns once it is durable.
 
@@ -134,7 +140,7 @@ class Queue(Watching):
         return Transaction(self._link, check_text("a namespace", namespace or self.namespace), self._tracing)
 
     async def begin(
-        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+        self, name: str, *, part: str | None = None, timeout: Duration = 3600.0, namespace: str | None = None
     ) -> NamedTransaction:
         """Opens, or joins, a named transaction. `part` names this contributor; a commit may choose among parts."""
         transaction = self.named(name, part=part, namespace=namespace)
@@ -154,7 +160,7 @@ class Queue(Watching):
         topic: str,
         value: Value,
         *,
-        timeout: float = 5.0,
+        timeout: Duration = 5.0,
         key: str | None = None,
         headers: dict[str, str] | None = None,
         namespace: str | None = None,
@@ -162,8 +168,9 @@ class Queue(Watching):
         """Publishes a request and waits for the answer that a consumer gives with `reply`; NoReplyError when none came."""
         namespace = check_text("a namespace", namespace or self.namespace)
         inbox = self._inboxes.setdefault(namespace, Inbox(self, namespace))
-        message = Message(value, key, headers, ttl=max(check_number("timeout", timeout), 0.001))
-        return await inbox.ask(message, topic, timeout)
+        seconds = check_number("timeout", timeout)
+        message = Message(value, key, headers, ttl=max(seconds, 0.001))
+        return await inbox.ask(message, topic, seconds)
 
     async def reply(self, request: Received, value: Value, *, headers: dict[str, str] | None = None) -> Sent:
         """Answers a request. NotFoundError when the one who asked has gone."""

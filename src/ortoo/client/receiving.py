@@ -17,6 +17,7 @@ from ortoo.model.errors import InvalidError
 from ortoo.model.message import Received, Settler
 from ortoo.model.names import DEFAULT_GROUP, check_name
 from ortoo.model.replies import IdState, Settled
+from ortoo.model.units import Duration
 
 from .admin import Admin
 from .arguments import check_count, check_number, check_text, to_error_text, to_ms, to_topic_name
@@ -73,8 +74,8 @@ class Receiving(Admin):
         *,
         group: str = DEFAULT_GROUP,
         max_messages: int = 1,
-        wait: float = 0.0,
-        lease: float | None = None,
+        wait: Duration = 0.0,
+        lease: Duration | None = None,
         consumer: str | None = None,
         partition: int | None = None,
         key: str | None = None,
@@ -125,8 +126,8 @@ class Receiving(Admin):
         labels: dict[str, str] | None,
         group: str,
         max_messages: int,
-        wait: float,
-        lease: float | None,
+        wait: Duration,
+        lease: Duration | None,
         consumer: str | None,
         partition: int | None,
         key: str | None,
@@ -183,7 +184,7 @@ class Receiving(Admin):
         ]
         await self._settle(runs, "ack")
 
-    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+    async def nack(self, messages: Receipts, error: str | None = None, delay: Duration | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
         with self._traced("nack", messages):
             await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
@@ -198,7 +199,7 @@ class Receiving(Admin):
         with self._traced("release", messages):
             await self._settle(to_runs(messages), "release")
 
-    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
+    async def extend(self, messages: Receipts, seconds: Duration | None = None) -> None:
         """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
         runs = to_runs(messages)
         if runs:
@@ -230,7 +231,7 @@ class Receiving(Admin):
         topic: str | None = None,
         group: str = DEFAULT_GROUP,
         error: str | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         namespace: str | None = None,
     ) -> list[IdState]:
         """These failed, whoever has leased them; see `ack_by_id` and `nack`."""
@@ -272,7 +273,7 @@ class Receiving(Admin):
         dedup_ids: MessageIds = (),
         topic: str | None = None,
         group: str = DEFAULT_GROUP,
-        seconds: float | None = None,
+        seconds: Duration | None = None,
         namespace: str | None = None,
     ) -> list[IdState]:
         """More time for the leases that hold these, whoever has them; see `ack_by_id` and `extend`."""

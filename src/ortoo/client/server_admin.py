@@ -11,11 +11,21 @@ from ortoo.model import limits
 from ortoo.model.commands import DeleteNamespace, ForgetPipeline, Reencrypt, ReportRun, RotateKey, SetNamespace
 from ortoo.model.errors import InvalidError, NotFoundError
 from ortoo.model.keys import KeysInfo, RotatedKey
+from ortoo.model.metrics import MetricFigures
 from ortoo.model.names import TopicName, check_name
 from ortoo.model.namespaces import Quota, make_quota
 from ortoo.model.oneself import Me
 from ortoo.model.pipelines import PipelinesFound, RunReport
-from ortoo.model.queries import GetKeys, GetMe, GetSeries, GetSettings, ListNamespaces, ListPipelines, ListShards
+from ortoo.model.queries import (
+    GetKeys,
+    GetMe,
+    GetMetrics,
+    GetSeries,
+    GetSettings,
+    ListNamespaces,
+    ListPipelines,
+    ListShards,
+)
 from ortoo.model.replies import NamespaceInfo
 from ortoo.model.series import Resolution, Series
 from ortoo.model.shards import ShardInfo
@@ -72,6 +82,10 @@ class ServerAdmin:
         return await self._link.ask(ListShards())
 
     # -- what it has measured
+
+    async def metrics(self) -> MetricFigures:
+        """What the queue measures of itself, as numbers: of topics, groups and the process; what `/metrics` shows."""
+        return await self._link.ask(GetMetrics())
 
     async def series(
         self,

@@ -20,9 +20,10 @@ from ortoo.model.names import DEFAULT_GROUP
 from ortoo.model.queries import Scan, ScanHistory
 from ortoo.model.records import decode_history
 from ortoo.model.replies import HistoryPage, Page
+from ortoo.model.units import Duration, Time
 
 from .admin import to_position
-from .arguments import Time, check_count
+from .arguments import check_count
 from .consuming import consume
 from .lazy import Messages
 from .prefetched import InBatches, OneByOne
@@ -47,8 +48,8 @@ class Streams(Receiving):
         *,
         group: str = DEFAULT_GROUP,
         prefetch: int = 100,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Duration | None = None,
+        wait: Duration | None = None,
         auto_ack: bool = False,
         consumer: str | None = None,
         labels: dict[str, str] | None = None,
@@ -72,8 +73,8 @@ class Streams(Receiving):
         group: str = DEFAULT_GROUP,
         max_messages: int = 100,
         prefetch: int = 1000,
-        lease: float | None = None,
-        wait: float | None = None,
+        lease: Duration | None = None,
+        wait: Duration | None = None,
         auto_ack: bool = False,
         consumer: str | None = None,
         labels: dict[str, str] | None = None,
@@ -93,8 +94,8 @@ class Streams(Receiving):
         labels: dict[str, str] | None,
         group: str,
         prefetch: int,
-        wait: float | None,
-        lease: float | None,
+        wait: Duration | None,
+        lease: Duration | None,
         consumer: str | None,
         auto_ack: bool,
         start: Literal["all", "new"] | None,
@@ -107,7 +108,7 @@ class Streams(Receiving):
         )
 
     def subscribe(
-        self, topic: str, *, prefetch: int = 100, wait: float | None = None, namespace: str | None = None
+        self, topic: str, *, prefetch: int = 100, wait: Duration | None = None, namespace: str | None = None
     ) -> Stream[Received]:
         """Yields every message published from now on, acked as it comes: publish/subscribe, one group per subscriber.
 

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ortoo.model.batch import Outgoing
 from ortoo.model.errors import ClosedError, InvalidError
+from ortoo.model.units import Duration
 
 from .forking import keep, refusal, tell_of_forks
 from .queue import Queue
@@ -194,6 +195,7 @@ class SyncQueue:
     me = _blocking(Queue.me)
     settings = _blocking(Queue.settings)
     shards = _blocking(Queue.shards)
+    metrics = _blocking(Queue.metrics)
     series = _blocking(Queue.series)
     overview = _blocking(Queue.overview)
     activity = _blocking(Queue.activity)
@@ -245,7 +247,7 @@ class SyncQueue:
         return SyncTransaction(self, self._queue.transaction(namespace=namespace))
 
     def begin(
-        self, name: str, *, part: str | None = None, timeout: float = 3600.0, namespace: str | None = None
+        self, name: str, *, part: str | None = None, timeout: Duration = 3600.0, namespace: str | None = None
     ) -> SyncNamedTransaction:
         begun = self._run(self._queue.begin(name, part=part, timeout=timeout, namespace=namespace))
         return SyncNamedTransaction(self, begun)

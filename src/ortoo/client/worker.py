@@ -21,6 +21,7 @@ from typing import Any
 
 from ortoo.model.errors import ClosedError, InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
+from ortoo.model.units import Duration
 
 from .arguments import check_number
 from .backoff import Sleep
@@ -52,7 +53,7 @@ class Worker(Handlers):
         tls: TlsOption = None,
         namespace: str = DEFAULT_NAMESPACE,
         consumer: str | None = None,
-        grace: float = 30.0,
+        grace: Duration = 30.0,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         super().__init__()

@@ -82,7 +82,7 @@ class Draft:
             raise NotFoundError(
                 f"there is no topic {str(name)!r}: whoever asked, and wanted the answer there, has gone"
             )
-        return self.create_topic(name, TopicConfig())
+        return self.create_topic(name, self.state.topic_defaults.config_for(name))
 
     def create_topic(self, name: TopicName, config: TopicConfig) -> Topic:
         check_name("a topic's name", name.name)

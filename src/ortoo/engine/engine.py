@@ -11,6 +11,7 @@ from ortoo.model import limits
 from ortoo.model.names import TopicId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.records import Deleted, Opened, Published, Record, Superseded, TransactionEnded
+from ortoo.model.topic_defaults import NO_DEFAULTS, TopicDefaults
 
 from . import admin, lease, messages, namespaces, pausing, publish, settle, settle_by_id, transactions
 from .alarms import Alarm, LatestDue
@@ -32,10 +33,14 @@ _AGAIN_MS = 1_000  # before what went wrong for no single topic is tried again
 
 class Engine:
     def __init__(
-        self, auto_create: bool = True, copy_room: Callable[[], CopyRoom] = CopyRoom, shard: int | None = None
+        self,
+        auto_create: bool = True,
+        copy_room: Callable[[], CopyRoom] = CopyRoom,
+        shard: int | None = None,
+        topic_defaults: TopicDefaults = NO_DEFAULTS,
     ) -> None:
         """`copy_room` tells how much dead letters may take now: only the broker knows what the store has room for."""
-        self.state = State(auto_create, shard)
+        self.state = State(auto_create, shard, topic_defaults)
         self._copy_room = copy_room
         self.failing: dict[
             Alarm, str

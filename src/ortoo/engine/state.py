@@ -12,6 +12,7 @@ from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, MessageRef, To
 from ortoo.model.namespaces import Quota
 from ortoo.model.replies import Counters
 from ortoo.model.topic import TopicConfig
+from ortoo.model.topic_defaults import NO_DEFAULTS, TopicDefaults
 
 from .alarms import LeasesRunOut, MembersDue, SharedIdsOutdated
 from .dedup import Known, SharedIds
@@ -49,12 +50,16 @@ class State:
         "shard",
         "soft",
         "staged",
+        "topic_defaults",
         "topics",
         "transactions",
     )
 
-    def __init__(self, auto_create: bool = True, shard: int | None = None) -> None:
+    def __init__(
+        self, auto_create: bool = True, shard: int | None = None, topic_defaults: TopicDefaults = NO_DEFAULTS
+    ) -> None:
         self.auto_create = auto_create
+        self.topic_defaults = topic_defaults  # of topics that first use makes
         self.shard = shard  # that ids of topics carry; None where there is only one store
         self.now = 0
         self.epoch = 0

@@ -17,6 +17,7 @@ from . import limits
 from .errors import InvalidError
 from .message import PRIORITY_NAMES, Message
 from .topic import DEFAULT_PRIORITY
+from .units import to_duration, to_instant
 
 T = TypeVar("T")
 
@@ -215,7 +216,18 @@ def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes 
 def _optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
     """Those of which at least one message has something, except for what must be looked into."""
     columns = {name: list(map(get, messages)) for name, get in _OPTIONAL.items()}
-    return {name: column for name, column in columns.items() if column.count(None) != len(column)}
+    return {name: _numbers(name, column) for name, column in columns.items() if column.count(None) != len(column)}
+
+
+_TO_NUMBER = {"delays": to_duration, "deliver_ats": to_instant, "ttls": to_duration}
+_NUMBERS = {int, float, type(None)}
+
+
+def _numbers(name: str, column: list[Any]) -> list[Any]:
+    """Durations and times may be timedeltas and datetimes."""
+    if name not in _TO_NUMBER or set(map(type, column)) <= _NUMBERS:
+        return column
+    return list(map(_TO_NUMBER[name], column))
 
 
 def _values(raw: list[Any]) -> tuple[list[bytes], list[bool] | None]:

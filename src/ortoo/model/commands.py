@@ -51,6 +51,9 @@ class CreateTopic(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: TopicName
     config: TopicConfig
     exist_ok: bool = True  # a topic with the very same config counts as made
+    named: list[str] | None = (
+        None  # settings that were asked for: for the others a server may have defaults; all when None
+    )
 
 
 class ChangeTopic(msgspec.Struct, frozen=True, tag=True, gc=False):

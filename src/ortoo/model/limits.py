@@ -21,6 +21,7 @@ LABELS_MAX = 64
 URL_CHARS_MAX = 2_048  # of a webhook
 PARTITIONS_MAX = 1_000
 TOPICS_MAX = 100_000
+TOPIC_TEMPLATES_MAX = 100
 NEW_TOPICS_MAX = 100  # made by one command, by publishing to them first; each costs much more than a message
 GROUPS_MAX = 10_000  # per topic
 GROUPS_AT_ONCE = 100  # that one decision retries or gives up a message for; the others follow in later turns

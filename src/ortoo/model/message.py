@@ -10,6 +10,7 @@ import msgspec
 from .errors import InvalidError
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .topic import DEFAULT_PRIORITY
+from .units import Duration, Time
 
 CORRELATION_ID = "correlation-id"
 REPLY_TO = "reply-to"
@@ -24,9 +25,9 @@ class Message(msgspec.Struct, gc=False):
     key: str | None = None
     headers: dict[str, str] | None = None
     priority: int | str = DEFAULT_PRIORITY
-    delay: float | None = None
-    deliver_at: float | None = None
-    ttl: float | None = None
+    delay: Duration | None = None  # seconds, or a timedelta
+    deliver_at: Time | None = None  # seconds since 1970, or a datetime
+    ttl: Duration | None = None
     dedup_id: str | None = None
     partition: int | None = None
 
@@ -35,10 +36,12 @@ class Settler(Protocol):
     """What a leased message needs of the queue it came from."""
 
     def ack(self, messages: Received, /) -> Awaitable[None]: ...
-    def nack(self, messages: Received, /, error: str | None = None, delay: float | None = None) -> Awaitable[None]: ...
+    def nack(
+        self, messages: Received, /, error: str | None = None, delay: Duration | None = None
+    ) -> Awaitable[None]: ...
     def reject(self, messages: Received, /, error: str | None = None) -> Awaitable[None]: ...
     def release(self, messages: Received, /) -> Awaitable[None]: ...
-    def extend(self, messages: Received, /, seconds: float | None = None) -> Awaitable[None]: ...
+    def extend(self, messages: Received, /, seconds: Duration | None = None) -> Awaitable[None]: ...
 
 
 class LateAcks(Protocol):
@@ -166,7 +169,7 @@ class Received(msgspec.Struct, gc=False):
             raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
         self.delivery.late.add(self)
 
-    def nack(self, error: str | None = None, delay: float | None = None) -> Awaitable[None]:
+    def nack(self, error: str | None = None, delay: Duration | None = None) -> Awaitable[None]:
         return self._queue().nack(self, error=error, delay=delay)
 
     def reject(self, error: str | None = None) -> Awaitable[None]:
@@ -175,7 +178,7 @@ class Received(msgspec.Struct, gc=False):
     def release(self) -> Awaitable[None]:
         return self._queue().release(self)
 
-    def extend(self, seconds: float | None = None) -> Awaitable[None]:
+    def extend(self, seconds: Duration | None = None) -> Awaitable[None]:
         return self._queue().extend(self, seconds)
 
     def _queue(self) -> Settler:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from .metrics import MetricsSettings
 from .names import DEFAULT_NAMESPACE
 from .places import Host, Port, SocketMode, Text
+from .topic_defaults import NO_DEFAULTS, TopicDefaults
 
 LOOPBACK = "127.0.0.1"
 MEMORY = "memory"  # as `data`: nothing is kept on disk
@@ -398,3 +399,4 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: WebhookSettings = WebhookSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
+    new_topics: TopicDefaults = NO_DEFAULTS  # [topic_defaults] and its like, which app/new_topics.py reads

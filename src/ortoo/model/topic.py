@@ -9,8 +9,9 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from . import limits
-from .errors import ConfigError
+from .errors import ConfigError, InvalidError
 from .names import INBOX_LABELS, TopicName, check_labels, check_name
+from .units import parse_duration, parse_size, to_duration
 
 Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
@@ -124,7 +125,10 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
     for name in settings.keys() - set(TopicConfig.__struct_fields__):
         known = ", ".join(TopicConfig.__struct_fields__)
         raise ConfigError(f"there is no topic setting {name!r}; the settings are {known}")
-    laid = {**msgspec.structs.asdict(onto or TopicConfig()), **settings}
+    laid = {
+        **msgspec.structs.asdict(onto or TopicConfig()),
+        **{name: _plain(name, settings[name]) for name in settings},
+    }
     try:
         return msgspec.convert(laid, TopicConfig)
     except msgspec.ValidationError as error:
@@ -132,6 +136,20 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
         raise cause if isinstance(cause, ConfigError) else _wrong_type(settings, error) from None
     except (TypeError, AttributeError, UnicodeEncodeError) as error:  # what it stumbles over rather than refuses
         raise ConfigError(f"a topic setting has a value of a wrong type: {error}") from None
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A number, of a timedelta, or of a text like 7d or 64KiB where that is meant; anything else as it is."""
+    hint = get_type_hints(TopicConfig)[name] if isinstance(value, str) else None
+    kinds = get_args(hint) or (hint,)
+    try:
+        if float in kinds and name != "backoff_factor":
+            return parse_duration(value)
+        if int in kinds and name.endswith("_bytes"):
+            return parse_size(value)
+    except InvalidError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return to_duration(value)
 
 
 def _wrong_type(settings: Mapping[str, Any], error: msgspec.ValidationError) -> ConfigError:
@@ -148,7 +166,12 @@ def _in_words(name: str, hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(repr, get_args(hint)))
     kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
-    words = {int: "a whole number", bool: "True or False", str: "a string", float: "a number of seconds"}
+    words = {
+        int: "a whole number",
+        bool: "True or False",
+        str: "a string",
+        float: "a number of seconds, a timedelta, or a text like 7d",
+    }
     word = "a number" if name == "backoff_factor" else words.get(kinds[0], "a dict of strings")
     return f"{word} or None" if NoneType in kinds else word
 

@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from ortoo import Queue
 from ortoo.client.admin import to_position
-from ortoo.client.arguments import Time, to_seconds, to_topic_name
+from ortoo.client.arguments import to_seconds, to_topic_name
 from ortoo.client.by_id import MessageIds
 from ortoo.client.dead_letters import RedrivenCount
 from ortoo.client.settling import Receipts, to_runs
@@ -46,6 +46,7 @@ from ortoo.model.pipelines import PipelinesFound, RunReport
 from ortoo.model.replies import GroupInfo, IdState, MessageInfo, NamespaceInfo, Sent, Stats, TopicInfo, Trace
 from ortoo.model.shards import ShardInfo
 from ortoo.model.shown_settings import ShownSettings
+from ortoo.model.units import Duration, Time
 from tests.doors.http.pushing import Pushing
 
 T = TypeVar("T")
@@ -225,7 +226,7 @@ class HttpQueue:
     async def ack_through(self, message: Received | str) -> None:
         await self._settle("ack_through", message)
 
-    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+    async def nack(self, messages: Receipts, error: str | None = None, delay: Duration | None = None) -> None:
         await self._settle("nack", messages, error=error, delay=delay)
 
     async def reject(self, messages: Receipts, error: str | None = None) -> None:
@@ -234,7 +235,7 @@ class HttpQueue:
     async def release(self, messages: Receipts) -> None:
         await self._settle("release", messages)
 
-    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
+    async def extend(self, messages: Receipts, seconds: Duration | None = None) -> None:
         await self._settle("extend", messages, seconds=seconds)
 
     @like_the_queue

@@ -21,6 +21,7 @@ from ortoo.model.errors import ClosedError, InvalidError, OrtooError, TooManyErr
 from ortoo.model.message import Message, Received
 from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
+from ortoo.model.units import to_duration
 
 from .call import Call
 from .messages import render
@@ -204,7 +205,7 @@ class _Asking:
             [bytes(message.value)],
             keys=None if message.key is None else [message.key],
             headers=[message.headers],
-            ttls=[message.ttl],
+            ttls=[to_duration(message.ttl)],
             json=[True] if isinstance(message.value, JsonBytes) else None,
         )
         check_outgoing(batch)

@@ -1,0 +1,88 @@
+"""What a topic is made with where nothing is said: by default, in its namespace, and by templates for names.
+
+A setting that was given comes first, then the most specific template whose pattern the name matches, the defaults of the
+namespace, those of the server, and those that are built in. A topic that exists keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from .commands import Command, CreateTopic, Once, unwrap
+from .errors import ConfigError
+from .limits import TOPIC_TEMPLATES_MAX
+from .names import TopicName, is_inbox_name
+from .topic import TopicConfig, topic_config
+
+
+class TopicTemplate(msgspec.Struct, frozen=True):
+    pattern: str  # of names of topics, as in orders.*
+    settings: dict[str, Any]
+    namespace: str | None = None  # of any, if None
+
+    def matches(self, name: TopicName) -> bool:
+        return self.namespace in (None, name.namespace) and fnmatchcase(name.name, self.pattern)
+
+    def precision(self) -> tuple[bool, int]:
+        """The higher, the more specific: one namespace before all of them, then more characters that are not wildcards."""
+        return self.namespace is not None, sum(char not in "*?" for char in self.pattern)
+
+
+class TopicDefaults(msgspec.Struct, frozen=True):
+    settings: dict[str, Any] = {}
+    namespaces: dict[str, dict[str, Any]] = {}
+    templates: list[TopicTemplate] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.namespaces or self.templates)
+
+    @property
+    def encrypts(self) -> bool:
+        every = [self.settings, *self.namespaces.values(), *(template.settings for template in self.templates)]
+        return any(settings.get("encrypted") for settings in every)
+
+    def config_for(self, name: TopicName, given: Mapping[str, Any] | None = None) -> TopicConfig:
+        """All settings of a topic that is made with those given."""
+        matching = [template for template in self.templates if template.matches(name)]
+        template = max(matching, key=TopicTemplate.precision).settings if matching else {}
+        return topic_config({**self.settings, **self.namespaces.get(name.namespace, {}), **template, **(given or {})})
+
+    def resolve(self, command: Command) -> Command:
+        """The command with all settings, where it names only some of a new topic's. Inboxes are what they are."""
+        wanted = unwrap(command)
+        if not isinstance(wanted, CreateTopic) or wanted.named is None or not self or is_inbox_name(wanted.topic.name):
+            return command
+        given = {name: getattr(wanted.config, name) for name in wanted.named if name in TopicConfig.__struct_fields__}
+        plain = msgspec.structs.replace(wanted, config=self.config_for(wanted.topic, given), named=None)
+        return msgspec.structs.replace(command, command=plain) if isinstance(command, Once) else plain
+
+    def check(self) -> TopicDefaults:
+        """ConfigError when some of them together make no topic: found out before anybody wants one."""
+        if len(self.templates) > TOPIC_TEMPLATES_MAX or len(self.namespaces) > TOPIC_TEMPLATES_MAX:
+            raise ConfigError(
+                f"there may be defaults for {TOPIC_TEMPLATES_MAX} namespaces, and {TOPIC_TEMPLATES_MAX} templates"
+            )
+        for what, settings in self._together():
+            try:
+                topic_config(settings)
+            except ConfigError as error:
+                raise ConfigError(f"{what}: {error}") from None
+        return self
+
+    def _together(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for namespace in (None, *self.namespaces):
+            laid = {**self.settings, **self.namespaces.get(namespace or "", {})}
+            where = "" if namespace is None else f" in namespace {namespace!r}"
+            yield f"topic_defaults{where}", laid
+            for template in self.templates:
+                if template.namespace is None or template.namespace == namespace:
+                    yield f"the template {template.pattern!r}{where}", {**laid, **template.settings}
+                elif template.namespace not in self.namespaces and namespace is None:
+                    yield f"the template {template.pattern!r}", {**self.settings, **template.settings}
+
+
+NO_DEFAULTS = TopicDefaults()
