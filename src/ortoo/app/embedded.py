@@ -54,7 +54,8 @@ class _Embedded(Broker):
         self._webhook = Webhook(self, self.on_dead_letters)
         self._is_inherited = True
 
-    async def close(self, *, checkpoint: bool = False) -> None:
+    async def close(self, *, checkpoint: bool = True) -> None:
+        """With a checkpoint, as a server that stops: readers of the files, Spark's among them, then find all there is."""
         await self._webhook.close(CLOSING_GRACE_S)
         if self._projection is not None:
             await self._projection.stop()
