@@ -87,7 +87,7 @@ def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     assert out == list(range(count))
     lake = duckdb.execute(f"SELECT CAST(value AS INT) AS n FROM '{tmp_path}/lake/**/*.parquet' ORDER BY n").fetchall()
     assert [number for (number,) in lake] == list(range(count))
-    assert not list(tmp_path.glob(".lake*"))
+    assert not list((tmp_path / ".lake.ortoo" / "staging").iterdir())
 
 
 @pytest.mark.timeout(1800)
