@@ -262,7 +262,7 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 
 
 @pytest.fixture
-def secret(data: Path, tmp_path: Path) -> str:
+def secret(data: Path, tmp_path: Path) -> Iterator[str]:
     keys = tmp_path / "keys"
     keys.write_text(f"first:{KEY}")
     with ortoo.open_sync(data, keys=f"file:{keys}") as queue:
@@ -271,7 +271,7 @@ def secret(data: Path, tmp_path: Path) -> str:
         queue.ack(queue.lease("secret"))
         checkpoint(queue)
         queue.publish("secret", b"3")
-    return f"file:{keys}"
+        yield f"file:{keys}"
 
 
 def test_encrypted_topics_are_read_with_their_keys(data: Path, secret: str, caplog: pytest.LogCaptureFixture) -> None:
