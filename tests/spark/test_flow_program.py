@@ -113,6 +113,7 @@ def test_a_pipeline_goes_on_until_it_is_told_to_end(
     assert [line for line in [*lines, *err.splitlines()] if "Exception" in line or "Traceback" in line] == []
 
 
+@pytest.mark.soak  # test_flow.py tells the reason without a program
 @pytest.mark.timeout(1800)
 def test_a_query_that_fails_ends_the_program_with_one_clear_line(server: Server, topic: str, tmp_path: Path) -> None:
     file = write(tmp_path, server, f"sources: {{a: {{topic: {topic}}}}}\nsinks: {{out: {{from: a, parquet: o}}}}\n")
