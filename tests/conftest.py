@@ -17,9 +17,8 @@ settings.register_profile("searching", derandomize=False, print_blob=True, deadl
 
 # Those of tests/spark that start programs of their own, or have no need for Spark.
 OWN_SPARK = re.compile(
-    r"test_sink_transactions\.py|::test_(a_pipeline_goes_on_until|a_query_that_fails_ends|a_stream_killed_in_the_middle"
-    r"|it_ends_when_it_is_asked_to|spark_finds_the_source|tasks_that_fail_once"
-    r"|what_spark_submit_says|what_the_defaults_file_says)"
+    r"test_sink_transactions\.py|::test_(a_pipeline_goes_on_until|a_query_that_fails_ends|it_ends_when_it_is_asked_to"
+    r"|spark_finds_the_source|tasks_that_fail_once|what_spark_submit_and|what_the_defaults_file_says)"
 )
 
 # They share servers, and a process of Node, which each process that has some of them would have to start for itself.

@@ -48,6 +48,12 @@ def busy(path: Path) -> Queue:
     return Queue(Broker(store, SystemClock()))
 
 
+def unsaved(path: Path) -> Queue:
+    """A queue that is closed without a checkpoint, as one that was killed: all of it is in the write-ahead log."""
+    path.mkdir(exist_ok=True)
+    return Queue(Broker(DiskStore(RealDisk(path), KeyRing({}), lock=DirectoryLock(path)), SystemClock()))
+
+
 async def fill(path: Path) -> None:
     async with busy(path) as queue:
         await queue.create_topic("orders", partitions=PARTITIONS)
@@ -192,7 +198,7 @@ def test_repair_after_a_lost_commit_keeps_what_came_after_it(data: Path) -> None
 
 
 async def fill_more(path: Path) -> None:
-    async with ortoo.open(path) as queue:
+    async with unsaved(path) as queue:
         for number in range(20):
             await queue.publish("orders", b"%d" % number, key="k0")
 
@@ -483,7 +489,7 @@ def test_a_copy_that_was_killed_anywhere_does_not_pass_for_a_whole_one(
     work: Callable[[Path, Path], object], tmp_path: Path
 ) -> None:
     source = tmp_path / "data"
-    with ortoo.open_sync(source) as queue:  # all of it in one file of the write-ahead log
+    with ortoo.SyncQueue(lambda: unsaved(source)) as queue:  # all of it in one file of the write-ahead log
         for _ in range(20):
             queue.publish_many("orders", [b"x"] * 100)
     at = 0

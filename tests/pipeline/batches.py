@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ortoo
+from ortoo.pipeline.durable.publishing import Offsets
 from ortoo.pipeline.lake.compaction import compact_folder
 from ortoo.pipeline.lake.layout import HISTORY, MESSAGES, Lake
-from ortoo.pipeline.lake.manifest import Offsets, load, load_or_new
+from ortoo.pipeline.lake.manifest import load, load_or_new
 from ortoo.pipeline.lake.publishing import Publisher
 
 INSTANT = pa.timestamp("us", tz="UTC")

@@ -125,12 +125,26 @@ def test_a_type_that_is_none_is_told(tmp_path: Path) -> None:
     assert expected in problem(tmp_path, **{"email string": "email strin"})
 
 
+@pytest.mark.parametrize("path", ["s3a://bucket/out", "hdfs://host/out", "s3:/out"])
+def test_a_directory_that_is_not_on_this_machine_is_refused(path: str, tmp_path: Path) -> None:
+    expected = f"8:30: sink 'out': {path} is not a directory of this machine, nor one that is mounted"
+    assert expected in problem(tmp_path, sink=f"parquet: '{path}'")
+    assert load(tmp_path, sink=f"parquet: 'file://{tmp_path}/out'").sinks[0].path == f"{tmp_path}/out"  # type: ignore[union-attr]
+
+
+def test_two_sinks_in_one_directory_are_refused(tmp_path: Path) -> None:
+    sinks = "parquet: out}\n  more: {from: last, parquet: ./out/"
+    assert "9:3: sink 'more': " in problem(tmp_path, sink=sinks)
+    assert "/out is what sink 'out' writes; give each its own" in problem(tmp_path, sink=sinks)
+
+
 def test_a_file_system_that_spark_lacks_is_a_warning(tmp_path: Path) -> None:
-    (warning, _) = load(tmp_path, sink="parquet: 's3a://bucket/out'").warnings[::-1]
+    (_, warning) = load(tmp_path, **{"companies.csv": "'s3a://bucket/in.csv'"}).warnings[::-1]
     assert "Spark alone has no file system for s3a://" in warning
     jars = {"name: leads": "name: leads\nspark: {conf: {spark.jars.packages: 'org.apache.hadoop:hadoop-aws:3.4.1'}}"}
-    assert not any("file system" in line for line in load(tmp_path, sink="parquet: 's3a://b/o'", **jars).warnings)
-    assert not any("file system" in line for line in load(tmp_path, sink="parquet: 'hdfs://b/o'").warnings)
+    given = {"companies.csv": "s3a://b/o", **jars}
+    assert not any("file system" in line for line in load(tmp_path, **given).warnings)
+    assert not any("file system" in line for line in load(tmp_path, **{"companies.csv": "hdfs://b/o"}).warnings)
 
 
 @pytest.mark.parametrize(

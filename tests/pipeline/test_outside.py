@@ -6,6 +6,7 @@ import asyncio
 import base64
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -261,7 +262,7 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 
 
 @pytest.fixture
-def secret(data: Path, tmp_path: Path) -> str:
+def secret(data: Path, tmp_path: Path) -> Iterator[str]:
     keys = tmp_path / "keys"
     keys.write_text(f"first:{KEY}")
     with ortoo.open_sync(data, keys=f"file:{keys}") as queue:
@@ -270,7 +271,7 @@ def secret(data: Path, tmp_path: Path) -> str:
         queue.ack(queue.lease("secret"))
         checkpoint(queue)
         queue.publish("secret", b"3")
-    return f"file:{keys}"
+        yield f"file:{keys}"
 
 
 def test_encrypted_topics_are_read_with_their_keys(data: Path, secret: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -304,6 +305,20 @@ def test_a_directory_without_a_checkpoint(data: Path, queue: SyncQueue) -> None:
     queue.publish("orders", b"1")
     with pytest.raises(NotFoundError, match=r"has no checkpoint yet.*write-ahead log.*32 MiB.*'url'"):
         read(path=str(data), subscribe="orders")
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_an_embedded_queue_that_was_closed_is_read_to_its_end(tmp_path: Path, shards: bool) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"] if shards else [tmp_path / "a"]
+    for upto in (1, 2):
+        with ortoo.open_sync(paths if shards else paths[0]) as queue:
+            queue.publish("orders", b"x")
+            queue.publish("orders", b"y", delay=3600)
+        found = []
+        for path in paths:
+            with suppress(NotFoundError):
+                found += read(path=str(path), subscribe="orders")
+        assert len(found) == 2 * upto
 
 
 def test_what_is_not_a_data_directory(tmp_path: Path) -> None:

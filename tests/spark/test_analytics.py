@@ -20,6 +20,8 @@ from .lakes import START, Row, Simulated, write_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ortoo.pipeline.analytics.panels import Series
+
 COUNTS = ("delivered", "acknowledged", "retried", "released", "dead_lettered", "dropped", "skipped")
 RETRIED = {"nacked": "retried", "lease expired": "retried", "dead-lettered": "dead_lettered"}
 CLOSING = {"acknowledged", "dead-lettered", "dropped", "skipped", "deleted"}
@@ -283,15 +285,39 @@ def check_shares(report: Report, plain: Plain) -> None:
         assert sum(row.published_share for row in report.producers if row.topic == topic) == pytest.approx(1)
 
 
-def test_the_tables_hold_what_the_report_holds(spark: SparkSession, tmp_path: Path) -> None:
-    from ortoo.pipeline.analytics.job import analyze
+def test_the_tables_and_the_charts_hold_what_the_report_holds(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ortoo.pipeline.analytics import job
     from ortoo.pipeline.analytics.results import to_rows
 
-    queue = Simulated(3, count=60)
-    report = analyze(spark, write_lake(tmp_path, queue.messages, queue.history))
+    queue = Simulated(3, count=60, hours=3)
+    drawn: list[Series] = []
+    monkeypatch.setattr(job, "draw", lambda series, target: drawn.append(series))
+    report = job.analyze(spark, write_lake(tmp_path, queue.messages, queue.history), plot="charts.png")
+    (series,) = drawn
+    check_series(series, report)
     for name in ("hourly", "errors", "keys", "consumers", "producers"):
         told = msgspec.to_builtins(getattr(report, name))
         assert told
         assert to_rows(pq.read_table(tmp_path / "analytics" / name)) == told
         assert spark.read.parquet(str(tmp_path / "analytics" / name)).count() == len(told)
     assert msgspec.json.decode((tmp_path / "analytics" / "history.json").read_bytes(), type=Report) == report
+
+
+def check_series(series: Series, report: Report) -> None:
+    """What is drawn is finer or coarser than hours, and all there is."""
+    assert series.width != 3600
+    assert report.until == series.until
+    assert {
+        (row.hour % series.width, series.since - series.width < row.hour < series.until) for row in series.rows
+    } == {(0, True)}
+    for whole in report.topics:
+        rows = [row for row in series.rows if (row.topic, row.group) == (whole.topic, whole.group)]
+        for name in COUNTS:
+            assert sum(getattr(row, name) for row in rows) == getattr(whole, name), name
+        if whole.group is None:
+            assert sum(row.published or 0 for row in rows) == whole.published
+        else:
+            last = [row.depth for row in rows if row.hour + series.width >= series.until] or [0]
+            assert last == [whole.depth]

@@ -212,7 +212,7 @@ def test_running_again_gives_the_same_and_no_reader_sees_half(spark: SparkSessio
     done, seen = threading.Event(), set()
 
     def read() -> None:
-        while not done.is_set():
+        while not done.wait(0.01):
             table = pq.read_table(lake / "analytics" / "hourly")
             report = msgspec.json.decode((lake / "analytics" / "history.json").read_bytes(), type=Report)
             seen.add((table.num_rows, len(report.hourly)))

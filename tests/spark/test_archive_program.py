@@ -152,13 +152,7 @@ def kill_often(spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topi
     assert len(replayed) == len(published)
 
 
-def test_killed_at_any_moment_it_goes_on(
-    spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path
-) -> None:
-    kill_often(spark, server, queue, topic, tmp_path, kills=1)
-
-
-@pytest.mark.soak
+@pytest.mark.soak  # pipeline/test_directory.py kills what writes to a lake at each of its steps
 @pytest.mark.timeout(1800)
 def test_killed_many_times_it_goes_on(
     spark: SparkSession, server: Server, queue: ortoo.SyncQueue, topic: str, tmp_path: Path

@@ -37,6 +37,7 @@ from ortoo.pipeline.spark.session import is_running
 zips = Path(pyspark.__file__).with_name("python").glob("lib/*.zip")  # Spark brings its own; the home for tests has none
 conf = {
     "spark.driver.host": "127.0.0.1",
+    "spark.cores.max": "1",  # one executor tells it
     "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, zips)),
     "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
 }

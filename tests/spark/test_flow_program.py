@@ -87,7 +87,7 @@ def test_a_pipeline_that_is_killed_again_and_again_ends_with_exact_results(
     assert out == list(range(count))
     lake = duckdb.execute(f"SELECT CAST(value AS INT) AS n FROM '{tmp_path}/lake/**/*.parquet' ORDER BY n").fetchall()
     assert [number for (number,) in lake] == list(range(count))
-    assert not list(tmp_path.glob(".lake*"))
+    assert not list((tmp_path / ".lake.ortoo" / "staging").iterdir())
 
 
 @pytest.mark.timeout(1800)
@@ -113,6 +113,7 @@ def test_a_pipeline_goes_on_until_it_is_told_to_end(
     assert [line for line in [*lines, *err.splitlines()] if "Exception" in line or "Traceback" in line] == []
 
 
+@pytest.mark.soak  # test_flow.py tells the reason without a program
 @pytest.mark.timeout(1800)
 def test_a_query_that_fails_ends_the_program_with_one_clear_line(server: Server, topic: str, tmp_path: Path) -> None:
     file = write(tmp_path, server, f"sources: {{a: {{topic: {topic}}}}}\nsinks: {{out: {{from: a, parquet: o}}}}\n")

@@ -109,21 +109,24 @@ def test_a_command_leaves_a_session_that_was_there(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
-def test_what_spark_submit_says_wins(tmp_path: Path) -> None:
+def test_what_spark_submit_and_the_defaults_file_say_wins(tmp_path: Path) -> None:
     import pyspark
 
     (tmp_path / "script.py").write_text(TOLD)
+    (tmp_path / "spark-defaults.conf").write_text("spark.master local[3]\nspark.sql.shuffle.partitions 7\n")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     given = ("--master", "local[1]", "--conf", "spark.sql.session.timeZone=Asia/Tokyo")
-    assert told(submit, *given, tmp_path / "script.py", PYSPARK_PYTHON=sys.executable) == {
+    settings = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(tmp_path)}
+    assert told(submit, *given, tmp_path / "script.py", **settings) == {
         "spark.master": "local[1]",
         "spark.app.name": "script.py",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "Asia/Tokyo",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "7",
     }
 
 
+@pytest.mark.soak  # the quick one is above
 def test_what_the_defaults_file_says_wins(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[1]\nspark.sql.shuffle.partitions 7\n")
     answer = told(sys.executable, "-c", TOLD, PYSPARK_SUBMIT_ARGS="pyspark-shell", SPARK_CONF_DIR=str(tmp_path))

@@ -277,8 +277,10 @@ def test_a_server_that_is_not_there(spark: SparkSession) -> None:
 def test_a_directory_without_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     with ortoo.open_sync(tmp_path / "data") as other:
         other.publish("orders", b"x")
-    words = reason(lambda: table(spark, "", path=str(tmp_path / "data"), subscribe="orders").collect())
-    assert "has no checkpoint yet" in words
+        words = reason(lambda: table(spark, "", path=str(tmp_path / "data"), subscribe="orders").collect())
+        assert "has no checkpoint yet" in words
+    rows = table(spark, "", path=str(tmp_path / "data"), subscribe="orders").collect()
+    assert [row.value for row in rows] == [b"x"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,6 +17,7 @@ from ortoo.model.errors import ConfigError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.model.topic_defaults import TopicDefaults
 from ortoo.ports import Store
+from ortoo.stores.disk import DiskStore
 
 from .clock import SystemClock
 from .shards import Where, make_brokers, names_of
@@ -57,11 +58,12 @@ class _Embedded(Broker):
         self._webhook = Webhook(self, self.on_dead_letters)
         self._is_inherited = True
 
-    async def close(self, *, checkpoint: bool = False) -> None:
+    async def close(self, *, checkpoint: bool = True) -> None:
+        """With a checkpoint on disk, as of a server that stops: readers of the files, Spark's too, then find all there is."""
         await self._webhook.close(CLOSING_GRACE_S)
         if self._projection is not None:
             await self._projection.stop()
-        await super().close(checkpoint=checkpoint)
+        await super().close(checkpoint=checkpoint and isinstance(self.store, DiskStore))
 
 
 def open(

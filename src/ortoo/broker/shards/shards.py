@@ -132,7 +132,7 @@ class Shards(ShardBrokers):
                 _log.info("a shard was opened", extra={"store": self.stores[shard]})
                 return
 
-    async def close(self, *, checkpoint: bool = False) -> None:
+    async def close(self, *, checkpoint: bool = True) -> None:
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)

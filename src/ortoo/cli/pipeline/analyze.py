@@ -63,7 +63,6 @@ def analyze(
     from pyspark.errors import PySparkException
 
     from ortoo.pipeline.analytics.charts import check_target
-    from ortoo.pipeline.analytics.charts import plot as draw
     from ortoo.pipeline.analytics.job import analyze as run
     from ortoo.pipeline.analytics.tables import check_lake
     from ortoo.pipeline.spark.reason import to_reason
@@ -74,17 +73,16 @@ def analyze(
         check_target(plot)
     try:
         with spark_session("analyze", master, conf) as spark, show.working("counting"):
-            report = run(spark, lake, since=since, until=until, topics=topic, report_to=report_to)
+            report = run(spark, lake, since=since, until=until, topics=topic, report_to=report_to, plot=plot)
     except PySparkException as error:
         show.err.print(f"[red]error[/red]: {escape(to_reason(error))}")
         raise typer.Exit(1) from None
-    files = [] if plot is None else draw(report, plot)
     if json:
         show.json_document(report)
         return
     print_report(report)
-    for file in files:
-        show.done(f"charts in {escape(str(file))}")
+    if plot is not None:
+        show.done(f"charts in {escape(str(plot))}")
 
 
 def _address(target: Target) -> Address | None:

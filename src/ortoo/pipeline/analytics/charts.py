@@ -1,29 +1,30 @@
-"""Charts of a report: one picture, a picture a topic, or one page of HTML that needs nothing else."""
+"""Charts: one picture, a picture a topic, or one page of HTML that needs nothing else."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ortoo.model.analytics import Report
+from msgspec.structs import replace
+
 from ortoo.model.errors import ConfigError, InvalidError
 
-from .panels import Line, Panel, TopicPanels, to_panels
+from .drawing import draw, label
+from .panels import Panel, Series, TopicPanels, to_panels, width_words
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-PICTURE_TOPICS = 10  # in one picture
+PICTURE_TOPICS = 6  # in one picture,
+PICTURE_PLAIN = 9  # and of those that nobody reads
 PAGE_TOPICS = 100  # in one page, or as pictures of their own
 _COLUMNS = 3
-_HEADROOM = 0.4  # for the legend
-_COLORS = ("#6b7280", "#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2")
-_DASHES = ("-", "--", ":")
+_WIDTH, _ROW = 15.0, 2.7  # inches: of the picture, and of a row of panels
+_HEADING = 0.55
+_PLAIN = "Topics without consumers"
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -61,19 +62,23 @@ svg {{ width: 100%; height: auto; }}
 """
 
 
-def plot(report: Report, target: Path) -> list[Path]:
+def plot(series: Series, target: Path) -> list[Path]:
     """Writes the charts, and gives the files: FILE.png, FILE.html, or a directory for a picture of each topic."""
     check_target(target)
-    topics = to_panels(report)
+    topics = to_panels(series)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have characters that the font lacks
         if target.suffix == ".png":
-            return [_write(target, _picture(topics[:PICTURE_TOPICS], _about(report, len(topics), PICTURE_TOPICS)))]
+            shown = _busiest(topics)
+            return [_write(target, _picture(shown, series, _about(series, len(topics), len(shown))))]
         if target.suffix in (".html", ".htm"):
-            return [_write(target, _page(topics[:PAGE_TOPICS], _about(report, len(topics), PAGE_TOPICS)).encode())]
+            shown = topics[:PAGE_TOPICS]
+            return [_write(target, _page(shown, series, _about(series, len(topics), len(shown))).encode())]
         target.mkdir(parents=True, exist_ok=True)
         return [
-            _write(target / f"{number:03}-{_file_name(topic.topic)}.png", _picture([topic], _about(report, 1, 1)))
+            _write(
+                target / f"{number:03}-{_file_name(topic.topic)}.png", _picture([topic], series, _about(series, 1, 1))
+            )
             for number, topic in enumerate(topics[:PAGE_TOPICS], start=1)
         ]
 
@@ -97,104 +102,82 @@ def _write(path: Path, data: bytes) -> Path:
     return path
 
 
-def _about(report: Report, topics: int, shown: int) -> str:
-    if not report.hourly:
+def _busiest(topics: Sequence[TopicPanels]) -> list[TopicPanels]:
+    consumed = [topic for topic in topics if not _is_plain(topic)]
+    plain = [topic for topic in topics if _is_plain(topic)]
+    return consumed[:PICTURE_TOPICS] + plain[:PICTURE_PLAIN]
+
+
+def _is_plain(topic: TopicPanels) -> bool:
+    """Only published: a dead-letter topic, as a rule. Such topics share a row."""
+    return len(topic.panels) <= 1
+
+
+def _about(series: Series, topics: int, shown: int) -> str:
+    if not series.rows:
         return "Nothing happened in this time, as far as the lake tells."
-    first, last = min(row.hour for row in report.hourly), max(row.hour for row in report.hourly) + 3600
-    times = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in (first, last)]
+    times = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in (series.since, series.until)]
     rest = f"; the busiest {shown} of {topics} topics" if topics > shown else ""
-    return f"From {times[0]} to {times[1]}, in UTC{rest}."
+    return f"From {times[0]} to {times[1]} UTC, one value per {width_words(series.width)}{rest}."
 
 
-def _picture(topics: list[TopicPanels], about: str) -> bytes:
+def _sections(topics: Sequence[TopicPanels]) -> list[tuple[str, list[tuple[Panel, TopicPanels]]]]:
+    """A title, and its panels. Topics with one panel have that named after them."""
+    found = [(topic.topic, [(panel, topic) for panel in topic.panels]) for topic in topics if not _is_plain(topic)]
+    plain = [
+        (replace(panel, title=f"{label(topic.topic)}: {panel.title[:1].lower()}{panel.title[1:]}"), topic)
+        for topic in topics
+        if _is_plain(topic)
+        for panel in topic.panels
+    ]
+    return [*found, (_PLAIN, plain)] if plain else found
+
+
+def _picture(topics: list[TopicPanels], series: Series, about: str) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    sections = _sections(topics)
+    rows = [-(-len(panels) // _COLUMNS) for _, panels in sections]
+    heights = [_HEADING + _ROW * count for count in rows]
     with rc_context(_STYLE):
-        rows = max(len(topics), 1)
-        figure = Figure(figsize=(17, 6.4 * rows + 0.6), layout="constrained")
+        figure = Figure(figsize=(_WIDTH, max(sum(heights), 1.0) + 0.4), layout="constrained")
         figure.suptitle(f"Ortoo analytics. {about}", x=0.01, ha="left", fontsize=11, color="#4b5563")
-        parts = figure.subfigures(rows, 1, squeeze=False, hspace=0.04)
-        for topic, part in zip(topics, parts[:, 0], strict=False):
-            part.suptitle(_label(topic.topic), x=0.01, ha="left", fontsize=14, fontweight="bold")
-            grid = part.subplots(-(-len(topic.panels) // _COLUMNS), _COLUMNS)
-            for axes, panel in zip(grid.flat, topic.panels, strict=True):
-                _draw(axes, panel, topic.hours)
+        parts = figure.subfigures(max(len(sections), 1), 1, squeeze=False, hspace=0.03, height_ratios=heights or None)
+        for (title, panels), part, count in zip(sections, parts[:, 0], rows, strict=False):
+            part.suptitle(label(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
+            grid = part.subplots(count, _COLUMNS, squeeze=False)
+            for axes in grid.flat[len(panels) :]:
+                axes.set_axis_off()
+            for axes, (panel, topic) in zip(grid.flat, panels, strict=False):
+                draw(axes, panel, topic.times, series.width, (series.since, series.until))
         written = io.BytesIO()
-        figure.savefig(written, format="png", dpi=110)
+        figure.savefig(written, format="png", dpi=100)
     return written.getvalue()
 
 
-def _page(topics: list[TopicPanels], about: str) -> str:
+def _page(topics: list[TopicPanels], series: Series, about: str) -> str:
     sections = [
-        f"<section>\n<h2>{escape(topic.topic)}</h2>\n<div>\n"
-        + "\n".join(_vector(panel, topic.hours) for panel in topic.panels)
+        f"<section>\n<h2>{escape(title)}</h2>\n<div>\n"
+        + "\n".join(_vector(panel, topic, series) for panel, topic in panels)
         + "\n</div>\n</section>"
-        for topic in topics
+        for title, panels in _sections(topics)
     ]
     return _PAGE.format(about=escape(about), sections="\n".join(sections))
 
 
-def _vector(panel: Panel, hours: list[int]) -> str:
+def _vector(panel: Panel, topic: TopicPanels, series: Series) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE):
         figure = Figure(figsize=(5.6, 3.1), layout="constrained")
-        _draw(figure.subplots(), panel, hours)
+        draw(figure.subplots(), panel, topic.times, series.width, (series.since, series.until))
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None})
     text = written.getvalue()
     name = escape(panel.title, quote=True)
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
-
-
-def _draw(axes: Axes, panel: Panel, hours: list[int]) -> None:
-    from matplotlib import dates
-    from matplotlib.ticker import StrMethodFormatter
-
-    axes.set_title(panel.title)
-    axes.set_ylabel(panel.unit)
-    when = [datetime.fromtimestamp(hour, UTC) for hour in hours]
-    for line in panel.lines:
-        _draw_line(axes, line, when)
-    values = [value for line in panel.lines for value in line.values if value is not None]
-    if not values:
-        axes.text(0.5, 0.5, "nothing in this time", ha="center", color="#9ca3af", transform=axes.transAxes)
-        axes.set_yticks([])
-    elif panel.is_log and min(values) > 0 and max(values) > 50 * min(values):
-        axes.set_yscale("log")
-        axes.set_ylim(min(values) / 1.5, max(values) * (max(values) / min(values)) ** _HEADROOM)
-    else:
-        axes.set_ylim(0, max(values) * (1 + _HEADROOM) or 1)
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-    locator: Any = dates.AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
-    if len(when) == 1:  # else the axis would show years
-        axes.set_xlim(when[0] - timedelta(hours=1), when[0] + timedelta(hours=1))  # type: ignore[arg-type]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    if values:
-        axes.legend(loc="upper left", ncols=2 if len(panel.lines) > 3 else 1)
-
-
-def _draw_line(axes: Axes, line: Line, when: list[datetime]) -> None:
-    values = [float("nan") if value is None else value for value in line.values]
-    color = _COLORS[line.color % len(_COLORS)]
-    known = [value is not None for value in line.values]
-    lonely = [
-        at for at in range(len(known)) if known[at] and not any(known[max(at - 1, 0) : at] + known[at + 1 : at + 2])
-    ]
-    dashes, label = _DASHES[line.dashes], _label(line.label)
-    axes.plot(when, values, color=color, ls=dashes, marker=".", markevery=lonely, lw=1.5, label=label)  # type: ignore[arg-type]
-    if line.color == 0:
-        axes.fill_between(when, values, color=color, alpha=0.15, lw=0)  # type: ignore[arg-type]
-
-
-def _label(name: str) -> str:
-    """Not read as mathematics, nor as a label to be hidden, nor with what cannot be drawn."""
-    text = "".join(char if char.isprintable() else "?" for char in name)
-    text = text if len(text) <= 60 else f"{text[:59]}…"
-    return f" {text}".replace("$", r"\$") if text.startswith("_") else text.replace("$", r"\$")
 
 
 def _file_name(topic: str) -> str:

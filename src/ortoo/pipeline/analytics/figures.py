@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from .backlog import Span
-from .tables import hour_of, to_hour
+from .tables import bucket_of, to_instant
 
 _ACCURACY = 10_000
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -32,7 +32,7 @@ def all_figures(timeline: DataFrame, published: DataFrame, backlog: DataFrame, s
     And with no hour, a row per topic and group over the whole range; its depth and lag are those of the last hour, which ends
     where the lake does.
     """
-    told = _told(timeline.where(span.covers("us")).withColumn("hour", hour_of("us")))
+    told = _told(timeline.where(span.covers("us")).withColumn("hour", bucket_of("us", span.width)))
     sizes = [f.sum(name).alias(name) for name in ("published", "bytes")]
     topics = published.groupingSets([["topic", "hour"], ["topic"]], "topic", "hour").agg(*sizes)
     at_last = backlog.where(f.col("hour") == span.last_hour).withColumn("hour", f.lit(None).cast("bigint"))
@@ -41,7 +41,7 @@ def all_figures(timeline: DataFrame, published: DataFrame, backlog: DataFrame, s
         found = found.unionByName(more, allowMissingColumns=True)
     each = [f.first(name, ignorenulls=True).alias(name) for name in found.columns if name not in _KEYS]
     rows = found.groupBy(*_KEYS).agg(*each).withColumn("group", f.nullif("group", f.lit("")))
-    return rows.select("topic", "group", to_hour("hour").alias("hour"), *_figures())
+    return rows.select("topic", "group", to_instant("hour", span.width).alias("hour"), *_figures())
 
 
 def _told(timeline: DataFrame) -> DataFrame:

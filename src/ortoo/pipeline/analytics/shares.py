@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from .backlog import Span
 from .failures import ranked
-from .tables import Lake, hour_of
+from .tables import Lake, bucket_of
 
 UNKNOWN = "unknown"
 PRODUCER_HEADER = "producer"
@@ -25,7 +25,7 @@ def published_figures(lake: Lake, span: Span) -> DataFrame:
     producer = f.when(is_name, f.substring(name, 1, _NAME_CHARS)).otherwise(UNKNOWN)
     size = f.coalesce(f.octet_length("value"), f.lit(0)).cast("bigint")
     found = lake.messages.where(span.covers("us")).groupBy(
-        "topic", hour_of("us").alias("hour"), producer.alias("producer")
+        "topic", bucket_of("us", span.width).alias("hour"), producer.alias("producer")
     )
     return found.agg(f.count("*").alias("published"), f.sum(size).alias("bytes"))
 

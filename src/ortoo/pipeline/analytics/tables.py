@@ -93,11 +93,11 @@ def to_micros(instant: float | datetime | None, name: str) -> int | None:
     return round(seconds * MICROS)
 
 
-def hour_of(column: str) -> Column:
-    """The number of the hour since 1970 in which an instant lies."""
-    return f.expr(f"{column} div {HOUR}")
+def bucket_of(column: str, width: int) -> Column:
+    """The number of the bucket since 1970 in which an instant lies: an hour, if it is as wide as one."""
+    return f.expr(f"{column} div {width}")
 
 
-def to_hour(column: str) -> Column:
-    """When the hour of that number begins."""
-    return f.timestamp_micros(f.col(column) * HOUR)
+def to_instant(column: str, width: int) -> Column:
+    """When the bucket of that number begins."""
+    return f.timestamp_micros(f.col(column) * width)

@@ -108,6 +108,7 @@ class _Reading:
         sinks = self._mapping(top, "sinks", _FILE_NAME, read_sink)
         check_columns(sources, steps, sinks, self.problems)
         self._check_files(sources, conf)
+        self._check_directories(sinks)
         trigger, given = self._trigger(top), top.text("checkpoint")
         top.finish()
         if checkpoint is None and given is not None:
@@ -120,7 +121,7 @@ class _Reading:
         if trigger is not None and not is_stream and not self.problems.errors:
             self.problems.warn(top.place_of("trigger"), "nothing here is a stream, so `trigger` has no effect")
         self._warn_unused(sources, steps)
-        self._warn_schemes(sources, sinks, conf)
+        self._warn_schemes(sources, conf)
         warnings = tuple(to_line(self.problems.name, warning) for warning in sorted(self.problems.warnings))
         return Flow(
             self.problems.name,
@@ -258,16 +259,23 @@ class _Reading:
             if isinstance(source, FileSource) and source.path and is_missing(source.path, conf, self._environ):
                 self.problems.add(source.place, f"source {source.name!r}: there is no {source.path}")
 
-    def _warn_schemes(self, sources: list[Source], sinks: list[Sink], conf: Mapping[str, str]) -> None:
+    def _check_directories(self, sinks: list[Sink]) -> None:
+        taken: dict[Path, str] = {}
+        for sink in sinks:
+            if isinstance(sink, DirectorySink) and sink.path:
+                first = taken.setdefault(Path(os.path.normpath(sink.path)), sink.name)
+                if first != sink.name:
+                    self.problems.add(
+                        sink.place, f"sink {sink.name!r}: {sink.path} is what sink {first!r} writes; give each its own"
+                    )
+
+    def _warn_schemes(self, sources: list[Source], conf: Mapping[str, str]) -> None:
         """Whether a file system is really there, only Spark knows."""
-        placed = [
-            (part.place, part.path) for part in (*sources, *sinks) if isinstance(part, FileSource | DirectorySink)
-        ]
-        for place, path in placed:
-            scheme = scheme_without_jar(path, conf)
+        for source in sources:
+            scheme = scheme_without_jar(source.path, conf) if isinstance(source, FileSource) else None
             if scheme is not None:
                 self.problems.warn(
-                    place,
+                    source.place,
                     f"Spark alone has no file system for {scheme}://; bring its jar, as in `spark: {{conf: {{spark.jars: …}}}}`",
                 )
 

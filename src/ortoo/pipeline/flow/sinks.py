@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .document import Entry
-from .paths import resolve
+from .paths import local, resolve
 from .problems import Place
 from .section import Declared, Section, Surroundings
 
@@ -69,7 +69,7 @@ def read_sink(name: str, place: Place, entry: Entry, where: Surroundings) -> Sin
     if kinds[0] == "topic":
         sink = _topic(name, place, section, reads, mode)
     elif kinds[0] == "parquet":
-        path = resolve(section.text("parquet", needed=True), where.folder)
+        path = _directory(section, where)
         columns = section.texts("partition_by")
         sink = DirectorySink(name, place, reads, path, columns, mode, section.table("options"))
         if mode == "update":
@@ -80,6 +80,18 @@ def read_sink(name: str, place: Place, entry: Entry, where: Surroundings) -> Sin
         sink = ConsoleSink(name, place, reads, section.whole("rows") or 20, mode)
     section.finish()
     return sink
+
+
+def _directory(section: Section, where: Surroundings) -> str:
+    path = resolve(section.text("parquet", needed=True), where.folder)
+    here = local(path)
+    if here is None:
+        section.complain(
+            "parquet",
+            f"{path} is not a directory of this machine, nor one that is mounted: only there can a batch come into place in one "
+            "step. Mount it, or write to a topic",
+        )
+    return str(path if here is None else here)
 
 
 def _topic(name: str, place: Place, section: Section, reads: str, mode: Mode | None) -> TopicSink:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from ortoo.pipeline.spark.starting import start_query
 
-from .directory import Directory, find_file_system, query_of
+from .directory import BATCH, Writer, query_of
 from .flow import ONCE, Flow
 from .frames import Frames, queue_options
 from .sinks import ConsoleSink, DirectorySink, Mode, Sink, TopicSink
@@ -48,29 +48,18 @@ def _output(flow: Flow, sink: Sink, frame: DataFrame) -> Output:
             _fail(flow, sink, f"there is no column {missing[0]!r} to partition by; {_columns(frame)}")
         if len(sink.partition_by) == len(frame.columns):
             _fail(flow, sink, "with every column in `partition_by`, nothing is left for the files")
-        _check_file_system(flow, sink, frame)
     if not frame.isStreaming:
         if sink.mode is not None:
             _fail(flow, sink, "`mode` is for streams; nothing that this sink reads is one")
         return Output(sink, frame, "append")
-    return Output(sink, frame, _mode(flow, sink, frame))
-
-
-def _check_file_system(flow: Flow, sink: DirectorySink, frame: DataFrame) -> None:
-    """That there is one for the path's scheme; nothing is asked of it yet."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-
-    from ortoo.pipeline.spark.reason import to_reason
-
-    try:
-        find_file_system(frame, sink.path)
-    except Py4JJavaError as error:
-        reason = to_reason(error)
+    mode = _mode(flow, sink, frame)
+    if isinstance(sink, DirectorySink) and mode == "append" and BATCH in frame.columns:
         _fail(
             flow,
             sink,
-            f"Spark cannot write {sink.path}: {reason}; bring the jar, as in `spark: {{conf: {{spark.jars: …}}}}`",
+            f"the folders of a stream's batches are named `{BATCH}=…`, so no column can be; rename it before",
         )
+    return Output(sink, frame, mode)
 
 
 def _mode(flow: Flow, sink: Sink, frame: DataFrame) -> Mode:
@@ -178,12 +167,16 @@ def _to(sink: Sink, writer: DataStreamWriter, flow: Flow, mode: Mode) -> DataStr
                 return writer.format("ortoo").options(**options)
             return writer.foreachBatch(lambda frame, batch: _publish_update(frame, batch, options))
         case DirectorySink():
-            directory = Directory(sink.path, sink.name, sink.partition_by, sink.options)
+            directory = _directory(sink)
             return writer.foreachBatch(directory.take_all if mode == "complete" else directory.take)
         case ConsoleSink():
             return writer.format("console").option("numRows", sink.rows).option("truncate", "false")
         case _:
             assert_never(sink)
+
+
+def _directory(sink: DirectorySink) -> Writer:
+    return Writer(sink.path, sink.name, sink.partition_by, sink.options)
 
 
 def _publish_update(frame: DataFrame, batch: int, options: dict[str, str]) -> None:
@@ -199,7 +192,7 @@ def write_batch(flow: Flow, output: Output) -> None:
         case TopicSink():
             frame.write.format("ortoo").options(**_topic_options(sink, flow)).mode("append").save()
         case DirectorySink():
-            Directory(sink.path, sink.name, sink.partition_by, sink.options).replace(frame)
+            _directory(sink).replace(frame)
         case ConsoleSink():
             frame.show(sink.rows, truncate=False)
         case _:

@@ -17,6 +17,8 @@ from ortoo.client.tls import Tls
 from ortoo.model.errors import ConfigError, CorruptionError, OrtooError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.pipeline.connection import DEFAULT_URL, Address, queue_at, tls_options
+from ortoo.pipeline.durable.files import clear, make_dirs
+from ortoo.pipeline.durable.publishing import Offsets
 from ortoo.pipeline.reporting import DoneBatch, Run, reporting, warning_to
 from ortoo.pipeline.source.offsets import from_offset, to_offset
 from ortoo.pipeline.source.options import read_options
@@ -25,8 +27,8 @@ from ortoo.pipeline.spark.asked import asked_to_end, let_finish
 from ortoo.pipeline.spark.starting import start_query
 
 from .compaction import compact_folder
-from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
-from .manifest import Manifest, Offsets, Place, load_or_new
+from .layout import HISTORY, MESSAGES, Lake
+from .manifest import Manifest, Place, load_or_new
 from .marks import Marks
 from .publishing import Publisher, staged_files
 from .report import Archived, Report

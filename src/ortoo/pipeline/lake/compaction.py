@@ -6,9 +6,6 @@ its files after, misses one and can look again; it never takes a merged file for
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import os
 import shutil
 from collections.abc import Iterator
 from itertools import groupby
@@ -19,10 +16,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ortoo.model.errors import CorruptionError, UnavailableError
+from ortoo.model.errors import CorruptionError
+from ortoo.pipeline.durable.files import clear, exchange, make_dirs
 from ortoo.stores.disk.files import sync
 
-from .layout import HISTORY, MESSAGES, Lake, clear, make_dirs
+from .layout import HISTORY, MESSAGES, Lake
 
 SMALL_BYTES = 32 << 20
 LARGE_BYTES = 128 << 20  # no file is made larger than about this
@@ -32,8 +30,6 @@ GRACE_SECONDS = 2.0  # for who is in the middle of looking into a folder that wa
 _GROUP_BYTES = 32 << 20  # of rows that lie together in a file, and that are in memory at once
 _GROUP_ROWS = 200_000
 _BATCH_ROWS = 5_000
-_RENAME_EXCHANGE = 2
-_AT_FDCWD = -100
 
 
 class Compacted(NamedTuple):
@@ -153,17 +149,3 @@ def _link(source: Path, target: Path) -> None:
     except OSError:  # not every file system has them
         shutil.copyfile(source, target)
         sync(target)
-
-
-def exchange(one: Path, other: Path) -> None:
-    """The two folders change places, in one step."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
-    if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
-        return
-    code = ctypes.get_errno()
-    if code in (errno.EINVAL, errno.ENOSYS):
-        raise UnavailableError(
-            f"the file system of {other} cannot exchange two folders in one step, so its files stay as they are"
-        )
-    raise OSError(code, os.strerror(code), str(other))

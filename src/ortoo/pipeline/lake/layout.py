@@ -9,17 +9,14 @@ Whoever reads a table sees whole files only: they are written under _ortoo and m
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from ortoo.model.errors import ConfigError, NotFoundError, UnavailableError
-from ortoo.stores.disk.files import sync
+from ortoo.model.errors import ConfigError, NotFoundError
+from ortoo.pipeline.durable.files import clear, locked
 
 MESSAGES, HISTORY = "messages", "history"
 
@@ -69,14 +66,8 @@ class Lake:
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
         """One job at a time writes to a lake."""
-        make_dirs(self.own)
-        with (self.own / "lock").open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UnavailableError(
-                    f"another job is at work on the lake {self.root}; {doing} waits for nobody: stop that one first"
-                ) from None
+        refusal = f"another job is at work on the lake {self.root}; {doing} waits for nobody: stop that one first"
+        with locked(self.own / "lock", refusal):
             yield
 
 
@@ -118,28 +109,3 @@ def folder_name(topic: str) -> str:
             break
         kept += escaped
     return f"{kept}~{sha256(topic.encode()).hexdigest()[:16]}"
-
-
-def make_dirs(path: Path) -> None:
-    """With the folders above it; their names are durable."""
-    if not path.is_dir():
-        make_dirs(path.parent)
-        path.mkdir(exist_ok=True)
-        sync(path.parent)
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """In the place of what was there, at once; durable when this returns."""
-    make_dirs(path.parent)
-    draft = path.with_name(f"{path.name}.tmp")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync(path.parent)
-
-
-def clear(folder: Path) -> None:
-    """Somebody else's Spark may still be writing into it; then something is left, which nobody reads."""
-    shutil.rmtree(folder, ignore_errors=True)

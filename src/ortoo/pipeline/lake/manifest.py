@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import msgspec
 
 from ortoo.model.errors import ConfigError, CorruptionError
+from ortoo.pipeline.durable.files import write_durably
+from ortoo.pipeline.durable.publishing import Offsets
 
-from .layout import HISTORY, MESSAGES, Lake, write_durably
+from .layout import HISTORY, MESSAGES, Lake
 
 VERSION = 1
 
 Ends = dict[str, dict[int, dict[int, int]]]  # by topic, its incarnation, and partition
-Offsets = dict[str, dict[str, int]]  # as a stream has them: {"orders": {"0": 41, "1": 7, "id": 3}}
 Place = tuple[int, int]  # a topic's incarnation, and a partition
 
 

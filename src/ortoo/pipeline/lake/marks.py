@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ortoo.model.errors import NotFoundError, OrtooError, UnavailableError
 from ortoo.pipeline.connection import Address, queue_at
+from ortoo.pipeline.durable.publishing import Offsets
 
-from .manifest import Manifest, Offsets
+from .manifest import Manifest
 from .report import Report
 
 ServerMessage = tuple[int, dict[int, int]]  # a topic's incarnation, and where each partition's archive ends

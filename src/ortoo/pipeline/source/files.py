@@ -43,8 +43,9 @@ class Files:
         checkpoint = self._outside.checkpoint
         if checkpoint is None:
             raise NotFoundError(
-                f"{self._path} has no checkpoint yet: all there is, is in the write-ahead log, which only its server reads. One "
-                "is written for every 32 MiB of log and when the server stops; until then, read from the server (option 'url')"
+                f"{self._path} has no checkpoint yet: all there is, is in the write-ahead log, which only its owner reads. One "
+                "is written for every 32 MiB of log, when a server stops, and when an embedded queue is closed; until then, "
+                "read from the server (option 'url')"
             )
         if checkpoint.number == self._number:
             return
