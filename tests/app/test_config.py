@@ -73,6 +73,7 @@ def test_every_setting_can_come_from_the_file_a_variable_and_a_flag() -> None:
     } | {
         "encryption_keys": "file:keys",
         "redis": "redis://cache:6379",
+        "buffer": "redis",
         "http.queen_generation": "later",
         "http.socket_mode": "660",
         "tcp.socket_mode": "660",
