@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from ortoo.model.topic import TopicConfig
+from ortoo.model.validation import in_words
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _UNIT_BYTES: dict[str, int] = {
@@ -162,5 +163,7 @@ def _labels(text: str) -> dict[str, str]:
         return pairs(text.split(","), "a label")
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError as error:
+    except msgspec.ValidationError as error:
+        raise typer.BadParameter(f"labels are a JSON object of strings: {in_words(error)}") from None
+    except msgspec.DecodeError as error:
         raise typer.BadParameter(f"these labels are not a JSON object of strings: {error}") from None

@@ -23,6 +23,7 @@ from ortoo.model.errors import (
 )
 from ortoo.model.queries import AnyQuery
 from ortoo.model.replies import LeasedRun
+from ortoo.model.validation import in_words
 
 from . import bounds
 from .heads import read_id
@@ -136,7 +137,7 @@ def decode_request(body: memoryview) -> tuple[int, Request]:
     except (ConfigError, InvalidError) as error:  # a topic's settings are checked as they are made
         reason = error
     except msgspec.ValidationError as error:
-        reason = InvalidError(f"the request is malformed: {error}")
+        reason = InvalidError(f"the request is malformed: {in_words(error, 'the request').replace('[1].', '', 1)}")
     except msgspec.DecodeError as error:
         raise ProtocolError(f"this is not msgpack: {error}") from None
     except _UNREADABLE as error:

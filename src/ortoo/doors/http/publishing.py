@@ -90,7 +90,7 @@ def _values(messages: Sequence[NewMessage]) -> tuple[list[bytes], list[bool] | N
         return list(map(bytes, raws)), [True] * len(raws)
     for at, (raw, binary) in enumerate(zip(raws, binaries, strict=True)):
         if (raw is UNSET) == (binary is UNSET):
-            raise InvalidError(f"give value or value_base64, one of them - at `$.messages[{at}]`")
+            raise InvalidError(f"give value or value_base64, one of them (messages[{at}])")
     json = [raw is not UNSET for raw in raws]
     values = [binary if raw is UNSET else bytes(raw) for raw, binary in zip(raws, binaries, strict=True)]
     return values, json if any(json) else None
