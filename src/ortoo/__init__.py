@@ -77,7 +77,6 @@ __all__ = [
     "HistoryEvent",
     "InvalidError",
     "InvalidValueError",
-    "InvalidValueError",
     "KeyCounts",
     "KeysFound",
     "LeaseLostError",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from math import inf
-from typing import overload
+from typing import cast, overload
 
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
+from ortoo.model.message import Span
 from ortoo.model.names import TopicName
 
 _COUNT_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
@@ -36,12 +37,15 @@ def check_group(group: str | None) -> str | None:
 
 
 @overload
-def to_ms(what: str, seconds: float) -> int: ...
+def to_ms(what: str, seconds: float | Span) -> int: ...
 @overload
-def to_ms(what: str, seconds: float | None) -> int | None: ...
-def to_ms(what: str, seconds: float | None) -> int | None:
+def to_ms(what: str, seconds: float | Span | None) -> int | None: ...
+def to_ms(what: str, seconds: float | Span | None) -> int | None:
     if seconds is None:
         return None
+    if not isinstance(seconds, float | int) and hasattr(seconds, "total_seconds"):
+        seconds = seconds.total_seconds()
+    seconds = cast(float, seconds)  # or else it is refused
     check_number(what, seconds)
     return round(check_number(what, seconds * 1000))  # the largest floats are no number of milliseconds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
 from uuid import uuid4
 
@@ -80,9 +81,9 @@ class Queue(Watching):
         key: str | None = None,
         headers: dict[str, str] | None = None,
         priority: int | str = 5,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: float | datetime | None = None,
+        ttl: float | timedelta | None = None,
         dedup_id: str | None = None,
         partition: int | None = None,
         wait: float = 0.0,
@@ -90,9 +91,9 @@ class Queue(Watching):
     ) -> Sent:
         """Publishes one message; returns once it is durable. Concurrent calls are gathered into one batch.
 
-        `priority`: lower is sooner (or "high", "normal", "low"). `delay` and `ttl` in seconds, `deliver_at` in seconds
-        since the epoch. `dedup_id`: a second publish with it answers the first one's id. `wait`: seconds to wait for room
-        in a topic that has reached its max_depth.
+        `priority`: lower is sooner (or "high", "normal", "low"). `delay` and `ttl`: seconds or a timedelta. `deliver_at`:
+        seconds since the epoch or a datetime. `dedup_id`: a second publish with it answers the first one's id. `wait`: seconds
+        to wait for room in a topic that has reached its max_depth.
         """
         message = Message(value, key, headers, priority, delay, deliver_at, ttl, dedup_id, partition)
         if wait:

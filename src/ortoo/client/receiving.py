@@ -14,7 +14,7 @@ from ortoo.model import limits
 from ortoo.model.batch import check_texts
 from ortoo.model.commands import START, Extend, ExtendById, Lease, MessageId, Position, Run, Settle, SettleById
 from ortoo.model.errors import InvalidError
-from ortoo.model.message import Received, Settler
+from ortoo.model.message import Received, Settler, Span
 from ortoo.model.names import DEFAULT_GROUP, check_name
 from ortoo.model.replies import IdState, Settled
 
@@ -74,7 +74,7 @@ class Receiving(Admin):
         group: str = DEFAULT_GROUP,
         max_messages: int = 1,
         wait: float = 0.0,
-        lease: float | None = None,
+        lease: float | Span | None = None,
         consumer: str | None = None,
         partition: int | None = None,
         key: str | None = None,
@@ -126,7 +126,7 @@ class Receiving(Admin):
         group: str,
         max_messages: int,
         wait: float,
-        lease: float | None,
+        lease: float | Span | None,
         consumer: str | None,
         partition: int | None,
         key: str | None,
@@ -183,7 +183,7 @@ class Receiving(Admin):
         ]
         await self._settle(runs, "ack")
 
-    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+    async def nack(self, messages: Receipts, error: str | None = None, delay: float | Span | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
         with self._traced("nack", messages):
             await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
@@ -194,12 +194,13 @@ class Receiving(Admin):
             await self._settle(to_runs(messages), "reject", error)
 
     async def release(self, messages: Receipts) -> None:
-        """Not now: others may have these at once, and no attempt is counted."""
+        """Not now: others may have these at once, and no attempt is counted. What is acked already stays so."""
         with self._traced("release", messages):
             await self._settle(to_runs(messages), "release")
 
-    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
-        """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
+    async def extend(self, messages: Receipts, seconds: float | Span | None = None) -> None:
+        """The leases that these came with end so many seconds from now, which may also be sooner than before; the topic's lease
+        time when not given. What is acked already stays so."""
         runs = to_runs(messages)
         if runs:
             settled = await settle(self._link.call, Extend(runs, to_ms("seconds", seconds)))
@@ -230,7 +231,7 @@ class Receiving(Admin):
         topic: str | None = None,
         group: str = DEFAULT_GROUP,
         error: str | None = None,
-        delay: float | None = None,
+        delay: float | Span | None = None,
         namespace: str | None = None,
     ) -> list[IdState]:
         """These failed, whoever has leased them; see `ack_by_id` and `nack`."""
@@ -272,7 +273,7 @@ class Receiving(Admin):
         dedup_ids: MessageIds = (),
         topic: str | None = None,
         group: str = DEFAULT_GROUP,
-        seconds: float | None = None,
+        seconds: float | Span | None = None,
         namespace: str | None = None,
     ) -> list[IdState]:
         """More time for the leases that hold these, whoever has them; see `ack_by_id` and `extend`."""

@@ -214,7 +214,25 @@ def _as_list(messages: Iterable[Message | Value]) -> list[Any]:
 def _optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
     """Those of which at least one message has something, except for what must be looked into."""
     columns = {name: list(map(get, messages)) for name, get in _OPTIONAL.items()}
-    return {name: column for name, column in columns.items() if column.count(None) != len(column)}
+    used = {name: column for name, column in columns.items() if column.count(None) != len(column)}
+    for name in used.keys() & {"delays", "deliver_ats", "ttls"}:
+        if not set(map(type, used[name])) <= _NUMBERS:
+            used[name] = [_to_seconds(name, value) for value in used[name]]
+    return used
+
+
+_NUMBERS = {float, int, type(None)}
+
+
+def _to_seconds(column: str, value: Any) -> Any:
+    """Of a timedelta, or a datetime where an instant is wanted; whatever else it is, is looked at later."""
+    if column != "deliver_ats":
+        return value.total_seconds() if hasattr(value, "total_seconds") else value
+    if not hasattr(value, "timestamp") or not hasattr(value, "utcoffset"):
+        return value
+    if value.utcoffset() is None:
+        raise InvalidError(f"deliver_at {value} has no time zone; use datetime.now(timezone.utc) or seconds since 1970")
+    return value.timestamp()
 
 
 def _values(raw: list[Any]) -> tuple[list[bytes], list[bool] | None]:

@@ -20,6 +20,19 @@ T = TypeVar("T")
 PRIORITY_NAMES = {"high": 0, "normal": 5, "low": 9}
 
 
+class Span(Protocol):
+    """A timedelta."""
+
+    def total_seconds(self) -> float: ...
+
+
+class Instant(Protocol):
+    """A datetime; it needs a time zone."""
+
+    def timestamp(self) -> float: ...
+    def utcoffset(self) -> Span | None: ...
+
+
 class Message(msgspec.Struct, gc=False):
     """One message to publish.
 
@@ -31,9 +44,9 @@ class Message(msgspec.Struct, gc=False):
     key: str | None = None
     headers: dict[str, str] | None = None
     priority: int | str = DEFAULT_PRIORITY
-    delay: float | None = None
-    deliver_at: float | None = None
-    ttl: float | None = None
+    delay: float | Span | None = None
+    deliver_at: float | Instant | None = None
+    ttl: float | Span | None = None
     dedup_id: str | None = None
     partition: int | None = None
 
@@ -42,10 +55,12 @@ class Settler(Protocol):
     """What a leased message needs of the queue it came from."""
 
     def ack(self, messages: Received, /) -> Awaitable[None]: ...
-    def nack(self, messages: Received, /, error: str | None = None, delay: float | None = None) -> Awaitable[None]: ...
+    def nack(
+        self, messages: Received, /, error: str | None = None, delay: float | Span | None = None
+    ) -> Awaitable[None]: ...
     def reject(self, messages: Received, /, error: str | None = None) -> Awaitable[None]: ...
     def release(self, messages: Received, /) -> Awaitable[None]: ...
-    def extend(self, messages: Received, /, seconds: float | None = None) -> Awaitable[None]: ...
+    def extend(self, messages: Received, /, seconds: float | Span | None = None) -> Awaitable[None]: ...
 
 
 class LateAcks(Protocol):
@@ -183,7 +198,7 @@ class Received(msgspec.Struct, gc=False):
             raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
         self.delivery.late.add(self)
 
-    def nack(self, error: str | None = None, delay: float | None = None) -> Awaitable[None]:
+    def nack(self, error: str | None = None, delay: float | Span | None = None) -> Awaitable[None]:
         return self._queue().nack(self, error=error, delay=delay)
 
     def reject(self, error: str | None = None) -> Awaitable[None]:
@@ -192,7 +207,7 @@ class Received(msgspec.Struct, gc=False):
     def release(self) -> Awaitable[None]:
         return self._queue().release(self)
 
-    def extend(self, seconds: float | None = None) -> Awaitable[None]:
+    def extend(self, seconds: float | Span | None = None) -> Awaitable[None]:
         return self._queue().extend(self, seconds)
 
     def _queue(self) -> Settler:

@@ -125,6 +125,7 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
     for name in settings.keys() - set(TopicConfig.__struct_fields__):
         known = ", ".join(TopicConfig.__struct_fields__)
         raise ConfigError(f"there is no topic setting {name!r}; the settings are {known}")
+    settings = {name: _plain(value) for name, value in settings.items()}
     laid = {**msgspec.structs.asdict(onto or TopicConfig()), **settings}
     try:
         return msgspec.convert(laid, TopicConfig)
@@ -133,6 +134,11 @@ def topic_config(settings: Mapping[str, Any], onto: TopicConfig | None = None) -
         raise cause if isinstance(cause, ConfigError) else _wrong_type(settings, error) from None
     except (TypeError, AttributeError, UnicodeEncodeError) as error:  # what it stumbles over rather than refuses
         raise ConfigError(f"a topic setting has a value of a wrong type: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """The seconds of a timedelta."""
+    return value.total_seconds() if hasattr(value, "total_seconds") else value
 
 
 def _wrong_type(settings: Mapping[str, Any], error: msgspec.ValidationError) -> ConfigError:

@@ -225,7 +225,7 @@ class HttpQueue:
     async def ack_through(self, message: Received | str) -> None:
         await self._settle("ack_through", message)
 
-    async def nack(self, messages: Receipts, error: str | None = None, delay: float | None = None) -> None:
+    async def nack(self, messages: Receipts, error: str | None = None, delay: Any = None) -> None:
         await self._settle("nack", messages, error=error, delay=delay)
 
     async def reject(self, messages: Receipts, error: str | None = None) -> None:
@@ -234,7 +234,7 @@ class HttpQueue:
     async def release(self, messages: Receipts) -> None:
         await self._settle("release", messages)
 
-    async def extend(self, messages: Receipts, seconds: float | None = None) -> None:
+    async def extend(self, messages: Receipts, seconds: Any = None) -> None:
         await self._settle("extend", messages, seconds=seconds)
 
     @like_the_queue

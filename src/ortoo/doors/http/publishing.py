@@ -200,6 +200,7 @@ class _Asking:
     async def publish_many(self, topic: str, messages: list[Message], *, namespace: str) -> None:
         [message] = messages
         assert isinstance(message.value, bytes)
+        assert isinstance(message.ttl, float | int | None)
         batch = Outgoing(
             [bytes(message.value)],
             keys=None if message.key is None else [message.key],
