@@ -100,7 +100,8 @@ def try_out(wheel: Path, folder: Path) -> None:
             port = json.loads(server.stdout.readline())["tcp"][1]
             url = f"ortoo://127.0.0.1:{port}"
             run(venv / "bin/ortoo", "publish", "orders", "tea", "--url", url, cwd=folder)
-            got = run(venv / "bin/ortoo", "consume", "orders", "--max", "1", "--raw", "--url", url, cwd=folder)
+            taking = ("consume", "orders", "--group", "first", "--max", "1", "--raw", "--url", url)
+            got = run(venv / "bin/ortoo", *taking, cwd=folder)
         finally:
             server.terminate()
     if got.strip() != "tea":
