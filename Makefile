@@ -7,12 +7,12 @@ export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 # The tests start hundreds of programs, and each would compile the package anew if it were told to keep nothing.
 unexport PYTHONDONTWRITEBYTECODE
-SOURCES := $(wildcard src tests examples bench docs)
+SOURCES := $(wildcard src tests examples bench docs hatch_build.py release.py)
 OLDEST_SPARK = $(shell sed -n 's/.*pyspark\[sql\]>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 DASHBOARD := src/ortoo/doors/http/dashboard_files/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help serve serve-postgres dashboard screenshots test test-failed test-oldest-spark check fix docs bench bench-spark rivals soak audit lock clean
+.PHONY: help serve serve-postgres dashboard screenshots test test-failed test-oldest-spark check fix docs bench bench-spark rivals soak audit lock package release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,12 @@ audit: $(BIN)/uv ## Look for known vulnerabilities in the locked packages (asks 
 lock: $(BIN)/uv ## Rewrite requirements.lock (ARGS=--upgrade takes newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group dev --extra otel --extra postgres --extra redis --extra spark --extra java pyproject.toml --output-file requirements.lock $(ARGS)
+
+package: .venv/.ready $(DASHBOARD) ## Build dist/, and try the wheel in an environment of its own
+	$(BIN)/python release.py
+
+release: .venv/.ready $(DASHBOARD) ## The same when everything is ready for it, and tag it; says how to publish
+	$(BIN)/python release.py --tag
 
 clean: ## Remove the environment, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist dashboard/node_modules $(dir $(DASHBOARD))

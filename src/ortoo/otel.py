@@ -30,6 +30,7 @@ from .client.tracing import Items, S
 from .client.worker import Worker
 from .model import limits
 from .model.commands import Lease
+from .model.json_values import Value
 from .model.message import Message, Received
 from .model.names import DEFAULT_NAMESPACE, TopicName
 from .model.replies import LeasedRun
@@ -246,10 +247,10 @@ def _links(headers: Iterable[Any]) -> list[Link]:
     return list(found.values())
 
 
-def _with_headers(message: Message | bytes | str, carrier: dict[str, str]) -> Message | bytes | str:
+def _with_headers(message: Message | Value, carrier: dict[str, str]) -> Message | Value:
     """Room for the context is what the message's own headers leave."""
     if type(message) is not Message:
-        return Message(message, headers=carrier)  # type: ignore[arg-type]
+        return Message(message, headers=carrier)
     own = message.headers
     if own is None:
         headers = carrier

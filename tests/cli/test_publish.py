@@ -125,7 +125,7 @@ def test_what_consume_prints_can_be_published(place: Place) -> None:
     [
         ("{", "line 2: "),
         ('{"key": "ann"}', "line 2: there is neither value nor value_base64"),
-        ('{"value": "a", "prority": 1}', "line 2: Object contains unknown field `prority`"),
+        ('{"value": "a", "prority": 1}', "line 2: prority is not a known field"),
         ('{"value": "a", "key": 7}', "line 2: "),
         ('{"value": "a", "delay": "soon"}', "line 2: 'soon' is not a duration"),
         ('{"value_base64": "!"}', "line 2: value_base64 is not base64"),

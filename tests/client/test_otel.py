@@ -233,7 +233,7 @@ def test_a_blocking_queue_and_loops_are_traced(traced: Traced) -> None:
 async def test_what_cannot_be_published_is_refused_as_ever_and_the_span_says_so(traced: Traced) -> None:
     async with ortoo.open() as queue:
         otel.instrument(queue, tracer_provider=traced.provider)
-        wrong: list[Any] = [3, "abc", [1], [ortoo.Message(b"x", headers=[1])]]  # type: ignore[arg-type]
+        wrong: list[Any] = [3, "abc", [{1}], [ortoo.Message(b"x", headers=[1])]]  # type: ignore[arg-type]
         for messages in wrong:
             with pytest.raises(InvalidError):
                 await queue.publish_many("orders", messages)

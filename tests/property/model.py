@@ -224,8 +224,13 @@ class Topic:
     def kept(self) -> int:
         return sum(not message.deleted for message in self.messages())
 
-    def depth(self) -> int:
-        backlogs = [group.backlog() for group in self.groups.values() if not group.ephemeral]
+    def depth(self, acks: Collection[Held] = ()) -> int:
+        """Once these are acked, too."""
+        backlogs = [
+            group.backlog() - sum(len(held.places) for held in acks if held.group is group)
+            for group in self.groups.values()
+            if not group.ephemeral
+        ]
         return max(backlogs) if backlogs else self.kept()
 
     def dlq_name(self) -> TopicName:
@@ -562,7 +567,9 @@ class Model:
         if topic.config.keep == "latest" and (batch.keys is None or None in batch.keys):
             raise InvalidError("a key is needed")
 
-    def _check_publish(self, topic: Topic, batch: Outgoing, now: int, shared: Collection[str] = ()) -> int:
+    def _check_publish(
+        self, topic: Topic, batch: Outgoing, now: int, shared: Collection[str] = (), acks: Collection[Held] = ()
+    ) -> int:
         """How many bytes it would publish. `shared`: dedup ids that the same command has published elsewhere."""
         self._check_fits(topic, batch)
         known = self._duplicates(topic, batch, now)
@@ -570,7 +577,7 @@ class Model:
         if topic.config.dedup_scope != "namespace":
             shared = ()
         new = [row for row in range(len(batch)) if row not in known and ids[row] not in shared]
-        if topic.config.max_depth is not None and topic.depth() + len(new) > topic.config.max_depth:
+        if topic.config.max_depth is not None and topic.depth(acks) + len(new) > topic.config.max_depth:
             raise FullError("depth")
         sizes = message_sizes(batch.values, batch.keys, batch.headers)
         return sum(sizes[row] for row in new)
@@ -1075,7 +1082,7 @@ class Model:
         stored, made, shared = 0, 0, set[str]()
         for name, whole in wholes.items():
             topic = self._for_publishing(name, made)
-            stored += self._check_publish(topic, whole, now, shared)
+            stored += self._check_publish(topic, whole, now, shared, [held for held, _ in found if held is not None])
             self._check_stored(stored)
             made += name not in self.topics
             shared |= set(filter(None, whole.dedup_ids or ())) if topic.config.dedup_scope == "namespace" else set()

@@ -7,19 +7,19 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
 
 import msgspec
-import uvloop
 
 from ortoo.broker import AddressLimits, Broker, Budget, Gate, Presence, Sampler, SeriesReader, Throttle
 from ortoo.broker.shards import Shards
 from ortoo.broker.shards.shards import Opened
 from ortoo.broker.showing import projection_of
+from ortoo.client.event_loop import STOPPING, heard, loop_factory
 from ortoo.dialects import DIALECTS
 from ortoo.dialects.gomq import GomqDoor
 from ortoo.dialects.mqtt_queues.admin import MqttQueueAdmin
@@ -349,18 +349,21 @@ def run(
     """Serves until SIGTERM or SIGINT, and returns the exit code. `listening` is called once the doors are open; `shown` is what
     administrators are told of the settings."""
     configure_logs(settings.log)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(settings, listening, shown))
 
 
 async def _serve(settings: Settings, listening: Callable[[Server], None], shown: ShownSettings | None) -> int:
     server, asked = Server(settings), asyncio.Event()
     server.broker.settings = shown
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, number, asked)
-    if settings.tls.certificate is not None:  # else it ends the server, as a closed terminal does
-        loop.add_signal_handler(signal.SIGHUP, server.reload)
+    with ExitStack() as hearing:
+        hearing.enter_context(heard(STOPPING, lambda number: _on_signal(number, asked)))
+        if settings.tls.certificate is not None and hasattr(signal, "SIGHUP"):  # else it ends the server
+            hearing.enter_context(heard([signal.SIGHUP], lambda number: server.reload()))
+        return await _serve_until(server, asked, listening)
+
+
+async def _serve_until(server: Server, asked: asyncio.Event, listening: Callable[[Server], None]) -> int:
     starting, stopping = asyncio.create_task(server.start()), asyncio.create_task(asked.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():

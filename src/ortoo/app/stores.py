@@ -12,7 +12,6 @@ from ortoo.model.settings import Settings
 from ortoo.ports import Store
 from ortoo.ports.buffer import CommitBuffer
 from ortoo.stores.addresses import POSTGRES, SCHEME, is_postgres
-from ortoo.stores.disk import open_directory
 from ortoo.stores.memory import MemoryStore
 
 SPILL_BYTES, BUFFER_BYTES = Settings().spill_bytes, Settings().buffer_bytes
@@ -38,7 +37,20 @@ def open_store(
     if isinstance(where, str) and is_postgres(where):
         return _open_postgres(where, keys, ahead)
     refuse_unknown_store(where)
-    return open_directory(Path(where), keys)
+    return _open_directory(Path(where), keys)
+
+
+def _open_directory(path: Path, keys: str | dict[str, bytes] | None) -> Store:
+    try:
+        import fcntl  # noqa: F401 - it locks the directory
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"a queue on disk ({path}) needs Linux or macOS; here, keep it in memory with ortoo.open(), or connect to a server "
+            "with ortoo.connect()"
+        ) from None
+    from ortoo.stores.disk import open_directory
+
+    return open_directory(path, keys)
 
 
 def refuse_buffer_without_database(buffer: str | None, where: Sequence[str | Path | None]) -> None:

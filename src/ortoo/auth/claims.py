@@ -16,6 +16,7 @@ from ortoo.model.access import ANY, CERTIFICATE_PREFIX, Grant, Principal, make_g
 from ortoo.model.errors import InvalidError, UnauthenticatedError
 from ortoo.model.limits import GRANTS_MAX
 from ortoo.model.names import DEFAULT_NAMESPACE, check_name
+from ortoo.model.validation import in_words
 
 from .keys import Key
 
@@ -64,7 +65,7 @@ class Claims:
         try:
             return msgspec.json.decode(self._raw[name], type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            detail = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
+            detail = f" ({in_words(error)})" if isinstance(error, msgspec.ValidationError) else ""
             raise _wrong(name, f"it must be {words}{detail}") from None
 
     def text(self, name: str) -> str | None:

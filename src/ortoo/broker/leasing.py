@@ -78,6 +78,8 @@ class Leasing:
                 await asyncio.sleep(0)
                 taken = self._try(wanted)
             if not taken.taken and command.wait_ms:
+                if command.topic is not None:  # the group is there by now; should it be deleted, it is not made again
+                    wanted = msgspec.structs.replace(wanted, start=None)
                 taken = await self._wait(wanted, deadline)
                 began = perf_counter()
             runs = await self._read_all(taken)

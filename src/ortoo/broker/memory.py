@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 from pathlib import Path
 
 from ortoo.model.live import ServerMemory
@@ -14,9 +14,22 @@ _STATM = Path("/proc/self/statm")  # in pages: all that is mapped, then what is 
 
 def resident_bytes() -> int:
     try:
-        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
-    except OSError:  # where there is none: the most that it ever was
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        pages = int(_STATM.read_text().split()[1])
+    except OSError:
+        return _most_bytes()
+    import resource
+
+    return pages * resource.getpagesize()
+
+
+def _most_bytes() -> int:
+    """Where the system does not tell what is held now: the most that it ever was; 0 where it does not tell that either."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # macOS counts bytes
 
 
 def memory_of(meters: Meters) -> ServerMemory:

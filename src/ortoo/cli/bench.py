@@ -14,6 +14,7 @@ import msgspec
 import typer
 from rich.markup import escape
 
+from ortoo.client.event_loop import loop_factory
 from ortoo.model.errors import NotFoundError, UnavailableError
 from ortoo.model.limits import BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX
 
@@ -96,9 +97,7 @@ def bench(
     place = "memory" if memory else str(target)
     options = Options(place, messages, value_bytes, batch, producers, consumers, processes)
     runner = Runner(options, seconds, target, memory)
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+    with asyncio.Runner(loop_factory=loop_factory()) as loop:
         figures = loop.run(runner.run(modes))
     if json:
         show.json_document({**_about(), **msgspec.structs.asdict(options), "figures": figures})
@@ -205,14 +204,13 @@ class Runner:
 
 def run_share(where: tuple[str, str | None, str, Tls | None], plan: Plan, mode: Mode) -> Outcome:
     """What one of several processes does."""
-    import uvloop
 
     async def work() -> Outcome:
         url, token, namespace, tls = where
         async with Target(url, None, token, namespace, tls).make_async() as queue:
             return await Load(queue, plan).run(mode)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(work())
 
 

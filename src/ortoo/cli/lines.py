@@ -13,6 +13,7 @@ import typer
 from ortoo.model.errors import InvalidError
 from ortoo.model.limits import MESSAGE_BYTES_MAX
 from ortoo.model.message import Message
+from ortoo.model.validation import in_words
 
 from . import parse
 
@@ -80,6 +81,8 @@ class JsonLines:
             if line.strip():
                 try:
                     messages.append(self._to_message(self._decoder.decode(line)))
+                except msgspec.ValidationError as error:
+                    raise InvalidError(f"line {self._number}: {in_words(error)}") from None
                 except (msgspec.MsgspecError, ValueError, InvalidError) as error:
                     raise InvalidError(f"line {self._number}: {error}") from None
                 except typer.BadParameter as error:

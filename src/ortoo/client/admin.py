@@ -182,6 +182,11 @@ class Admin(Browsing):
         )
 
     async def delete_group(self, topic: str, group: str, *, namespace: str | None = None) -> None:
+        """Forgets the group and what it has done. Polls that wait for it end with a NotFoundError.
+
+        Stop its consumers first: whoever leases as the group later makes it anew, from the start of the topic, unless it
+        leases with `start=None`.
+        """
         await self._link.call(DeleteGroup(self._name(topic, namespace), check_text("a group's name", group)))
 
     async def groups(self, topic: str, *, namespace: str | None = None) -> list[GroupInfo]:

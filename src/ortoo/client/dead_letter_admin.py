@@ -58,7 +58,7 @@ class DeadLetterAdmin(Inspecting):
     ) -> RedrivenCount:
         """Makes dead letters deliverable again for the group that failed them: those ids, or all; of them only those with an
         `error` as `dead_letter_errors` tells it, and at most `limit`, the oldest first. Returns how many; its `skipped` names
-        those that could not be."""
+        those that could not be. One that has outlived its ttl is delivered once; if that fails, it is dead-lettered again."""
         _check_choice(ids, limit)
         letters = await self._dead_letters(topic, group, namespace, error)
         total = RedrivenCount(0)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from ortoo.model import limits
-from ortoo.model.batch import Outgoing, join, to_outgoing
+from ortoo.model.batch import Outgoing, encode_value, join, to_outgoing
 from ortoo.model.commands import Publish, Run, Settle
 from ortoo.model.errors import CapacityError, OrtooError, RequestError
 from ortoo.model.message import Message
@@ -124,7 +124,9 @@ class Gatherer:
             raise self.refusal.with_traceback(None)  # else it would grow with each who is refused
         if topic not in self._line and not self._linger and self._may_go(topic):
             return self._go_alone(topic, message)
-        size = len(message.value) if isinstance(message.value, bytes | str) else 0
+        if not isinstance(message.value, bytes | str):  # as it is now, and as large as it will be
+            message.value = encode_value(message.value)
+        size = len(message.value)
         headers = len(message.headers) if isinstance(message.headers, dict) else 0
         return self._add(topic, message, 1, size, headers)
 
@@ -249,7 +251,7 @@ def _together(entries: list[Entry]) -> Outgoing:
     batches: list[Outgoing] = []
     for single, group in groupby(entries, key=lambda entry: type(entry.what) is Message):
         if single:
-            batches.append(to_outgoing([entry.what for entry in group]))  # type: ignore[misc]
+            batches.append(to_outgoing([entry.what for entry in group]))
         else:
             batches += [entry.what for entry in group]  # type: ignore[misc]
     return join(batches)

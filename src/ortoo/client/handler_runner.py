@@ -23,6 +23,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+from ortoo.model.errors import InvalidValueError
 from ortoo.model.message import Received
 from ortoo.model.names import TopicId
 from ortoo.model.topic import TopicConfig
@@ -302,8 +303,16 @@ class HandlerRunner:
             await self._outcomes.give_back(job.messages)  # those of a batch that are still held
         elif isinstance(failure, Reject):
             await self._outcomes.reject(job.messages, failure)
+        elif isinstance(failure, InvalidValueError) and failure.message_id in [message.id for message in job.messages]:
+            await self._reject_unreadable(job, failure)
         elif failure is not None:
             await self._nack(job, failure)
+
+    async def _reject_unreadable(self, job: Job, failure: InvalidValueError) -> None:
+        """It never will be what the handler reads it as. The others of its batch come again without it, uncounted."""
+        unreadable = [message for message in job.messages if message.id == failure.message_id]
+        await self._outcomes.reject(unreadable, failure)
+        await self._outcomes.give_back([message for message in job.messages if message.id != failure.message_id])
 
     async def _nack(self, job: Job, failure: BaseException) -> None:
         await self._outcomes.nack(job.messages, failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ortoo.model.errors import LeaseLostError, OrtooError, RequestError
+from ortoo.model.errors import InvalidValueError, LeaseLostError, OrtooError, RequestError
 from ortoo.model.message import Received
 
 from .background import Background
@@ -99,7 +99,7 @@ class Outcomes:
 
     # -- failure
 
-    async def reject(self, messages: list[Received], failure: Reject) -> None:
+    async def reject(self, messages: list[Received], failure: Reject | InvalidValueError) -> None:
         log.warning("%s rejected %s: %s", self._handler.name, to_text(messages), failure)
         self._counts.rejected += len(messages)
         try:

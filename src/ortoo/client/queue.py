@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 from uuid import uuid4
 
 from ortoo.model.batch import to_outgoing
 from ortoo.model.commands import Begin, Publish
 from ortoo.model.errors import ClosedError, InvalidError, OrtooError
+from ortoo.model.json_values import Value
 from ortoo.model.message import CORRELATION_ID, Message, Received
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName
 from ortoo.model.replies import Sent
@@ -24,8 +24,6 @@ from .link import Link
 from .tracing import Items, Tracing
 from .transaction import NamedTransaction, Transaction
 from .watching import Watching
-
-Value = bytes | str | dict[str, Any] | list[Any]
 
 
 class Queue(Watching):
@@ -108,7 +106,7 @@ class Queue(Watching):
     async def publish_many(
         self,
         topic: str,
-        messages: Sequence[Message | bytes | str],
+        messages: Sequence[Message | Value],
         *,
         wait: Duration = 0.0,
         namespace: str | None = None,

@@ -195,12 +195,13 @@ class Receiving(Admin):
             await self._settle(to_runs(messages), "reject", error)
 
     async def release(self, messages: Receipts) -> None:
-        """Not now: others may have these at once, and no attempt is counted."""
+        """Not now: others may have these at once, and no attempt is counted. What is acked already stays so."""
         with self._traced("release", messages):
             await self._settle(to_runs(messages), "release")
 
     async def extend(self, messages: Receipts, seconds: Duration | None = None) -> None:
-        """More time, counted from now, for the leases these came with; the topic's lease time when not given."""
+        """The leases that these came with end so many seconds from now, which may also be sooner than before; the topic's lease
+        time when not given. What is acked already stays so."""
         runs = to_runs(messages)
         if runs:
             settled = await settle(self._link.call, Extend(runs, to_ms("seconds", seconds)))

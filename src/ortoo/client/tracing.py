@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from ortoo.model.commands import Lease
+from ortoo.model.json_values import Value
 from ortoo.model.message import Message, Received
 from ortoo.model.names import TopicName
 from ortoo.model.replies import LeasedRun, Sent
 
 from .settling import Receipts
 
-Items = Sequence[Message | bytes | str]
+Items = Sequence[Message | Value]
 S = TypeVar("S", bound=Sequence[Sent])
 
 

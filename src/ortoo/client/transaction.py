@@ -10,6 +10,7 @@ from ortoo.model import limits
 from ortoo.model.batch import Outgoing, to_outgoing
 from ortoo.model.commands import Abort, Commit, Publish, Run, Stage, Transact
 from ortoo.model.errors import InvalidError
+from ortoo.model.json_values import Value
 from ortoo.model.message import Message
 from ortoo.model.replies import Placed, Sent
 from ortoo.model.runs import merge_runs
@@ -38,13 +39,11 @@ class Transaction:
     def ack(self, messages: Receipts) -> None:
         self._acks.extend(to_runs(messages))
 
-    def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+    def publish(self, topic: str, value: Value, *, namespace: str | None = None, **fields: Any) -> None:
         """Takes what `Queue.publish` takes."""
         self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
 
-    def publish_many(
-        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
-    ) -> None:
+    def publish_many(self, topic: str, messages: Sequence[Message | Value], *, namespace: str | None = None) -> None:
         name = to_topic_name(namespace or self._namespace, topic)
         if self._tracing is not None:
             messages = self._tracing.stamped(messages)
@@ -85,11 +84,11 @@ class NamedTransaction:
         self.name = name
         self.part = part
 
-    async def publish(self, topic: str, value: Any, *, namespace: str | None = None, **fields: Any) -> None:
+    async def publish(self, topic: str, value: Value, *, namespace: str | None = None, **fields: Any) -> None:
         await self.publish_many(topic, [Message(value, **fields)], namespace=namespace)
 
     async def publish_many(
-        self, topic: str, messages: Sequence[Message | bytes | str], *, namespace: str | None = None
+        self, topic: str, messages: Sequence[Message | Value], *, namespace: str | None = None
     ) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")

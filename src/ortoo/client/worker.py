@@ -26,6 +26,7 @@ from ortoo.model.units import Duration
 from .arguments import check_number
 from .backoff import Sleep
 from .connecting import connect
+from .event_loop import STOPPING, heard, loop_factory
 from .handler import Handler
 from .handlers import Handlers
 from .queue import Queue
@@ -94,7 +95,7 @@ class Worker(Handlers):
 
         `metrics_port`: serves `/metrics` for Prometheus, and `/health` and `/ready` for probes, meanwhile.
         """
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._run_here(metrics_port, metrics_host))
 
     async def _run_here(self, metrics_port: int | None, metrics_host: str) -> None:
@@ -151,14 +152,8 @@ class Worker(Handlers):
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread hears signals
             return
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
+        with heard(STOPPING, self._on_signal):
             yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
 
     def _on_signal(self, number: signal.Signals) -> None:
         run = self._session
@@ -202,11 +197,3 @@ def _maker(
     if not callable(queue):
         raise InvalidError(f"a worker needs a server's URL, a queue or a function that makes one, not {queue!r}")
     return queue
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -28,13 +28,26 @@ class Decision(msgspec.Struct, gc=False):
 class Draft:
     """The records of one decision as they are drafted. The state is only read; what the decision would create is held here."""
 
-    __slots__ = ("copy_room", "created", "dedup_ids", "ends", "now", "number", "records", "state", "stored", "topic")
+    __slots__ = (
+        "acked",
+        "copy_room",
+        "created",
+        "dedup_ids",
+        "ends",
+        "now",
+        "number",
+        "records",
+        "state",
+        "stored",
+        "topic",
+    )
 
     def __init__(self, state: State, now: int) -> None:
         self.state = state
         self.now = now
         self.number = state.number
         self.records: list[Record] = []
+        self.acked: dict[TopicId, dict[GroupId, int]] = {}  # how many messages it acks: there is room for as many
         self.copy_room = state.soft.copy_room
         self.created: dict[TopicName, Topic] = {}
         self.stored: dict[str, int] = {}  # bytes that it publishes, by namespace, of those that are registered

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, content_bytes, pick, pick_column
 from ortoo.model.commands import Publish
 from ortoo.model.errors import FullError, InvalidError, UnavailableError
-from ortoo.model.names import MessageRef
+from ortoo.model.names import GroupId, MessageRef
 from ortoo.model.publishers import Publishers, pick_publishers
 from ortoo.model.records import Published
 from ortoo.model.replies import Placed
@@ -49,7 +49,7 @@ def place(
     if not is_checked:
         check_fits(topic, outgoing, values_bytes)
         check_dues(outgoing, draft.now)
-        check_depth(draft.state, topic, len(outgoing) - len(firsts))
+        check_depth(draft.state, topic, len(outgoing) - len(firsts), draft.acked.get(topic.id))
     began = len(draft.records)
     batch = _to_batch(outgoing, topic.config, draft.now)
     rows = _rows_by_partition(topic, outgoing, hashes, firsts)
@@ -137,15 +137,16 @@ def check_healthy(topic: Topic, partition: int) -> None:
         )
 
 
-def check_depth(state: State, topic: Topic, new: int) -> None:
-    """Groups and partitions may be many: they are counted anew only where what was counted last leaves the question open."""
+def check_depth(state: State, topic: Topic, new: int, acked: Mapping[GroupId, int] | None = None) -> None:
+    """Groups and partitions may be many: they are counted anew only where what was counted last leaves the question open.
+    `acked`: what the same decision acks, by group."""
     most = topic.config.max_depth
     if most is None:
         return
     new += state.promised(topic.id)
     if topic.depth_most is None or topic.depth_most + new > most:
         topic.depth_most = topic.depth() + topic.held_back()
-        if topic.depth_most + new > most:
+        if topic.depth_most + new > most and (not acked or topic.depth(acked) + topic.held_back() + new > most):
             raise FullError(f"topic {str(topic.name)!r} has reached its max_depth of {most}; retry later")
 
 
@@ -219,7 +220,10 @@ def check_lanes(topic: Topic, priorities: set[int]) -> None:
     if topic.lanes_known is None or len(topic.lanes_known | priorities) > limits.LANES_MAX:
         topic.lanes_known = set().union(*(partition.lanes for partition in topic.partitions))
         if len(topic.lanes_known | priorities) > limits.LANES_MAX:
-            raise InvalidError(f"a topic has at most {limits.LANES_MAX} different priorities in use at a time")
+            raise InvalidError(
+                f"a topic has at most {limits.LANES_MAX} different priorities in use at a time; use fewer, or wait until "
+                "retention has removed the messages of others"
+            )
 
 
 def _known(draft: Draft, topic: Topic, ids: list[str | None], hashes: array[int] | None) -> dict[int, MessageRef | int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -158,9 +159,11 @@ class Topic:
         quarantine_reasons = [partition.quarantine_reason for partition in self.partitions]
         return quarantine_reasons[0] if all(quarantine_reasons) else None
 
-    def depth(self) -> int:
-        """The largest backlog of a durable group; before there is one, everything the log has."""
-        backlogs = [group.backlog() for group in self.groups.values() if not group.ephemeral]
+    def depth(self, acked: Mapping[GroupId, int] | None = None) -> int:
+        """The largest backlog of a durable group; before there is one, everything the log has. `acked`: how many messages the
+        decision that asks acks, by group."""
+        gone = acked or {}
+        backlogs = [group.backlog() - gone.get(group.id, 0) for group in self.groups.values() if not group.ephemeral]
         return max(backlogs) if backlogs else self.messages()
 
     def messages(self) -> int:

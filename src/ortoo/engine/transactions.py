@@ -37,6 +37,8 @@ def decide_transact(state: State, command: Transact, now: int) -> Decision:
             raise LeaseLostError("a lease was lost, so nothing of the transaction happened", names)
         if held is not None:
             draft.records.append(ack(held, now))
+            acked = draft.acked.setdefault(held.topic.id, {})
+            acked[held.group.id] = acked.get(held.group.id, 0) + len(held.offsets)
     return Decision(draft.records, _publish_together(draft, command.publishes))
 
 

@@ -6,7 +6,7 @@ partition decided). Both travel whole from producer to log to consumer: nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from . import limits
 from .errors import InvalidError
-from .message import PRIORITY_NAMES, Message
+from .json_values import Value, is_jsonable, is_model, write_json
+from .message import PRIORITY_NAMES, Message, Received
 from .topic import DEFAULT_PRIORITY
 from .units import to_duration, to_instant
 
@@ -159,17 +160,14 @@ _OPTIONAL = {
 }
 
 
-def to_outgoing(messages: Iterable[Message | bytes | str]) -> Outgoing:
+def to_outgoing(messages: Iterable[Message | Value]) -> Outgoing:
     """Turns messages, or bare values, into columns, checking each field's type and size on the way."""
     listed = _as_list(messages)
-    kinds = list(map(type, listed))
-    if kinds.count(bytes) == len(listed):  # bare values are a column already
-        outgoing = Outgoing(listed.copy())  # type: ignore[arg-type]
+    if list(map(type, listed)).count(bytes) == len(listed):  # bare values are a column already
+        outgoing = Outgoing(listed.copy())
         check_outgoing(outgoing)
         return outgoing
-    if not set(kinds) <= {Message, bytes, str}:
-        raise InvalidError(_NO_BATCH)
-    full = [message if type(message) is Message else Message(message) for message in listed]  # type: ignore[arg-type]
+    full = [message if isinstance(message, Message) else Message(message) for message in listed]
     return build_outgoing(full, *_values(list(map(_value, full))))
 
 
@@ -201,16 +199,17 @@ def _are_plain(messages: Sequence[Any]) -> bool:
     return (not messages or _rest(messages[0]) == _PLAIN) and list(map(_rest, messages)).count(_PLAIN) == len(messages)
 
 
+_SINGLE = (bytes, bytearray, memoryview, str, Mapping)  # that can be walked, but are one value
 _NO_BATCH = "a batch is a list of values or of ortoo.Message(value, key=...); publish() takes a single value"
 
 
-def _as_list(messages: Iterable[Message | bytes | str]) -> list[Message | bytes | str]:
+def _as_list(messages: Iterable[Message | Value]) -> list[Any]:
     """Once and for all, because a generator can be walked only once."""
     if isinstance(messages, list):
         return messages
-    if isinstance(messages, Iterable) and not isinstance(messages, bytes | str):
-        return list(messages)
-    raise InvalidError(_NO_BATCH)
+    if isinstance(messages, _SINGLE) or is_model(messages) or not isinstance(messages, Iterable):
+        raise InvalidError(_NO_BATCH)
+    return list(messages)
 
 
 def _optional_columns(messages: Sequence[Any]) -> dict[str, list[Any]]:
@@ -233,27 +232,43 @@ def _numbers(name: str, column: list[Any]) -> list[Any]:
 def _values(raw: list[Any]) -> tuple[list[bytes], list[bool] | None]:
     if set(map(type, raw)) <= {bytes}:
         return raw, None
-    values = [_value_bytes(value) for value in raw]
-    json = [isinstance(value, dict | list) for value in raw]
-    return values, json if any(json) else None
+    values, json = zip(*map(_value_bytes, raw), strict=True) if raw else ((), ())
+    return list(values), list(json) if any(json) else None
 
 
-def _value_bytes(value: Any) -> bytes:
+class _Json(bytes):
+    """A value that is JSON, and written already."""
+
+
+def encode_value(value: Any) -> bytes:
+    """Before it gets into a batch: it is turned into a column as the value itself would be."""
+    encoded, is_json = _value_bytes(value)
+    return _Json(encoded) if is_json else encoded
+
+
+def _value_bytes(value: Any) -> tuple[bytes, bool]:
+    """And whether they are JSON."""
+    if isinstance(value, _Json):
+        return bytes(value), True
     if isinstance(value, bytes):
-        return value
+        return value, False
     if isinstance(value, bytearray | memoryview):
-        return bytes(value)
+        return bytes(value), False
     if isinstance(value, str):
         try:
-            return value.encode()
+            return value.encode(), False
         except UnicodeEncodeError:
             raise InvalidError("the value is not valid Unicode; publish bytes instead") from None
-    if isinstance(value, dict | list):
-        try:
-            return msgspec.json.encode(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidError(f"the value cannot be written as JSON: {error}") from None
-    raise InvalidError(f"a value is bytes, str, dict or list, not {type(value).__name__}")
+    if isinstance(value, Received):
+        raise InvalidError("a message that was received cannot be published itself; publish its value")
+    if isinstance(value, Message) or (isinstance(value, list | tuple) and Message in set(map(type, value))):
+        raise InvalidError("publish() takes a value and its options; publish_many() takes a list of ortoo.Message")
+    if is_jsonable(value):
+        return write_json(value), True
+    raise InvalidError(
+        f"a value is bytes, a str, or what JSON can say (a dict, list, tuple, number, bool, None, dataclass, msgspec Struct or "
+        f"pydantic model), not {type(value).__name__}"
+    )
 
 
 def _priorities(raw: list[int | str]) -> list[int] | None:

@@ -14,6 +14,7 @@ from . import queries as q
 from .batch import check_outgoing, check_texts
 from .errors import InvalidError
 from .names import MessageRef, check_name
+from .validation import in_words
 
 _MESSAGES_MAX, _FAILURES_MAX = limits.BATCH_MESSAGES_MAX, limits.FAILURES_MAX
 _NUMBER_MAX = 1 << 62  # beyond any offset there will ever be, and within what bitmaps and arrays hold
@@ -89,7 +90,9 @@ def check_types(command: c.PlainCommand | c.Aside) -> None:
         msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))
     except UnicodeEncodeError:
         raise InvalidError(f"{type(command).__name__} cannot be done: a text in it is not valid Unicode") from None
-    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"{type(command).__name__} cannot be done: {in_words(error)}") from None
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidError(f"{type(command).__name__} cannot be done: {error}") from None
 
 

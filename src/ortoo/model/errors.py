@@ -3,6 +3,7 @@
     OrtooError
     ├── RequestError          the request is at fault; sending it again changes nothing
     │   ├── InvalidError          invalid            a value is malformed or out of bounds
+    │   │   └── InvalidValueError                        the value of a message is not what its reader expects
     │   ├── NotFoundError         not_found          the topic, group, message or transaction does not exist
     │   ├── ExistsError           exists             it is there already, and different
     │   ├── LeaseLostError        lease_lost         the receipt is stale; the message went, or will go, to another consumer
@@ -41,6 +42,14 @@ class RequestError(OrtooError):
 
 class InvalidError(RequestError):
     code = "invalid"
+
+
+class InvalidValueError(InvalidError):
+    """The value of message `message_id` is not JSON, or does not fit the type that it was read as. No server answers with it."""
+
+    def __init__(self, message: str, message_id: str) -> None:
+        super().__init__(message)
+        self.message_id = message_id
 
 
 class NotFoundError(RequestError):
@@ -134,7 +143,7 @@ def _tree(kind: type[OrtooError]) -> Iterator[type[OrtooError]]:
         yield from _tree(child)
 
 
-ERRORS = {kind.code: kind for kind in _tree(OrtooError)}
+ERRORS = {kind.code: kind for kind in _tree(OrtooError) if "code" in vars(kind)}
 
 
 def error_of(code: str, message: str, lost: Sequence[str] = (), retry_after: float | None = None) -> OrtooError:

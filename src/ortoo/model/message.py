@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
 
-from .errors import InvalidError
+from .errors import InvalidError, InvalidValueError
+from .json_values import Value, read_json
 from .names import GroupId, LeaseId, TopicId, TopicName
 from .topic import DEFAULT_PRIORITY
 from .units import Duration, Time
@@ -15,13 +16,19 @@ from .units import Duration, Time
 CORRELATION_ID = "correlation-id"
 REPLY_TO = "reply-to"
 
+T = TypeVar("T")
+
 PRIORITY_NAMES = {"high": 0, "normal": 5, "low": 9}
 
 
 class Message(msgspec.Struct, gc=False):
-    """One message to publish. `value` is bytes, or str (stored as UTF-8), or a dict or list (stored as JSON)."""
+    """One message to publish.
 
-    value: bytes | str | dict[str, Any] | list[Any]
+    `value` is bytes, taken as they are, or a str, stored as UTF-8, or is stored as JSON: a dict, list, tuple, number, bool, None,
+    dataclass, msgspec Struct or pydantic model.
+    """
+
+    value: Value
     key: str | None = None
     headers: dict[str, str] | None = None
     priority: int | str = DEFAULT_PRIORITY
@@ -147,12 +154,22 @@ class Received(msgspec.Struct, gc=False):
             raise InvalidError(f"message {self.id} was read, not leased, so there is nothing to settle")
         return f"{self.delivery.receipt_prefix}{self.offset}"
 
-    def json(self) -> Any:
-        """The value, decoded from JSON."""
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, model: type[T]) -> T: ...
+    @overload
+    def json(self, model: Any) -> Any: ...
+    def json(self, model: Any = Any) -> Any:
+        """The value, decoded from JSON. With `model`, as a dataclass, msgspec Struct, TypedDict, pydantic model or other type.
+
+        InvalidValueError when it is not JSON, or does not fit. Raised by a worker's handler, it dead-letters the message at
+        once: a retry would change nothing.
+        """
         try:
-            return msgspec.json.decode(self.value)
-        except msgspec.DecodeError as error:
-            raise InvalidError(f"the value of message {self.id} is not JSON: {error}") from None
+            return read_json(self.value, model)
+        except InvalidError as error:
+            raise InvalidValueError(f"the value of message {self.id} {error}", self.id) from None
 
     # These hand on what the queue returns: something to await, or from a blocking queue nothing, for it is done by then.
 

@@ -12,6 +12,7 @@ from . import limits
 from .errors import ConfigError, InvalidError
 from .names import INBOX_LABELS, TopicName, check_labels, check_name
 from .units import parse_duration, parse_size, to_duration
+from .validation import in_words
 
 Ordering = Literal["none", "key", "partition", "strict"]
 OnExpire = Literal["drop", "dlq"]
@@ -159,7 +160,7 @@ def _wrong_type(settings: Mapping[str, Any], error: msgspec.ValidationError) -> 
             msgspec.convert(value, hints[name])
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError):
             return ConfigError(f"{name} must be {_in_words(name, hints[name])}")
-    return ConfigError(str(error))
+    return ConfigError(in_words(error, "the settings of a topic"))
 
 
 def _in_words(name: str, hint: Any) -> str:

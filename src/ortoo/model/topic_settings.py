@@ -45,7 +45,8 @@ SETTINGS: dict[str, dict[str, str]] = {
             "How long a message can be delivered, counted from when it first becomes deliverable, unless it sets its own time. "
             "A consumer that holds the message when it expires can still finish it."
         ),
-        "max_wait": "A message that is not delivered to a group within this time expires for that group.",
+        "max_wait": "A message that is not delivered to a group within this time expires for that group. After it, a seek brings "
+        "no message back, delivered or not.",
         "on_expire": "What happens to messages that exceed `ttl` or `max_wait`: `drop` drops them, `dlq` dead-letters them.",
     },
     "Deduplication": {
@@ -78,6 +79,6 @@ SETTINGS: dict[str, dict[str, str]] = {
             "without delaying the reply. `none`: left to the operating system."
         ),
         "encrypted": "Values, keys, headers, dedup ids and error texts are encrypted on disk. It can be turned on, but not off; "
-        "see [operations](operations.md).",
+        "a queue in memory writes nothing and needs no key. See [operations](operations.md).",
     },
 }

@@ -1,3 +1,3 @@
 """Which version this is, for everyone who needs to say so."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

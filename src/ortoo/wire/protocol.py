@@ -23,6 +23,7 @@ from ortoo.model.errors import (
 )
 from ortoo.model.queries import AnyQuery
 from ortoo.model.replies import LeasedRun
+from ortoo.model.validation import in_words
 
 from . import bounds
 from .heads import read_id
@@ -136,12 +137,18 @@ def decode_request(body: memoryview) -> tuple[int, Request]:
     except (ConfigError, InvalidError) as error:  # a topic's settings are checked as they are made
         reason = error
     except msgspec.ValidationError as error:
-        reason = InvalidError(f"the request is malformed: {error}")
+        reason = InvalidError(f"the request is malformed: {_malformed(error)}")
     except msgspec.DecodeError as error:
         raise ProtocolError(f"this is not msgpack: {error}") from None
     except _UNREADABLE as error:
         reason = InvalidError(f"the request is malformed: {error}")
     raise RefusedRequestError(read_id(body), reason)
+
+
+def _malformed(error: msgspec.ValidationError) -> str:
+    """A request comes in a pair, with its id."""
+    words = in_words(error, "it")
+    return words.removeprefix("[1].") if words.startswith("[1].") else words.replace("[1] ", "it ", 1)
 
 
 def decode_response(body: memoryview) -> tuple[int, int, msgspec.Raw]:

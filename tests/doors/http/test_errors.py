@@ -70,14 +70,17 @@ async def test_unknown_paths_and_methods(home: Home) -> None:
     ("body", "words"),
     [
         (b'{"messages":[{"value":1},]}', r"malformed.*byte 25"),
-        (b'{"messages":[{"value":1},{"value":1,"priority":true}]}', r"\$\.messages\[1\]\.priority"),
-        (b'{"messages":[{"value":1,"prio":1}]}', r"unknown field `prio` - at `\$\.messages\[0\]`"),
-        (b'{"messages":[{"value":1,"publisher":"billing"}]}', r"unknown field `publisher` - at `\$\.messages\[0\]`"),
-        (b'{"messages":[{"value":1}],"publisher":"billing"}', r"unknown field `publisher`"),
-        (b'{"messages":[{}]}', r"value or value_base64.*\$\.messages\[0\]"),
+        (
+            b'{"messages":[{"value":1},{"value":1,"priority":true}]}',
+            r"^messages\[1\]\.priority must be .*, not a boolean$",
+        ),
+        (b'{"messages":[{"value":1,"prio":1}]}', r"^messages\[0\]\.prio is not a known field$"),
+        (b'{"messages":[{"value":1,"publisher":"billing"}]}', r"^messages\[0\]\.publisher is not a known field$"),
+        (b'{"messages":[{"value":1}],"publisher":"billing"}', "^publisher is not a known field$"),
+        (b'{"messages":[{}]}', r"value or value_base64.*messages\[0\]"),
         (b'{"messages":[{"value":1,"value_base64":""}]}', "value or value_base64"),
-        (b'{"messages":[{"value_base64":"*"}]}', r"\$\.messages\[0\]\.value_base64"),
-        (b'{"messages":[]}', r"\$\.messages"),
+        (b'{"messages":[{"value_base64":"*"}]}', r"^messages\[0\]\.value_base64 must be base64$"),
+        (b'{"messages":[]}', "^messages must have at least 1 item$"),
         (b'{"messages":[{"value":"\xff"}]}', r"not UTF-8.*byte 23"),
         (b'{"messages":[{"value":"\\ud800"}]}', r"\\ud800 is half a character \(byte 23\)"),
         (b'{"messages":[{"value":"\\ud83d\\ude00\\uDC00"}]}', r"\\uDC00 is half a character \(byte 35\)"),
@@ -88,8 +91,8 @@ async def test_unknown_paths_and_methods(home: Home) -> None:
         (b'{"messages":[{"value":1,"headers":{"a":1}}]}', r"headers"),
         (b'{"messages":[{"value":' + b"[" * 100_000 + b"]" * 100_000 + b"}]}", "nested too deeply"),
         (b"", "needs a JSON body"),
-        (b"[]", "Expected `object`"),
-        (b"null", "Expected `object`"),
+        (b"[]", "^the body must be an object, not an array$"),
+        (b"null", "^the body must be an object, not null$"),
     ],
 )
 async def test_a_bad_body_is_told_precisely(home: Home, body: bytes, words: str) -> None:
@@ -126,7 +129,7 @@ async def test_errors_of_the_queue_keep_their_codes(home: Home) -> None:
     problem(await home.client.get("/v1/topics/none"), 404, "not_found")
     problem(await home.post("/v1/topics", {"name": "t", "partitions": 0}), 400, "config")
     problem(await home.post("/v1/topics", {"name": "t", "particles": 1}), 400, "config")
-    assert "$.name" in problem(await home.post("/v1/topics", {}), 400, "invalid")
+    assert "a topic needs a name" in problem(await home.post("/v1/topics", {}), 400, "invalid")
     await home.post("/v1/topics", {"name": "t", "partitions": 2})
     problem(await home.post("/v1/topics", {"name": "t", "partitions": 3}), 409, "exists")
     await home.publish("t", 1)

@@ -184,7 +184,7 @@ async def test_what_waits_to_be_sent_returns_when_the_client_unsubscribes(
         ('{"type":"subscribe","id":"s"}', "invalid", "name a topic"),
         ('{"type":"subscribe","id":"s","topic":"none"}', "not_found", "none"),
         ('{"type":"credit","id":"s","credit":1}', "not_found", "'s'"),
-        ('{"type":"ack","receipts":[1]}', "invalid", "$.receipts[0]"),
+        ('{"type":"ack","receipts":[1]}', "invalid", "receipts[0] must be a string"),
         ('{"type":"publish","topic":"t","messages":[{}]}', "invalid", "value"),
     ],
 )
@@ -292,7 +292,7 @@ async def test_nobody_publishes_in_the_name_of_another(home: Home, forged: dict[
     async with talking(home) as client:
         await client.say("publish", topic="t", **forged)
         error = await client.hear("error")
-        assert (error["code"], "unknown field `publisher`" in error["detail"]) == ("invalid", True)
+        assert (error["code"], "publisher is not a known field" in error["detail"]) == ("invalid", True)
     assert await home.queue.topics() == []
 
 

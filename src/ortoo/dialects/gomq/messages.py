@@ -16,6 +16,7 @@ from ortoo.model.errors import InvalidError
 from ortoo.model.names import MessageRef
 from ortoo.model.replies import LeasedRun
 from ortoo.model.topic import DEFAULT_PRIORITY
+from ortoo.model.validation import in_words
 
 PRIORITY_MAX = 10  # and the most urgent; for us the lowest number is
 _REASONS = {"attempts": "max_retries", "ttl": "expired", "max_wait": "expired"}  # the others keep their names
@@ -87,7 +88,7 @@ def _read(text: bytes) -> _Published | _Bare:
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"invalid message: {error}") from None
+        raise InvalidError(f"invalid message: {in_words(error)}") from None
 
 
 def _seconds(what: str, text: str | None) -> float | None:

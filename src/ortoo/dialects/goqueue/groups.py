@@ -41,10 +41,10 @@ async def join(call: Call) -> Joined:
     """A new group begins with the oldest message."""
     body: JoinBody = call.body
     if not body.client_id:
-        raise InvalidError("client_id is required - at `$.client_id`")
+        raise InvalidError("client_id is required")
     topics = list(dict.fromkeys(body.topics))
     if not 1 <= len(topics) <= members.TOPICS_MAX:
-        raise InvalidError(f"at least one topic is required, and at most {members.TOPICS_MAX} - at `$.topics`")
+        raise InvalidError(f"at least one topic is required, and at most {members.TOPICS_MAX}")
     member_id, member = members.new(body.client_id, topics, _session_ms(body))
     infos = [await call.link.ask(GetTopic(TopicName(namespace_of(call.link), topic))) for topic in topics]
     for info in infos:

@@ -48,9 +48,9 @@ async def _topic(call: Call, topic: str) -> TopicInfo:
 async def commit(call: Call) -> Committed:
     body: CommitBody = call.body
     if not body.member_id:
-        raise InvalidError("member_id is required - at `$.member_id`")
+        raise InvalidError("member_id is required")
     if not body.offsets:
-        raise InvalidError("offsets are required - at `$.offsets`")
+        raise InvalidError("offsets are required")
     member, wanted = members.parse(body.member_id), _by_topic(body)
     group, plans = call.params["group"], []
     for topic, ends in wanted.items():
@@ -122,7 +122,7 @@ async def reset(call: Call) -> ResetAnswer:
     body: ResetBody = call.body
     group = call.params["group"]
     if not body.topic:
-        raise InvalidError("topic is required - at `$.topic`")
+        raise InvalidError("topic is required")
     if body.partition is not None and body.partition > 0:
         raise Refusal(501, "a group is moved in all partitions of a topic; leave partition out", code="unsupported")
     info = await _topic(call, body.topic)
@@ -140,4 +140,4 @@ def _position(body: ResetBody) -> Position:
             return END
         case "timestamp" if body.timestamp:
             return Position(time=parse_instant("timestamp", body.timestamp))
-    raise InvalidError("strategy is earliest, latest, or timestamp with a timestamp - at `$.strategy`")
+    raise InvalidError("strategy is earliest, latest, or timestamp with a timestamp")

@@ -26,6 +26,7 @@ from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 from ortoo.model.replies import Placed
 from ortoo.model.topic import DEFAULT_PRIORITY
+from ortoo.model.validation import in_words
 
 from . import priorities
 from .settings import DEFAULT
@@ -67,7 +68,7 @@ async def publish(call: Call) -> bytes:
 
 async def _publish_all(call: Call, messages: Sequence[NewMessage]) -> bytes:
     if not messages:
-        raise InvalidError("at least one message is required - at `$.messages`")
+        raise InvalidError("at least one message is required")
     if (batch := _plain_batch(messages)) is not None:
         placed = await _publish(call, batch)
         count = len(placed.offsets)
@@ -182,7 +183,7 @@ async def publish_one(call: Call) -> Published:
     try:
         value = b64decode(body.value, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidError("value must be base64; /topics/TOPIC/messages takes text - at `$.value`") from None
+        raise InvalidError("value must be base64; /topics/TOPIC/messages takes text") from None
     return await _publish_one(call, _to_row(body, value))
 
 
@@ -204,6 +205,6 @@ async def publish_anything(call: Call) -> bytes:
             one = _read_one(body)
             return _encode(await _publish_one(call, _to_row(one, _to_bytes(one.value))))
     except msgspec.DecodeError as error:
-        raise InvalidError(str(error)) from None
+        raise InvalidError(in_words(error, "the body")) from None
     placed = await _publish(call, Outgoing([body], json=[True]))
     return _encode(Published(placed.partitions[0], placed.offsets[0], _NORMAL))

@@ -35,7 +35,7 @@ def settle(action: Action) -> Callable[[Call], Awaitable[msgspec.Struct]]:
             return await _settle_many(call, action, body, body.receipt_handles)
         text = body.receipt_handle or body.message_id
         if not text:
-            raise InvalidError("receipt_handle is required - at `$.receipt_handle`")
+            raise InvalidError("receipt_handle is required")
         handle = parse(text)
         if await _settle(call, action, body, to_runs([handle])):
             raise Refusal(404, _LOST, code="not_found")

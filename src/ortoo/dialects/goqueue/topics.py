@@ -52,7 +52,7 @@ def name_of(call: Call) -> TopicName:
 async def create(call: Call) -> TopicMade:
     body: NewTopic = call.body
     if not body.name:
-        raise InvalidError("name is required - at `$.name`")
+        raise InvalidError("name is required")
     config = topic_settings(body)
     await call.link.call(CreateTopic(TopicName(namespace_of(call.link), body.name), config, exist_ok=False))
     return TopicMade(body.name, config.partitions)

@@ -10,6 +10,7 @@ from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import TopicName
 from ortoo.model.topic import TopicConfig, topic_config
+from ortoo.model.validation import in_words
 
 from .monitoring import stats_of
 from .queues import change_queue, create_queue
@@ -41,4 +42,4 @@ def _read(body: bytes) -> QueueBody:
     try:
         return _decode(body)
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidError(f"this is not the configuration of a queue, as JSON: {error}") from None
+        raise InvalidError(f"this is not the configuration of a queue, as JSON: {in_words(error)}") from None

@@ -90,7 +90,7 @@ async def change(call: Call) -> QueueView:
 
 async def change_queue(link: AuthorizedLink, name: TopicName, body: QueueBody) -> QueueView:
     if body.name and topic_of(body.name) != name.name:
-        raise InvalidError("the name of a queue cannot be changed - at `$.name`")
+        raise InvalidError("the name of a queue cannot be changed")
     await link.call(ChangeTopic(name, changes(body, name.name)))
     return view(await link.ask(GetTopic(name)))
 

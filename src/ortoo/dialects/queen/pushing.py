@@ -121,11 +121,11 @@ def _columns(items: Sequence[Item]) -> Outgoing:
     if UNSET in payloads:
         payloads = [item.data if item.payload is UNSET else item.payload for item in items]
         if UNSET in payloads:
-            raise InvalidError(f"Each item must have a payload - at `$.items[{payloads.index(UNSET)}]`")
+            raise InvalidError(f"Each item must have a payload (items[{payloads.index(UNSET)}])")
     count = len(items)
     transaction_ids, trace_ids = list(map(_transaction_id, items)), list(map(_trace_id, items))
     if KEY_SEPARATOR in "".join(filter(None, transaction_ids)):  # it would be taken for an id of another partition
-        raise InvalidError("a transactionId must not have the control character 0x1F - at `$.items`")
+        raise InvalidError("a transactionId must not have the control character 0x1F (items)")
     return Outgoing(
         list(map(bytes, payloads)),
         [name or DEFAULT_PARTITION for name in map(_partition, items)],

@@ -88,6 +88,7 @@ STATUS: dict[type[errors.OrtooError], int] = {
     errors.OrtooError: 500,
     errors.RequestError: 400,
     errors.InvalidError: 400,
+    errors.InvalidValueError: 400,
     errors.NotFoundError: 404,
     errors.ExistsError: 409,
     errors.LeaseLostError: 409,

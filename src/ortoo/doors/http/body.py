@@ -15,6 +15,7 @@ from msgspec import Raw
 from ortoo.broker.budget import Budget, Share
 from ortoo.model import limits
 from ortoo.model.errors import InvalidError
+from ortoo.model.validation import in_words
 
 from .answers import Refusal
 from .call import ClientGone, Receive
@@ -140,7 +141,9 @@ async def parse_body(
         return decoder.decode(body)
     except UnicodeDecodeError as error:
         raise InvalidError(f"the body is not UTF-8: {error.reason} (byte {error.start})") from None
-    except msgspec.DecodeError as error:  # malformed, with the position; or of the wrong type, with the path
+    except msgspec.ValidationError as error:
+        raise InvalidError(in_words(error, "the body")) from None
+    except msgspec.DecodeError as error:  # malformed, with the position
         raise InvalidError(_explain(str(error), body)) from None
     except RecursionError:
         raise InvalidError("the body is nested too deeply") from None

@@ -91,7 +91,7 @@ def _values(messages: Sequence[NewMessage]) -> tuple[list[bytes], list[bool] | N
         return list(map(bytes, raws)), [True] * len(raws)
     for at, (raw, binary) in enumerate(zip(raws, binaries, strict=True)):
         if (raw is UNSET) == (binary is UNSET):
-            raise InvalidError(f"give value or value_base64, one of them - at `$.messages[{at}]`")
+            raise InvalidError(f"give value or value_base64, one of them (messages[{at}])")
     json = [raw is not UNSET for raw in raws]
     values = [binary if raw is UNSET else bytes(raw) for raw, binary in zip(raws, binaries, strict=True)]
     return values, json if any(json) else None
@@ -201,6 +201,7 @@ class _Asking:
     async def publish_many(self, topic: str, messages: list[Message], *, namespace: str) -> None:
         [message] = messages
         assert isinstance(message.value, bytes)
+        assert isinstance(message.ttl, float | int | None)
         batch = Outgoing(
             [bytes(message.value)],
             keys=None if message.key is None else [message.key],

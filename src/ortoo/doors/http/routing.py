@@ -13,6 +13,7 @@ from ortoo.model.errors import InvalidError, OrtooError
 from ortoo.model.names import check_name
 from ortoo.model.operations import OPERATIONS, scopes_of
 from ortoo.model.queries import Query
+from ortoo.model.validation import in_words
 
 from .answers import Answer, Problem, Refusal, Reply
 from .call import Call, InNamespace, SocketCall
@@ -189,7 +190,8 @@ def parse_query(kind: type[Q], query: bytes) -> Q:
     try:
         parsed = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidError(f"query: {error}") from None
+        words = in_words(error).removesuffix(", not a string")  # which all of them are
+        raise InvalidError(f"query: {words}") from None
     if isinstance(parsed, InNamespace) and parsed.namespace is not None:  # where that means all of them
         check_name("a namespace", parsed.namespace)
     return parsed

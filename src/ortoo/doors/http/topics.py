@@ -52,9 +52,9 @@ async def create(call: Call) -> TopicView:
     settings: dict[str, Any] = call.body
     name, exist_ok = settings.pop("name", None), settings.pop("exist_ok", True)
     if not isinstance(name, str):
-        raise InvalidError("a topic needs a name, as a string - at `$.name`")
+        raise InvalidError("a topic needs a name, as a string")
     if not isinstance(exist_ok, bool):
-        raise InvalidError("exist_ok is true or false - at `$.exist_ok`")
+        raise InvalidError("exist_ok is true or false")
     if "namespace" in settings:
         raise InvalidError("the namespace belongs in the query: POST /v1/topics?namespace=NAME")
     return view(await call.queue.create_topic(name, exist_ok=exist_ok, **settings))

@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from .frame import SIZE, BadFrameError, Buffer, FrameHead, Salt, Span, UnreadableError, check_head, parse_fixed
 from .scratch import MappedScratch
+from .syncing import sync_all, sync_data
 
 PAGE_BYTES = 4_096  # the system reads whole pages, so what it cannot read is some of these
 HEAD_GUESS_BYTES = 512  # most heads are no longer, with the bytes before them
@@ -225,7 +226,7 @@ def sync(path: Path) -> None:
     """A file, or the names in a folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        sync_all(fd)
     finally:
         os.close(fd)
 
@@ -265,7 +266,7 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

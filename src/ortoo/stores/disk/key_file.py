@@ -14,6 +14,7 @@ from ortoo.model.errors import ConfigError, ExistsError
 
 from .crypto import KEY_BYTES, parse_keys
 from .files import sync
+from .syncing import sync_all
 
 
 def new_line(name: str) -> str:
@@ -60,7 +61,7 @@ def _write(path: Path, text: str) -> None:
     with os.fdopen(fd, "w") as file:
         file.write(text)
         file.flush()
-        os.fsync(fd)
+        sync_all(fd)
 
 
 @contextmanager

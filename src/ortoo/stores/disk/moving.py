@@ -28,6 +28,7 @@ from .keys import bind_keys
 from .lock import DirectoryLock
 from .logged import CommitReader
 from .reader import Reader
+from .syncing import sync_all
 from .view import ViewDisk
 
 _MIGRATING = b"ortoo migrate\n"  # what the file UNFINISHED begins with here; a mark may follow
@@ -148,7 +149,7 @@ class DirectoryTarget:
         with os.fdopen(fd, "wb") as writer:
             writer.write(told)
             writer.flush()
-            os.fsync(fd)
+            sync_all(fd)
         draft.replace(self._path / UNFINISHED)
         sync(self._path)
 
